@@ -1,0 +1,62 @@
+# Everything a contributor runs. Each target sets up what it needs; nothing is installed outside .venv.
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+# The Python that .venv is made from: `make PYTHON=/path/to/python3.12 setup`. Left empty, the first of these that runs
+# and is new enough: a version manager's shim may be on the PATH and still fail, so each one is tried, not just found.
+PYTHON ?=
+CANDIDATES := python3.13 python3.12 python3.11 python3
+IS_USABLE  := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+# The stamp holds the folder it was made in: a moved or copied tree, or a Python that is gone, gets a new environment.
+ifneq ($(shell $(PY) -c "" 2>/dev/null && cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+FRESH := yes
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## Print this list
+	@echo "Bullpen keeps CI runners warm. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@echo "PYTHON=... chooses the Python (3.11 or newer) that $(VENV) is made from."
+
+setup: $(STAMP) ## Make .venv and install Bullpen with its development tools
+
+demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
+	@$(VENV)/bin/bullpen demo
+
+test: check ## Lint, then run every test; what CI runs
+	$(PY) -m pytest
+
+check: $(STAMP) ## Lint, formatting, types and layers
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy src tests $(wildcard bench)
+	$(VENV)/bin/lint-imports
+
+bench: $(STAMP) ## Measure against the budgets; writes bench/results.json
+	$(PY) -m bench
+
+clean: ## Remove .venv and every cache (never .bullpen: instances may live there)
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+ifeq ($(FRESH),yes)
+	@for python in $(or $(PYTHON),$(CANDIDATES)); do \
+	  if "$$python" -c '$(IS_USABLE)' >/dev/null 2>&1; then \
+	    echo "making $(VENV) with $$python ($$("$$python" --version))"; \
+	    exec "$$python" -m venv --clear $(VENV); \
+	  fi; \
+	done; \
+	echo "Bullpen needs Python 3.11 or newer with its venv module; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+	echo "Install one (on Debian also python3-venv), or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
+	exit 1
+endif
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@echo '$(CURDIR)' > $@

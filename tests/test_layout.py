@@ -1,0 +1,101 @@
+"""What the repository promises about itself: light imports, and rules that a machine holds."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+AGENT = ROOT / "src/bullpen/agent"
+# The agent on a local machine takes the same locks and hears the same wake-ups as the engine beside it.
+SHARED_WITH_AGENT = (
+    "bullpen.engines.processes",
+    "bullpen.engines.sqlite.turnstile",
+    "bullpen.engines.sqlite.wake",
+)
+
+
+def bans() -> dict[str, dict[str, str]]:
+    tool: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    found: dict[str, dict[str, str]] = tool["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    return found
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level modules that `statement` adds to a fresh interpreter."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in answer.stdout.split()}
+
+
+def imported_by(source: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source.read_text())):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (f"{module}.{alias.name}" for alias in names)
+
+
+def may_be_imported_by_agent(name: str) -> bool:
+    allowed = ("bullpen.agent", *SHARED_WITH_AGENT)
+    return name.partition(".")[0] in sys.stdlib_module_names or any(f"{name}.".startswith(f"{a}.") for a in allowed)
+
+
+def test_importing_bullpen_loads_nothing_else() -> None:
+    assert loaded_by("import bullpen") == {"bullpen"}
+
+
+@pytest.mark.parametrize("module", ["bullpen.agent", "bullpen.engines.sqlite"])
+def test_what_the_agent_loads_comes_without_third_parties(module: str) -> None:
+    third_parties = loaded_by(f"import {module}") - set(sys.stdlib_module_names) - {"bullpen"}
+    assert third_parties == set()
+
+
+@pytest.mark.parametrize("source", sorted(AGENT.rglob("*.py")), ids=lambda path: str(path.relative_to(AGENT)))
+def test_the_agent_imports_the_standard_library_and_the_two_shared_modules_only(source: Path) -> None:
+    assert [name for name in imported_by(source) if not may_be_imported_by_agent(name)] == []
+
+
+@pytest.mark.parametrize("name", SHARED_WITH_AGENT)
+def test_what_the_agent_shares_with_the_engine_is_standard_library_only(name: str) -> None:
+    source = ROOT / "src" / Path(*name.split(".")).with_suffix(".py")
+    strangers = [n for n in imported_by(source) if n.partition(".")[0] not in sys.stdlib_module_names]
+    assert strangers == []
+
+
+def test_every_ban_of_the_simulator_is_held_by_ruff() -> None:
+    time_and_chance = {"time", "datetime.datetime.now", "datetime.datetime.utcnow", "uuid", "random", "secrets"}
+    outside_world = {"threading", "subprocess", "socket", "signal"}
+    ordered_by_address = {"asyncio.TaskGroup", "asyncio.wait", "asyncio.as_completed"}
+    assert time_and_chance | outside_world | ordered_by_address <= bans().keys()
+
+
+def test_every_ban_says_why_in_a_sentence() -> None:
+    assert [api for api, ban in bans().items() if not ban["msg"].endswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "banned"),
+    [
+        ("model/instance.py", True),
+        ("provision/claim.py", True),
+        ("release.py", True),
+        ("sim/loop.py", True),
+        ("engines/memory/queue.py", True),
+        ("engines/sqlite/turnstile.py", False),
+        ("engines/local.py", False),
+        ("agent/loop.py", False),
+        ("cli/render.py", False),
+    ],
+)
+def test_the_clock_is_banned_wherever_the_simulator_runs(path: str, banned: bool) -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--select=TID251"]
+    command += ["--stdin-filename", f"src/bullpen/{path}", "-"]
+    answer = subprocess.run(command, input="import time\n", capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ("TID251" in answer.stdout) is banned, answer.stdout + answer.stderr
