@@ -1,0 +1,175 @@
+"""Settings: every number that decides anything, with its default and the reason beside it; parsed once, frozen.
+
+One kebab-case word names a setting in `bullpen.toml`, in `BULLPEN_*` variables and on the command line.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from bullpen.errors import ConfigError
+from bullpen.model.ticket import Requirements, UsageClass
+
+Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
+Name = Annotated[str, Meta(pattern=NAME)]
+
+
+class Frozen(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=False):
+    """Immutable, kebab-case outside, and a misspelt setting is an error."""
+
+
+class Timings(Frozen, frozen=True):
+    """All in seconds."""
+
+    heartbeat: Seconds = 5.0  # often enough that two lost beats still fit into a lease
+    lease: Seconds = 15.0  # three beats: one may be late, one lost
+    registration: Seconds = 10.0  # a warm runner registers in about 5 s; twice that is broken
+    alive: Seconds = 15.0  # a heartbeat older than three beats proves nothing
+    hedge: Seconds = 2.0  # a live agent acknowledges a claim in well under a second
+    validation: Seconds = 180.0  # boot, pre-runner script and registration of a fresh machine
+    provision: Seconds = 600.0  # a workflow step that waits longer is better told so
+    claim_grace: Seconds = 60.0  # a claim outlives its provision's deadline by this: it never expires under a live one
+    cleaning: Seconds = 120.0  # large work directories take a while to delete
+    idle: Seconds = 420.0  # an idle machine costs money; most re-runs come within minutes
+    max_runtime: Seconds = 1800.0  # longer jobs say so with --max-runtime-min
+    takeover: Seconds = 5.0  # head start of the process that made a debt, before anybody else pays it
+    put_back: Seconds = 3.0  # long enough not to meet the same ticket at once
+    tick_first: Seconds = 0.1  # the first look at signals after a claim
+    tick_longest: Seconds = 0.5  # where no event wakes us, the slowest look
+    orphan: Seconds = 60.0  # a machine without a record is seen twice this far apart before it is ended
+    settle: Seconds = 5.0  # what an interrupted provision may take to give everything back
+    purge: Seconds = 3600.0  # a terminated record stays readable for an hour
+
+
+class Pickup(Frozen, frozen=True):
+    sightings: Annotated[int, Meta(ge=1, le=1000)] = 5  # the same ticket this often: the queue holds nothing for us
+    misses: Annotated[int, Meta(ge=1, le=1000)] = 2  # batches without a fit before the index is asked instead
+
+
+class ResourceClass(Frozen, frozen=True):
+    """A kind of runner. Instances of the class have at least `cpu` and `mem` (MiB)."""
+
+    cpu: Annotated[int, Meta(ge=1, le=1024)]
+    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]
+    idle_target: Count = 0  # kept on offer by refresh, never used ones created if need be
+    max_instances: Count = 0  # 0: only [limits] bounds it
+    image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
+
+
+class Limits(Frozen, frozen=True):
+    max_instances: Count = 100  # live instances of the whole pool: a loop in a workflow must not empty the account
+    max_count: Annotated[int, Meta(ge=1, le=1000)] = 500  # runners of one provision
+
+
+class Trust(Frozen, frozen=True):
+    """Who may take over whose used instances: domain → domains it inherits from. By default nobody but the same."""
+
+    inherits: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Agent(Frozen, frozen=True):
+    pre_runner_script: str = ""  # shell text run once at boot; a non-zero exit fails the instance
+    pre_runner_timeout: Seconds = 120.0
+    keep: tuple[str, ...] = ()  # glob patterns under the runner's home that survive cleaning (tool caches)
+
+
+class Local(Frozen, frozen=True):
+    capacity: Count = 32  # machines this host runs at once
+    spot_capacity: Count = 32  # of them, at most this many as spot
+
+
+def _classes() -> dict[str, ResourceClass]:
+    return {
+        "small": ResourceClass(cpu=1, mem=1024),
+        "medium": ResourceClass(cpu=2, mem=4096),
+        "large": ResourceClass(cpu=4, mem=16384),
+    }
+
+
+class Settings(Frozen, frozen=True):
+    timings: Timings = Timings()
+    pickup: Pickup = Pickup()
+    limits: Limits = Limits()
+    trust: Trust = Trust()
+    agent: Agent = Agent()
+    local: Local = Local()
+    classes: dict[Name, ResourceClass] = field(default_factory=_classes)
+
+    def resource_class(self, name: str) -> ResourceClass:
+        if name not in self.classes:
+            raise ConfigError(f"resource-class {name!r}: unknown; configured are {', '.join(sorted(self.classes))}")
+        return self.classes[name]
+
+    def requirements(
+        self,
+        resource_class: str,
+        usage_class: UsageClass = UsageClass.ON_DEMAND,
+        allowed_types: tuple[str, ...] = ("*",),
+        cpu: int = 0,
+        mem: int = 0,
+        trust_domain: str = "default",
+    ) -> Requirements:
+        """What a run asks, completed with what its class and trust domain say."""
+        return Requirements(
+            resource_class=resource_class,
+            usage_class=usage_class,
+            allowed_types=allowed_types,
+            cpu=cpu,
+            mem=mem,
+            trust_domain=trust_domain,
+            inherits=self.trust.inherits.get(trust_domain, ()),
+            image_generation=self.resource_class(resource_class).image_generation,
+        )
+
+    def contradictions(self) -> Iterator[str]:
+        """Everything in the settings that cannot be meant, by name. Settings that have any are refused at start."""
+        yield from _impossible_times(self.timings)
+        limit = f"timings.validation ({self.timings.validation:g})"
+        if self.agent.pre_runner_script and self.agent.pre_runner_timeout >= self.timings.validation:
+            yield _must("agent.pre-runner-timeout", self.agent.pre_runner_timeout, "be less than", limit)
+        yield from _impossible_counts(self.classes, self.limits)
+        for domain, inherited in self.trust.inherits.items():
+            if bad := [name for name in (domain, *inherited) if not re.match(NAME, name)]:
+                yield f"trust.inherits names {bad[0]!r}: no trust domain has such a name"
+            if domain in inherited:
+                yield f"trust.inherits of {domain!r} must not name itself: its own instances are always its own"
+        for pattern in self.agent.keep:
+            if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+                yield f"agent.keep has {pattern!r}: it must be a pattern below the runner's home"
+
+
+def _must(name: str, value: float, relation: str, other: str) -> str:
+    return f"{name} ({value:g}) must {relation} {other}"
+
+
+def _impossible_times(times: Timings) -> Iterator[str]:
+    rules = (
+        ("lease", times.lease > 2 * times.heartbeat, "be more than twice", "heartbeat"),
+        ("alive", times.alive >= 2 * times.heartbeat, "be at least twice", "heartbeat"),
+        ("hedge", times.hedge < times.registration, "be less than", "registration"),
+        ("registration", times.registration < times.validation, "be less than", "validation"),
+        ("validation", times.validation <= times.provision, "be at most", "provision"),
+        ("settle", times.settle <= times.claim_grace, "be at most", "claim_grace"),
+        ("tick_first", times.tick_first <= times.tick_longest, "be at most", "tick_longest"),
+        ("tick_longest", times.tick_longest < times.registration, "be less than", "registration"),
+    )
+    for name, holds, relation, other in rules:
+        if not holds:
+            kebab, limit = name.replace("_", "-"), f"timings.{other.replace('_', '-')} ({getattr(times, other):g})"
+            yield _must(f"timings.{kebab}", getattr(times, name), relation, limit)
+
+
+def _impossible_counts(classes: dict[str, ResourceClass], limits: Limits) -> Iterator[str]:
+    most = f"limits.max-instances ({limits.max_instances})"
+    for name, kind in classes.items():
+        if kind.max_instances > limits.max_instances:
+            yield _must(f"classes.{name}.max-instances", kind.max_instances, "be at most", most)
+        if 0 < kind.max_instances < kind.idle_target:
+            own = f"classes.{name}.max-instances ({kind.max_instances})"
+            yield _must(f"classes.{name}.idle-target", kind.idle_target, "be at most", own)
+    if (wanted := sum(kind.idle_target for kind in classes.values())) > limits.max_instances:
+        yield _must("the sum of classes.*.idle-target", wanted, "be at most", most)

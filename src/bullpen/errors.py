@@ -1,0 +1,95 @@
+"""Every error that Bullpen raises on purpose.
+
+    BullpenError
+    ├── ConfigError              settings or arguments are wrong; before any work     exit 2
+    ├── NotFound                 no such record
+    ├── InvalidTransition        the subject is not in a source state of the step
+    ├── Conflict                 somebody moved it first: draw again or reread
+    ├── Unavailable              could not answer; a retry may help                   exit 75
+    │   └── Throttled            … after `retry_after` seconds
+    ├── Refused                  answered no; the same again will not help
+    │   ├── InsufficientCapacity
+    │   ├── LimitReached         our own cap, from the settings
+    │   └── PermissionDenied
+    └── ProvisionFailed          not met; everything acquired was given back          exit 1
+        └── Interrupted          … because somebody asked us to stop                  exit 130
+
+One class per reaction, not per cause. A message names its subject first; `remedy` says what to do next.
+"""
+
+from typing import Any
+
+
+class BullpenError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class ConfigError(BullpenError):
+    """Settings or arguments are wrong; raised before any work, and nothing has changed."""
+
+    exit_code = 2
+
+
+class NotFound(BullpenError):
+    """No such record."""
+
+
+class InvalidTransition(BullpenError):
+    """A step was asked of a record whose state is none of the step's sources."""
+
+    def __init__(self, subject: str, step: str, state: str) -> None:
+        super().__init__(f"{subject} is {state}: it cannot {step}")
+
+
+class Conflict(BullpenError):
+    """Somebody moved the record first. `found` is what stands there now, where the store knows it (None: absent)."""
+
+    def __init__(self, message: str, *, found: Any = None) -> None:
+        super().__init__(message)
+        self.found = found
+
+
+class Unavailable(BullpenError):
+    """An engine could not answer; a retry may help."""
+
+    exit_code = 75
+
+
+class Throttled(Unavailable):
+    """An engine asks to be called less often."""
+
+    def __init__(self, message: str, *, retry_after: float, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class Refused(BullpenError):
+    """An engine answered no; the same request again will not help."""
+
+
+class InsufficientCapacity(Refused):
+    """There are not enough machines of the kind to be had now."""
+
+
+class LimitReached(Refused):
+    """A cap of our own settings would be exceeded."""
+
+
+class PermissionDenied(Refused):
+    """The credentials do not allow the call."""
+
+
+class ProvisionFailed(BullpenError):
+    """The request was not met; everything acquired on the way was given back."""
+
+
+class Interrupted(ProvisionFailed):
+    """Somebody asked us to stop before the commit; everything acquired was given back or is owed."""
+
+    exit_code = 130

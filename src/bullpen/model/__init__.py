@@ -1,0 +1,1 @@
+"""What is true and how it may change: records, events and steps, all pure."""

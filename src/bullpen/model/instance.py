@@ -1,0 +1,327 @@
+"""Instance: a machine of the pool, and every way in which its record may change.
+
+                 claim            commit             release
+    ┌──────┐ ──────────▶ ┌─────────┐ ──────▶ ┌─────────┐ ──────────┐
+    │ idle │             │ claimed │         │ running │           ▼
+    └──────┘ ◀────────── └─────────┘         └─────────┘     idle, not attested
+        ▲     roll_back (not attested)           ▲                 │
+        │ adopt                                  │ commit          │ offer: cleaned and attested
+    ┌─────────┐ ─────────────────────────────────┘                 ▼
+    │ created │                                              idle, on offer
+    └─────────┘            any live state ── expire ──▶ terminated ── done
+
+Every change of owner (register, claim, roll_back, release) draws a random *round*: the claim's nonce, the fence of the
+attestation, and how a writer whose answer was lost recognises its own write. Only `offer` and `expire` touch an idle
+record that is not attested, so no path leads an uncleaned instance to a claim.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from bullpen.errors import Conflict
+from bullpen.model.provision import Provision
+from bullpen.model.provision import State as ProvisionState
+from bullpen.model.signal import Kind, Signal
+from bullpen.model.ticket import Requirements, Ticket, UsageClass
+from bullpen.model.transition import Debt, Event, Guard, transition
+
+
+class State(StrEnum):
+    ABSENT = "absent"  # never stored: what a record is before it is registered
+    CREATED = "created"
+    IDLE = "idle"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+ABSENT, CREATED, IDLE, CLAIMED, RUNNING, TERMINATED = State
+LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
+
+
+class Owed(StrEnum):
+    TERMINATE = "terminate"  # end the machine, then `done`
+    OFFER = "await-and-offer"  # wait for the attestation, then `offer`; none in time: `expire`
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One machine. `threshold` is until when it may stay in its state; `attested` means clean and on offer."""
+
+    id: str
+    state: State
+    version: int
+    threshold: datetime
+    run_id: str = ""
+    round: str = ""
+    provision_id: str = ""
+    attested: bool = False
+    trust_domain: str = ""
+    image_generation: int = 1
+    resource_class: str = ""
+    instance_type: str = ""
+    usage_class: UsageClass = UsageClass.ON_DEMAND
+    cpu: int = 0
+    mem: int = 0
+    offered_at: datetime | None = None
+    owes: Debt | None = None
+    purge_at: datetime | None = None
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When somebody must look at this record next; None once nothing is left to do."""
+        if self.state is TERMINATED:
+            return self.owes.due_at if self.owes else None
+        return min(self.threshold, self.owes.due_at) if self.owes else self.threshold
+
+    @property
+    def is_claimable(self) -> bool:
+        return self.state is IDLE and self.attested
+
+    @property
+    def is_pending(self) -> bool:
+        """Not yet on offer, and on its way there without an owner: being cleaned, or pre-warmed and booting."""
+        return (self.state is IDLE and not self.attested) or (self.state is CREATED and not self.run_id)
+
+    def ticket(self) -> Ticket:
+        return Ticket(
+            instance_id=self.id,
+            usage_class=self.usage_class,
+            instance_type=self.instance_type,
+            cpu=self.cpu,
+            mem=self.mem,
+            resource_class=self.resource_class,
+            threshold=self.threshold,
+            version=self.version,
+            trust_domain=self.trust_domain,
+            image_generation=self.image_generation,
+        )
+
+    @classmethod
+    def from_ticket(cls, ticket: Ticket) -> "Instance":
+        """The record that a ticket with a version speaks of, as far as a claim needs it: a claim needs no read."""
+        if ticket.version is None:
+            raise ValueError(f"the ticket of {ticket.instance_id} carries no version: read the record")
+        return cls(
+            id=ticket.instance_id,
+            state=IDLE,
+            version=ticket.version,
+            threshold=ticket.threshold,
+            attested=True,
+            trust_domain=ticket.trust_domain,
+            image_generation=ticket.image_generation or 1,
+            resource_class=ticket.resource_class,
+            instance_type=ticket.instance_type,
+            usage_class=ticket.usage_class,
+            cpu=ticket.cpu,
+            mem=ticket.mem,
+        )
+
+
+def absent(instance_id: str, at: datetime) -> Instance:
+    """What stands in the store before `register`: nothing."""
+    return Instance(id=instance_id, state=ABSENT, version=0, threshold=at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered(Event):
+    run_id: str  # empty for an instance that is warmed before anybody asks
+    round: str
+    provision_id: str
+    until: datetime
+    resource_class: str
+    instance_type: str
+    usage_class: UsageClass
+    cpu: int
+    mem: int
+    trust_domain: str
+    image_generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted(Event):
+    signal: Signal
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed(Event):
+    run_id: str
+    round: str
+    provision_id: str
+    needs: Requirements
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    round: str
+    provision: Provision
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack(Event):
+    old_round: str
+    round: str
+    until: datetime
+    offer_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Event):
+    run_id: str
+    round: str
+    until: datetime
+    offer_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered(Event):
+    signal: Signal
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Event):
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired(Event):
+    round: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Event):
+    purge_at: datetime
+
+
+Step = tuple[Instance, tuple[Guard, ...]]
+
+
+@transition(ABSENT, to=CREATED, draws_round=True)
+def register(instance: Instance, event: Registered) -> Step:
+    """Written in one go with the open provision's fleet: absent → created."""
+    after = replace(
+        instance,
+        run_id=event.run_id,
+        round=event.round,
+        provision_id=event.provision_id,
+        threshold=event.until,
+        resource_class=event.resource_class,
+        instance_type=event.instance_type,
+        usage_class=event.usage_class,
+        cpu=event.cpu,
+        mem=event.mem,
+        trust_domain=event.trust_domain,
+        image_generation=event.image_generation,
+    )
+    return after, ()
+
+
+@transition(CREATED, to=IDLE)
+def adopt(instance: Instance, event: Adopted) -> Step:
+    """A pre-warmed instance has booted and goes on offer, never used by anybody."""
+    _require_proof(instance, event.signal, Kind.OK)
+    after = replace(instance, attested=True, threshold=event.until, offered_at=event.at)
+    return after, (Guard("run_id", "is", ""), Guard("round", "is", event.signal.round))
+
+
+@transition(IDLE, to=CLAIMED, draws_round=True, always=("threshold", "trust_domain"))
+def claim(instance: Instance, event: Claimed) -> Step:
+    """Exclusive: of any number of claimers that saw the same offer, one lands."""
+    needs = event.needs
+    after = replace(
+        instance,
+        run_id=event.run_id,
+        round=event.round,
+        provision_id=event.provision_id,
+        threshold=event.until,
+        attested=False,
+        # Written by the claim and never cleared: whose jobs have run here is what decides who may inherit it.
+        trust_domain=needs.trust_domain,
+    )
+    return after, (
+        Guard("run_id", "is", ""),
+        Guard("attested", "is", True),
+        Guard("threshold", "after", event.at),
+        Guard("trust_domain", "in", needs.acceptable_domains),
+        # A ticket that names another domain than the record's would hide from the difference that ours must be written.
+        Guard("trust_domain", "is", instance.trust_domain),
+        Guard("image_generation", "is", needs.image_generation),
+    )
+
+
+@transition(CLAIMED, CREATED, to=RUNNING)
+def commit(instance: Instance, event: Committed) -> Step:
+    """Carries out the provision's decision, which has been written: the member runs."""
+    decided = event.provision
+    if decided.state is not ProvisionState.COMMITTED or instance.id not in decided.members:
+        raise Conflict(f"{instance.id} is no member of a committed provision ({decided.id} is {decided.state})")
+    after = replace(instance, threshold=event.until)
+    return after, (Guard("round", "is", event.round), Guard("provision_id", "is", decided.id))
+
+
+@transition(CLAIMED, to=IDLE, draws_round=True)
+def roll_back(instance: Instance, event: RolledBack) -> Step:
+    """The claim is given up; what the runner did meanwhile must be cleaned before it is on offer again."""
+    return _given_back(instance, event), (Guard("round", "is", event.old_round),)
+
+
+@transition(RUNNING, to=IDLE, draws_round=True)
+def release(instance: Instance, event: Released) -> Step:
+    """The run is over; the runner deregisters, cleans and attests."""
+    return _given_back(instance, event), (Guard("run_id", "is", event.run_id),)
+
+
+@transition(IDLE, to=IDLE)
+def offer(instance: Instance, event: Offered) -> Step:
+    """The agent has attested, in this round, that the instance is clean: it goes on offer."""
+    _require_proof(instance, event.signal, Kind.CLEAN_OK)
+    after = replace(instance, attested=True, threshold=event.until, offered_at=event.at, owes=None)
+    return after, (Guard("attested", "is", False), Guard("round", "is", event.signal.round))
+
+
+@transition(IDLE, to=IDLE)
+def keep(instance: Instance, event: Kept) -> Step:
+    """An instance on offer stays so for longer; the version moves on, so its old ticket no longer claims."""
+    return replace(instance, threshold=event.until), (Guard("attested", "is", True),)
+
+
+@transition(CREATED, IDLE, CLAIMED, RUNNING, to=TERMINATED)
+def expire(instance: Instance, event: Expired) -> Step:
+    """Marked first, terminated after: a crash in between leaves a debt, not a leak."""
+    if instance.threshold > event.at and instance.round != event.round:
+        raise Conflict(f"{instance.id} belongs to another round and is not past its threshold", found=instance)
+    after = replace(instance, threshold=event.at, attested=False, owes=Debt(Owed.TERMINATE, event.at))
+    return after, (Guard("round", "is", instance.round),)
+
+
+@transition(TERMINATED, to=TERMINATED)
+def done(instance: Instance, event: Ended) -> Step:
+    """The machine is confirmed gone; the record may be purged from `purge_at` on."""
+    return replace(instance, owes=None, purge_at=event.purge_at), ()
+
+
+STEPS = (register, adopt, claim, commit, roll_back, release, offer, keep, expire, done)
+
+
+def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:
+    return replace(
+        instance,
+        run_id="",
+        round=event.round,
+        provision_id="",
+        attested=False,
+        threshold=event.until,
+        owes=Debt(Owed.OFFER, event.offer_due),
+    )
+
+
+def _require_proof(instance: Instance, signal: Signal, kind: Kind) -> None:
+    if signal.instance_id != instance.id or not signal.proves(kind, instance.round):
+        raise Conflict(
+            f"{instance.id}: {signal.kind} of round {signal.round} is no {kind} of its round", found=instance
+        )

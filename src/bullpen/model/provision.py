@@ -1,0 +1,189 @@
+"""Provision: one request for N instances, and the single write that decides it.
+
+            plan_fleet, answer_fleet
+                 ┌────┐
+                 ▼    │     commit, with the N members       settle                release, settle
+    ─ open_ ─▶ ┌────────┐ ─────────────────▶ ┌───────────┐ ─────────▶ members run ─────────────────▶ nothing owed
+               │  open  │                    │ committed │
+               └────────┘ ─────────────────▶ └───────────┘
+                            abort            ┌───────────┐   settle
+                                             │  aborted  │ ─────────▶ nothing owed
+                                             └───────────┘
+
+Whatever becomes of the process that asked, anybody can finish its work by looking at this record: a claimed or created
+member of a committed provision is rolled forward; whatever belongs to an aborted one is given back; an open one past
+its deadline is aborted first; the members of a released one are given back. So "all or nothing" is one conditional
+write, not a sequence of them.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from bullpen.errors import Conflict
+from bullpen.model.ticket import Requirements
+from bullpen.model.transition import Debt, Event, Guard, transition
+
+
+class State(StrEnum):
+    ABSENT = "absent"  # never stored
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+ABSENT, OPEN, COMMITTED, ABORTED = State
+
+
+class Owed(StrEnum):
+    SETTLE = "settle"  # carry the decision out on every instance
+    RELEASE = "release"  # give every member back: the run is over
+
+
+class FleetState(StrEnum):
+    PLANNED = "planned"  # the token is stored, the call may or may not have been made
+    ANSWERED = "answered"  # every launched instance is registered
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One request to the compute engine. Its token is stored before the call, so a repeat buys nothing twice."""
+
+    client_token: str
+    count: int
+    state: FleetState = FleetState.PLANNED
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One call of provision. An empty `run_id` warms the pool ahead of any run."""
+
+    id: str
+    state: State
+    version: int
+    run_id: str
+    want: int
+    needs: Requirements
+    deadline: datetime
+    max_runtime: float = 0.0
+    fleets: tuple[Fleet, ...] = ()
+    members: tuple[str, ...] = ()
+    reason: str = ""
+    owes: Debt | None = None
+    purge_at: datetime | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True while members are owed back to the pool."""
+        return self.owes is not None and self.owes.kind is Owed.RELEASE
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When somebody else may take over: an open one at its deadline, a decided one when its debt is due."""
+        if self.state is OPEN:
+            return self.deadline
+        return self.owes.due_at if self.owes else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlanned(Event):
+    client_token: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswered(Event):
+    client_token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    members: tuple[str, ...]
+    settle_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted(Event):
+    settle_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded(Event):
+    settle_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Event):
+    purge_at: datetime
+
+
+Step = tuple[Provision, tuple[Guard, ...]]
+
+
+def absent(
+    provision_id: str, run_id: str, want: int, needs: Requirements, deadline: datetime, max_runtime: float
+) -> Provision:
+    """The request, before `open_` writes it."""
+    return Provision(provision_id, ABSENT, 0, run_id, want, needs, deadline, max_runtime)
+
+
+@transition(ABSENT, to=OPEN)
+def open_(provision: Provision, event: Opened) -> Step:
+    """The request is written down before anything is acquired for it."""
+    return provision, ()
+
+
+@transition(OPEN, to=OPEN)
+def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
+    """The token of a fleet request is stored before the request is made."""
+    return replace(provision, fleets=(*provision.fleets, Fleet(event.client_token, event.count))), ()
+
+
+@transition(OPEN, to=OPEN)
+def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
+    """Every instance that the fleet launched is registered, in the same write."""
+    if event.client_token not in [fleet.client_token for fleet in provision.fleets]:
+        raise Conflict(f"{provision.id} planned no fleet {event.client_token}", found=provision)
+    fleets = tuple(
+        replace(fleet, state=FleetState.ANSWERED) if fleet.client_token == event.client_token else fleet
+        for fleet in provision.fleets
+    )
+    return replace(provision, fleets=fleets), ()
+
+
+@transition(OPEN, to=COMMITTED)
+def commit(provision: Provision, event: Decided) -> Step:
+    """The decision. The writes on the members only carry it out."""
+    return replace(provision, members=event.members, owes=Debt(Owed.SETTLE, event.settle_due)), ()
+
+
+@transition(OPEN, to=ABORTED)
+def abort(provision: Provision, event: Aborted) -> Step:
+    """The decision not to: whatever was acquired is given back."""
+    return replace(provision, reason=event.why, owes=Debt(Owed.SETTLE, event.settle_due)), ()
+
+
+@transition(COMMITTED, to=COMMITTED)
+def release(provision: Provision, event: Concluded) -> Step:
+    """The run is over. Written before any member is given back, so that a release cut off midway is finished."""
+    return replace(provision, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+
+
+@transition(COMMITTED, to=COMMITTED)
+def settle_committed(provision: Provision, event: Settled) -> Step:
+    """Every member runs, or was released, and every surplus instance is given back: nothing is owed."""
+    return replace(provision, owes=None, purge_at=event.purge_at), ()
+
+
+@transition(ABORTED, to=ABORTED)
+def settle_aborted(provision: Provision, event: Settled) -> Step:
+    """Everything acquired is given back: nothing is owed."""
+    return replace(provision, owes=None, purge_at=event.purge_at), ()
+
+
+STEPS = (open_, plan_fleet, answer_fleet, commit, abort, release, settle_committed, settle_aborted)

@@ -1,0 +1,82 @@
+"""What an agent reports of itself: signals and heartbeats, and how the control plane reads them.
+
+Neither is part of the instance record: a pulse must not fail a claim. A signal names the round it speaks of, so that
+one left over from an earlier owner proves nothing, and carries a sequence number, so that a late one never overwrites a
+newer one. Within a round signals climb a ladder: a later one implies those before it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The agents' words, in the order in which a round passes through them."""
+
+    OK = "UD_OK"
+    FAILED = "UD_FAILED"
+    CLAIM_SEEN = "UD_CLAIM_SEEN"
+    REG_OK = "UD_REG_OK"
+    REG_FAILED = "UD_REG_FAILED"
+    REMOVE_REG_OK = "UD_REMOVE_REG_OK"
+    REMOVE_REG_FAILED = "UD_REMOVE_REG_FAILED"
+    CLEAN_OK = "UD_CLEAN_OK"
+    CLEAN_FAILED = "UD_CLEAN_FAILED"
+
+    @property
+    def is_failure(self) -> bool:
+        return self.value.endswith("_FAILED")
+
+    @property
+    def rank(self) -> int:
+        return _LADDER[self]
+
+
+_LADDER = {kind: rank for rank, kind in enumerate(Kind)}
+
+TEXT_LIMIT = 2000
+"""Characters of a signal's text that are kept: the last lines of a failed script, not its megabyte of output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One report. `text` explains a failure."""
+
+    instance_id: str
+    kind: Kind
+    run_id: str
+    round: str
+    seq: int
+    text: str = ""
+
+    def proves(self, kind: Kind, round: str) -> bool:
+        """True if this signal shows that `kind` was reached in `round`."""
+        return self.round == round and not self.kind.is_failure and self.kind.rank >= kind.rank
+
+    def fails(self, round: str) -> bool:
+        """True if this signal says that something went wrong in `round`."""
+        return self.round == round and self.kind.is_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last pulse: when by the sender's clock, and a sequence number that every pulse raises."""
+
+    instance_id: str
+    at: datetime
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Both reports of one instance, as one read finds them; None where nothing was ever reported."""
+
+    signal: Signal | None = None
+    heartbeat: Heartbeat | None = None
+
+    def is_recent(self, now: datetime, within: float) -> bool:
+        """True if the heartbeat is recent on a sane clock. One from the future shows a skewed clock: no proof."""
+        if self.heartbeat is None:
+            return False
+        age = now - self.heartbeat.at
+        return timedelta(seconds=-within) <= age <= timedelta(seconds=within)

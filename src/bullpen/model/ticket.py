@@ -1,0 +1,190 @@
+"""Ticket: an idle instance on offer, as it travels through a pool queue; and what a run makes of one.
+
+A ticket is a hint. It may be lost, doubled, stale or forged; the conditional claim on the record decides. On the wire
+it is a JSON object with the seven fields of the pool format and three of ours (version, trustDomain, imageGeneration);
+the seven alone are valid too. Times are UTC, whole seconds, `Z`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+
+TICKET_LIMIT = 4096
+"""Characters of the longest ticket we read. Ours have about 300; anything larger was not written by us."""
+
+
+class UsageClass(StrEnum):
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """An idle instance on offer until `threshold`. `version` is None on a ticket of the seven plain fields."""
+
+    instance_id: str
+    usage_class: UsageClass
+    instance_type: str
+    cpu: int
+    mem: int
+    resource_class: str
+    threshold: datetime
+    version: int | None = None
+    trust_domain: str = ""
+    image_generation: int | None = None
+
+    def to_json(self) -> str:
+        body: dict[str, str | int] = {
+            "instanceId": self.instance_id,
+            "usageClass": self.usage_class.value,
+            "instanceType": self.instance_type,
+            "cpu": self.cpu,
+            "mem": self.mem,
+            "resourceClass": self.resource_class,
+            "threshold": format_time(self.threshold),
+        }
+        if self.version is not None:
+            body["version"] = self.version
+            body["trustDomain"] = self.trust_domain
+        if self.image_generation is not None:
+            body["imageGeneration"] = self.image_generation
+        return json.dumps(body, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A message that is no ticket, and why."""
+
+    reason: str
+
+
+def parse_ticket(body: str) -> Ticket | Malformed:
+    """Read a message of the pool queue. Fields that we do not know are ignored."""
+    if len(body) > TICKET_LIMIT:
+        return Malformed(f"{len(body)} characters, at most {TICKET_LIMIT}")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return Malformed("not JSON")
+    if not isinstance(found, dict):
+        return Malformed("not a JSON object")
+    try:
+        return Ticket(
+            instance_id=_text(found, "instanceId"),
+            usage_class=UsageClass(_text(found, "usageClass")),
+            instance_type=_text(found, "instanceType"),
+            cpu=_count(found, "cpu"),
+            mem=_count(found, "mem"),
+            resource_class=_text(found, "resourceClass"),
+            threshold=parse_time(_text(found, "threshold")),
+            version=_count(found, "version") if "version" in found else None,
+            trust_domain=_text(found, "trustDomain", empty=True) if "trustDomain" in found else "",
+            image_generation=_count(found, "imageGeneration") if "imageGeneration" in found else None,
+        )
+    except (ValueError, OverflowError) as exc:  # overflow: a time that is in no year once it is in UTC
+        return Malformed(str(exc))
+
+
+def _text(found: dict[str, object], name: str, *, empty: bool = False) -> str:
+    value = found.get(name)
+    # Not printable are control characters and half surrogates, which JSON can spell and no store takes.
+    if not isinstance(value, str) or not (value or empty) or not value.isprintable():
+        raise ValueError(f"{name} is {value!r}, not a text")
+    return value
+
+
+def _count(found: dict[str, object], name: str) -> int:
+    value = found.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0 or value >= 2**53:
+        raise ValueError(f"{name} is {value!r}, not a whole number from 0")
+    return value
+
+
+def format_time(at: datetime) -> str:
+    """UTC, whole seconds, `Z`. Cut, not rounded: a threshold on the wire is never later than the record's."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"time {text!r} names no time zone")
+    return at.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What a run asks of an instance. `cpu` and `mem` are minimums; patterns are any-of; `inherits` names the trust
+    domains whose used instances this run may take besides its own and never-used ones."""
+
+    resource_class: str
+    usage_class: UsageClass
+    allowed_types: tuple[str, ...] = ("*",)
+    cpu: int = 0
+    mem: int = 0
+    trust_domain: str = "default"
+    inherits: tuple[str, ...] = ()
+    image_generation: int = 1
+
+    @property
+    def acceptable_domains(self) -> tuple[str, ...]:
+        return ("", *dict.fromkeys((self.trust_domain, *self.inherits)))
+
+
+class Verdict(StrEnum):
+    TAKE = "take"
+    PUT_BACK = "put back"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    reason: str = ""
+
+
+_TAKE = Judgement(Verdict.TAKE)
+
+
+def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> Judgement:
+    """Decide on a ticket of the queue of its class, whose instances have at least `class_cpu` and `class_mem`
+
+    DROP what nobody can use, PUT_BACK what fits others, TAKE what fits this run.
+    """
+    if ticket.threshold <= now:
+        return Judgement(Verdict.DROP, f"expired at {format_time(ticket.threshold)}")
+    if ticket.resource_class != needs.resource_class:
+        return Judgement(Verdict.DROP, f"of class {ticket.resource_class} in the queue of {needs.resource_class}")
+    if ticket.cpu < class_cpu or ticket.mem < class_mem:
+        return Judgement(Verdict.DROP, f"{ticket.cpu} cpu, {ticket.mem} MiB contradict class {ticket.resource_class}")
+    generation = ticket.image_generation
+    if generation is not None and generation < needs.image_generation:
+        return Judgement(Verdict.DROP, f"image generation {generation}, current is {needs.image_generation}")
+    if generation is not None and generation > needs.image_generation:
+        return Judgement(Verdict.PUT_BACK, f"image generation {generation} is newer than ours")
+    if ticket.usage_class is not needs.usage_class:
+        return Judgement(Verdict.PUT_BACK, f"usage class {ticket.usage_class}")
+    if not matches(ticket.instance_type, needs.allowed_types):
+        return Judgement(Verdict.PUT_BACK, f"type {ticket.instance_type}")
+    if ticket.cpu < needs.cpu or ticket.mem < needs.mem:
+        return Judgement(Verdict.PUT_BACK, f"only {ticket.cpu} cpu, {ticket.mem} MiB")
+    if ticket.trust_domain not in needs.acceptable_domains:
+        return Judgement(Verdict.PUT_BACK, f"trust domain {ticket.trust_domain!r}")
+    return _TAKE
+
+
+def matches(instance_type: str, patterns: Iterable[str]) -> bool:
+    """Any-of, anchored, case-insensitive, `*` only: the meaning of EC2's AllowedInstanceTypes."""
+    return _compiled(tuple(patterns)).fullmatch(instance_type) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    one_of = (
+        "".join(".*" if part.startswith("*") else re.escape(part) for part in re.split(r"(\*+)", p)) for p in patterns
+    )
+    return re.compile("|".join(one_of) if patterns else r"(?!)", re.IGNORECASE | re.DOTALL)

@@ -1,0 +1,150 @@
+"""The one way to change a record: a pure step proposes a `Change`, a store lands it or says `Conflict`.
+
+A step sees a frozen record and an event, which carries the time and every random value. It answers with the record
+afterwards and the guards under which the write may land. A store writes only the difference, under
+
+    version = before.version  AND  state = before.state  AND  every guard
+
+so two writers that saw the same record never both land, and a record built from a ticket (which may be forged, stale or
+written by an older program) still meets the guards on what is really stored.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from bullpen.errors import Conflict, InvalidTransition
+
+
+class Record(Protocol):
+    """What every record has: an id, a state and a version that each landed step raises by one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> StrEnum: ...
+    @property
+    def version(self) -> int: ...
+
+
+S = TypeVar("S", bound=Record)
+E = TypeVar("E", bound="Event")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened: when, by whom and why. It ends up in the record's story."""
+
+    at: datetime
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition on a stored field, beyond the version: `is` a value, `in` some values, or `after` a time."""
+
+    field: str
+    test: Literal["is", "in", "after"]
+    value: Any
+
+    def holds(self, record: Record) -> bool:
+        stored = getattr(record, self.field)
+        match self.test:
+            case "is":
+                return bool(stored == self.value)
+            case "in":
+                return stored in self.value
+            case "after":
+                return bool(stored > self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.test} {self.value!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """Work that a record owes, written in the step that made it due: a crash leaves a debt, never a leak."""
+
+    kind: StrEnum
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """One landed step of a record, as `why` and error messages tell it."""
+
+    version: int
+    step: str
+    state: str
+    at: datetime
+    by: str
+    why: str
+
+
+STORY_LENGTH = 16
+"""How many steps a record remembers: two rounds of claim, commit, release and offer, and what went wrong between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[S]):
+    """A proposed step: what was seen, what it becomes, under which guards, and its line in the story.
+
+    `draws_round` says that the step writes a fresh random round. A store that finds `after.round` already stored has
+    found this very change, landed by an attempt whose answer was lost, and reports success. The fields of `always` are
+    written even if `before` has them already: a ticket may say so wrongly.
+    """
+
+    step: str
+    before: S
+    after: S
+    guards: tuple[Guard, ...]
+    line: StoryLine
+    draws_round: bool = False
+    always: tuple[str, ...] = ()
+
+    def difference(self) -> dict[str, Any]:
+        """The fields that the write sets, by name; always contains the version."""
+        return {
+            f.name: new
+            for f in fields(self.after)  # type: ignore[arg-type]
+            if (new := getattr(self.after, f.name)) != getattr(self.before, f.name) or f.name in self.always
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[S, E]):
+    """A named step with its source states and its target, callable as `step(record, event)`."""
+
+    step: str
+    sources: tuple[StrEnum, ...]
+    target: StrEnum
+    draws_round: bool
+    always: tuple[str, ...]
+    body: Callable[[S, E], tuple[S, tuple[Guard, ...]]]
+    doc: str
+
+    def __call__(self, subject: S, event: E) -> Change[S]:
+        if subject.state not in self.sources:
+            raise InvalidTransition(subject.id, self.step, subject.state)
+        after, guards = self.body(subject, event)
+        for guard in guards:
+            if not guard.holds(subject):
+                raise Conflict(f"{subject.id}: {self.step} needs {guard}", found=subject)
+        version = subject.version + 1
+        after = replace(after, state=self.target, version=version)  # type: ignore[type-var]
+        line = StoryLine(version, self.step, self.target.value, event.at, event.by, event.why)
+        return Change(self.step, subject, after, guards, line, self.draws_round, self.always)
+
+
+def transition(
+    *sources: StrEnum, to: StrEnum, draws_round: bool = False, always: tuple[str, ...] = ()
+) -> Callable[[Callable[[S, E], tuple[S, tuple[Guard, ...]]]], Transition[S, E]]:
+    """Make a step of a function `(record, event) -> (record afterwards, guards)`."""
+
+    def wrap(body: Callable[[S, E], tuple[S, tuple[Guard, ...]]]) -> Transition[S, E]:
+        return Transition(body.__name__, sources, to, draws_round, always, body, (body.__doc__ or "").strip())
+
+    return wrap

@@ -1,0 +1,204 @@
+"""What Bullpen needs from outside: the architecture on one page.
+
+Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
+errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from bullpen.errors import Conflict
+from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.model.instance import Instance, State
+from bullpen.model.provision import Provision
+from bullpen.model.signal import Heartbeat, Pulse, Signal
+from bullpen.model.ticket import Requirements
+from bullpen.model.transition import Change, StoryLine
+
+TOGETHER_LIMIT = 100
+"""Changes that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The wall clock, UTC. Only a clock knows now; durations are measured by the event loop's `time()`."""
+
+
+class Chance(Protocol):
+    def token(self) -> str:
+        """16 hexadecimal characters that nobody can guess and nobody else will draw."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between both, for jitter."""
+
+
+class Records(Protocol):
+    """Instances and provisions: the truth. Reads by id are consistent; the other queries are hints that may lag."""
+
+    async def apply(self, *changes: Change[Any]) -> list[Any]:
+        """Land all changes together or nothing at all, and return the records as stored.
+
+        At most `TOGETHER_LIMIT`. Raise Conflict (with the record `found`) unless each stored record still has the
+        version and state of `change.before` and meets the guards; a `before` that is absent must be absent. A change
+        that draws a round and finds this very round stored at its version has landed before: that is success. The story
+        line lands with it.
+        """
+
+    async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
+        """Land each change on its own, in as few requests as possible; Conflicts come back as values, in order."""
+
+    async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
+        """Consistent; absent ids are missing from the answer."""
+
+    async def provision(self, provision_id: str) -> Provision | None:
+        """Consistent."""
+
+    async def run_instances(self, run_id: str) -> list[Instance]:
+        """Every live instance of a run, in order of id. `run_id` is never empty."""
+
+    async def run_provisions(self, run_id: str) -> list[Provision]:
+        """Every provision of a run that has not been purged."""
+
+    async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
+        """Up to `limit` instances on offer that fit `needs`, thresholds after `now`; by id, from `start` and around."""
+
+    async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
+        """Ownerless instances on their way to an offer: being cleaned, or pre-warmed and booting; by id, after one."""
+
+    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
+        """Instances whose `due_at` has come, the longest overdue first."""
+
+    async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
+        """Provisions whose `due_at` has come, the longest overdue first."""
+
+    async def open_provisions(self, resource_class: str) -> list[Provision]:
+        """Provisions of a class that are not decided."""
+
+    async def live(self, limit: int, after: str = "") -> list[Instance]:
+        """All live instances and those terminated whose end is owed, in pages: by id, after `after`."""
+
+    async def count(self) -> dict[tuple[str, State], int]:
+        """How many live instances there are, by resource class and state."""
+
+    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+        """The last `STORY_LENGTH` steps of each record (instance or provision), oldest first."""
+
+    async def purge(self, now: datetime, limit: int) -> int:
+        """Remove records whose `purge_at` has passed, with their stories and signals; engines with a TTL answer 0."""
+
+
+class Signals(Protocol):
+    """What agents report. Reads are consistent."""
+
+    async def report(self, signal: Signal) -> bool:
+        """Store a signal unless one with the same or a higher `seq` stands there; say whether it was stored."""
+
+    async def beat(self, heartbeat: Heartbeat) -> bool:
+        """Store a heartbeat unless one with the same or a higher `seq` stands there; say whether it was stored."""
+
+    async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
+        """Signal and heartbeat of each instance, in one batched read; every id asked for is in the answer."""
+
+    async def wait(self, timeout: float) -> None:
+        """Return when something may have changed, at the latest after `timeout` seconds. A change since the previous
+        call counts: no wake-up is lost between two waits."""
+
+
+class PoolQueue(Protocol):
+    """One queue of tickets per resource class. Unordered; a message may come twice or, after a crash, never."""
+
+    async def take(self, resource_class: str, limit: int) -> list[str]:
+        """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none."""
+
+    async def send(self, resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
+        """Add messages, hidden for `delay` seconds."""
+
+    async def count(self, resource_class: str) -> int:
+        """About how many messages there are, hidden ones included."""
+
+    async def names(self) -> list[str]:
+        """The resource classes that have a queue."""
+
+    async def ensure(self, resource_class: str) -> None:
+        """Make the queue if it is missing."""
+
+    async def retire(self, resource_class: str) -> None:
+        """Remove the queue and what is in it; gone already is success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A machine that carries our tag, as the compute engine lists it. `alive` is False once it is ending or gone."""
+
+    id: str
+    provision_id: str
+    launched_at: datetime
+    alive: bool
+    pid: int | None = None  # of a local machine
+
+
+class Compute(Protocol):
+    async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
+        """One attempt to launch `plan.count` machines. The answer may be short: count the ids.
+
+        A repeat with the same client token launches nothing new and answers with the same machines. Raise Refused
+        (InsufficientCapacity, PermissionDenied) or Unavailable where there is no answer.
+        """
+
+    async def terminate(self, ids: Sequence[str]) -> list[str]:
+        """End machines with everything that runs on them; return those whose end is certain. Gone already is success;
+        an id that is not ours is never touched, and counts as gone."""
+
+    async def sightings(self) -> list[Sighting]:
+        """Every machine that carries our tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A runner that the CI knows: `name` is the instance id, `label` what jobs ask for."""
+
+    name: str
+    label: str
+    busy: bool
+
+
+class Removal(StrEnum):
+    REMOVED = "removed"  # or was not there
+    BUSY = "busy"  # it runs a job: never removed under it
+
+
+class CI(Protocol):
+    async def registrations(self) -> list[Registration]:
+        """Every runner of ours that the CI knows."""
+
+    async def remove(self, name: str) -> Removal:
+        """Take a runner off the CI's list unless it is busy."""
+
+
+class Observations(Protocol):
+    """What refresh saw before, so that a list that merely lags condemns nobody."""
+
+    async def observe(
+        self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
+    ) -> dict[str, datetime]:
+        """Since when each key has been seen under a topic, at every observation; `now` for a new one.
+
+        With `remember`, new keys are noted and those of the topic that are not named are forgotten.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside, handed to each use case as one argument."""
+
+    clock: Clock
+    chance: Chance
+    records: Records
+    signals: Signals
+    queue: PoolQueue
+    compute: Compute
+    ci: CI
+    observations: Observations
