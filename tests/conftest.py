@@ -1,0 +1,28 @@
+"""How asynchronous tests run: on virtual time, unless marked `real_loop`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+from bullpen.sim.run import virtual_run
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def test_…`; a task that it leaves behind, or a failure that nobody awaited, fails it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted})
+    if pyfuncitem.get_closest_marker("real_loop"):
+        asyncio.run(test)
+    else:
+        virtual_run(test)
+    return True
