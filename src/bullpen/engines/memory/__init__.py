@@ -1,0 +1,47 @@
+"""Every port in memory: what the simulator and most tests run on.
+
+`Memory` is the services, shared by all simulated processes; `Memory.ports()` is one process's access to them, with the
+faults on its own way there. It runs on any event loop; on the virtual one every history repeats exactly.
+"""
+
+from datetime import datetime
+
+from bullpen.engines.memory.ci import MemoryCI
+from bullpen.engines.memory.clock import LoopClock, SeededChance
+from bullpen.engines.memory.compute import MemoryCompute, Yard
+from bullpen.engines.memory.faults import Failure, Faults, Rates
+from bullpen.engines.memory.observations import MemoryObservations
+from bullpen.engines.memory.queue import MemoryQueue, Messages
+from bullpen.engines.memory.records import MemoryRecords
+from bullpen.engines.memory.signals import MemorySignals, Reports
+from bullpen.engines.memory.tables import Tables
+from bullpen.ports import Chance, Clock, Ports, Registration
+
+__all__ = ["Failure", "Faults", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
+
+
+class Memory:
+    """The services. `index_lag` is by how many seconds the queries of records stay behind the records."""
+
+    def __init__(self, *, index_lag: float = 0.0, yard: Yard | None = None) -> None:
+        self.reports = Reports()
+        self.tables = Tables(self.reports.bell, index_lag)
+        self.queues: dict[str, Messages] = {}
+        self.yard = yard or Yard()
+        self.registrations: dict[str, Registration] = {}
+        self.topics: dict[str, dict[str, datetime]] = {}
+
+    def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
+        """The access of one process. Processes that share no `chance` need seeds of their own."""
+        clock = clock or LoopClock()
+        faults = faults or Faults()
+        return Ports(
+            clock=clock,
+            chance=chance or SeededChance(),
+            records=MemoryRecords(self.tables, self.reports, faults),
+            signals=MemorySignals(self.reports, faults),
+            queue=MemoryQueue(self.queues, faults),
+            compute=MemoryCompute(self.yard, clock, faults),
+            ci=MemoryCI(self.registrations, faults),
+            observations=MemoryObservations(self.topics, faults),
+        )

@@ -1,0 +1,127 @@
+"""Compute in memory: machines that exist by being listed."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bullpen.engines.memory.faults import Faults
+from bullpen.errors import InsufficientCapacity
+from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
+from bullpen.model.ticket import UsageClass, matches
+from bullpen.ports import Clock, Sighting
+
+NO_CAPACITY = "InsufficientInstanceCapacity"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    name: str
+    cpu: int
+    mem: int
+
+
+CATALOGUE = (MachineType("sim.small", 1, 1024), MachineType("sim.medium", 2, 4096), MachineType("sim.large", 4, 16384))
+
+
+class Yard:
+    """All machines, shared by all simulated processes. Nothing here awaits.
+
+    `on_launch` is told of each machine with its plan, `on_end` of each id: there the simulator starts and kills agents.
+    """
+
+    def __init__(
+        self,
+        capacity: int = 1000,
+        spot_capacity: int = 1000,
+        catalogue: Sequence[MachineType] = CATALOGUE,
+        on_launch: Callable[[Machine, FleetPlan], None] = lambda machine, plan: None,
+        on_end: Callable[[str], None] = lambda machine_id: None,
+    ) -> None:
+        self.capacity = capacity
+        self.spot_capacity = spot_capacity
+        self.catalogue = tuple(catalogue)
+        self.on_launch = on_launch
+        self.on_end = on_end
+        self.machines: dict[str, Machine] = {}
+        """Those that run."""
+        self.sightings: dict[str, Sighting] = {}
+        self.answers: dict[str, FleetAnswer] = {}
+        """What each client token was answered: asked again, it is answered the same."""
+
+    def room(self, usage_class: UsageClass) -> int:
+        """How many more machines there is capacity for."""
+        room = self.capacity - len(self.machines)
+        if usage_class is UsageClass.SPOT:
+            spot = sum(machine.usage_class is UsageClass.SPOT for machine in self.machines.values())
+            room = min(room, self.spot_capacity - spot)
+        return max(room, 0)
+
+    def launch(self, plan: FleetPlan, count: int, clock: Clock) -> FleetAnswer:
+        """Launch `count` machines, fewer than `plan.count` if there are no more to be had, and remember the answer."""
+        kind = self._type_for(plan)
+        machines = tuple(
+            Machine(_machine_id(plan.client_token, n), kind.name, plan.usage_class, kind.cpu, kind.mem)
+            for n in range(count)
+        )
+        errors = () if count >= plan.count else (FleetError(NO_CAPACITY, f"no more {kind.name} to be had"),)
+        self.answers[plan.client_token] = answer = FleetAnswer(machines, errors)
+        for machine in machines:
+            self.machines[machine.id] = machine
+            self.sightings[machine.id] = Sighting(machine.id, plan.provision_id, clock.now(), alive=True)
+            self.on_launch(machine, plan)
+        return answer
+
+    def end(self, machine_id: str) -> None:
+        """End a machine, whoever asks: terminate, or its own agent."""
+        if self.machines.pop(machine_id, None):
+            self.sightings[machine_id] = replace(self.sightings[machine_id], alive=False)
+            self.on_end(machine_id)
+
+    def _type_for(self, plan: FleetPlan) -> MachineType:
+        for kind in self.catalogue:
+            if matches(kind.name, plan.allowed_types) and kind.cpu >= plan.cpu and kind.mem >= plan.mem:
+                return kind
+        raise InsufficientCapacity(
+            f"no machine type fits {' '.join(plan.allowed_types)} with {plan.cpu} cpu and {plan.mem} MiB",
+            remedy="Allow more instance types, or ask for less.",
+        )
+
+
+class MemoryCompute:
+    """One process's access to the yard."""
+
+    def __init__(self, yard: Yard, clock: Clock, faults: Faults) -> None:
+        self._yard = yard
+        self._clock = clock
+        self._faults = faults
+
+    async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
+        return await self._faults.call("compute.create_fleet", lambda: self._create(plan))
+
+    async def terminate(self, ids: Sequence[str]) -> list[str]:
+        return await self._faults.call("compute.terminate", lambda: [i for i in ids if self._end(i)])
+
+    async def sightings(self) -> list[Sighting]:
+        return await self._faults.call("compute.sightings", lambda: list(self._yard.sightings.values()))
+
+    def _create(self, plan: FleetPlan) -> FleetAnswer:
+        if plan.client_token in self._yard.answers:
+            return self._yard.answers[plan.client_token]
+        rates = self._faults.rates
+        if self._faults.happens(rates.refused_fleet):
+            raise InsufficientCapacity(f"{NO_CAPACITY}: no machine of class {plan.resource_class} is to be had")
+        count = min(plan.count, self._yard.room(plan.usage_class))
+        if count and self._faults.happens(rates.short_fleet):
+            count = self._faults.random.randrange(count)
+        return self._yard.launch(plan, count, self._clock)
+
+    def _end(self, machine_id: str) -> bool:
+        """True if its end is certain; a slow one is so when asked again."""
+        running = machine_id in self._yard.machines
+        self._yard.end(machine_id)
+        return not (running and self._faults.happens(self._faults.rates.slow_end))
+
+
+def _machine_id(client_token: str, number: int) -> str:
+    """An id like any other, in no order, and the same in every repetition of a simulated history."""
+    return "i-" + hashlib.sha256(f"{client_token}/{number}".encode()).hexdigest()[:16]

@@ -1,0 +1,26 @@
+"""Observations in memory."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from bullpen.engines.memory.faults import Faults
+
+
+class MemoryObservations:
+    """One process's access to what was seen before, which is shared."""
+
+    def __init__(self, seen: dict[str, dict[str, datetime]], faults: Faults) -> None:
+        self._seen = seen
+        self._faults = faults
+
+    async def observe(
+        self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
+    ) -> dict[str, datetime]:
+        return await self._faults.call("observations.observe", lambda: self._observe(topic, keys, now, remember))
+
+    def _observe(self, topic: str, keys: Sequence[str], now: datetime, remember: bool) -> dict[str, datetime]:
+        before = self._seen.get(topic, {})
+        since = {key: before.get(key, now) for key in keys}
+        if remember:
+            self._seen[topic] = since
+        return since
