@@ -1,0 +1,81 @@
+"""Pays what records owe: look, still owed? do it, and write that it is done.
+
+A debt is written in the same write as the step that made it, with the time from which anybody may pay it. The process
+that made it has a head start; if it dies, the next provision, release or refresh, or a running `serve`, takes over.
+"""
+
+from collections.abc import Sequence
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.model import provision as provisions
+from bullpen.model.instance import IDLE, TERMINATED, Instance
+from bullpen.model.provision import Provision
+from bullpen.ports import Ports
+
+
+async def pay_due(ports: Ports, settings: Settings, limit: int, *, by: str) -> list[str]:
+    """Pay up to `limit` due debts of provisions and as many of instances; returns what was done, a line each."""
+    now = ports.clock.now()
+    lines = []
+    for one in await ports.records.due_provisions(now, limit):
+        lines += await settle_provision(ports, settings, one, by=by)
+    due = [one for one in await ports.records.due_instances(now, limit) if one.owes is not None]
+    lines += await pay_terminations(ports, settings, due, by=by)
+    lines += await pay_offers(ports, settings, due, by=by)
+    return lines
+
+
+async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[str]:
+    """Finish what a provision began: decide against an overdue one, carry the decision out, say that it is settled."""
+    decided = await _decide(ports, settings, due, by=by)
+    if decided is None:
+        return []
+    held = await instances_of(ports, decided)
+    landed = await handover.carry_out(ports, settings, decided, held, by=by)
+    marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
+    await handover.terminate(ports, settings, marked, by=by)
+    await ports.records.apply_each([handover.settling(settings, decided, ports.clock.now(), by)])
+    return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
+
+
+async def _decide(ports: Ports, settings: Settings, due: Provision, *, by: str) -> Provision | None:
+    now = ports.clock.now()
+    if due.state is not provisions.OPEN:
+        return due if due.owes is not None else None
+    if due.deadline > now:
+        return None
+    takeover = handover.later(now, settings.timings.takeover)
+    overdue = provisions.Aborted(at=now, by=by, why="its deadline passed", settle_due=takeover)
+    (landed,) = await ports.records.apply_each([provisions.abort(due, overdue)])
+    return None if isinstance(landed, Conflict) else landed
+
+
+async def instances_of(ports: Ports, provision: Provision) -> list[Instance]:
+    """Every instance held for a provision: by the index of its run, and its members by id, which never lag."""
+    if not provision.run_id:
+        return []  # warmed ahead of any run: its instances are adopted or expire on their own
+    found = {one.id: one for one in await ports.records.run_instances(provision.run_id)}
+    found |= await ports.records.instances([id for id in provision.members if id not in found])
+    return [one for one in found.values() if one.provision_id == provision.id]
+
+
+async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+    certain = await handover.terminate(ports, settings, due, by=by)
+    return [f"{id}: terminated" for id in certain]
+
+
+async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+    """One look, no waiting: what has attested goes on offer, what failed or is late is ended, the rest is left."""
+    cleaning = [one for one in due if one.state is IDLE and not one.attested]
+    if not cleaning:
+        return []
+    now = ports.clock.now()
+    pulses = await ports.signals.read([one.id for one in cleaning])
+    fates = await handover.offer_proven(ports, settings, cleaning, pulses, by=by)
+    hopeless = [
+        one for one in cleaning if one.id not in fates and (handover.has_failed(one, pulses) or one.threshold <= now)
+    ]
+    fates |= await handover.expire_and_terminate(ports, settings, hopeless, "did not attest that it is clean", by=by)
+    return [f"{id}: {fate}" for id, fate in fates.items()]

@@ -1,0 +1,210 @@
+"""Handing instances over: to the run that committed them, back to the pool, or to their end.
+
+Nothing here trusts that it is alone. Two may look at one record; every write is conditional on the record as seen,
+every outside call is idempotent, and whoever comes second finds a Conflict and leaves it at that.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.model import instance as instances
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.provision import Provision
+from bullpen.model.signal import Kind, Pulse
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+
+
+class Fate(StrEnum):
+    """What became of an instance that was given up."""
+
+    TERMINATED = "terminated"  # its end is certain
+    TERMINATING = "terminating"  # its end is written down and owed
+    OFFERED = "offered"  # clean and on offer again
+    CLEANING = "cleaning"  # given back; its attestation is awaited
+    NOT_OURS = "not ours"  # belongs to somebody else meanwhile: left alone
+
+
+def later(at: datetime, seconds: float) -> datetime:
+    return at + timedelta(seconds=seconds)
+
+
+async def carry_out(
+    ports: Ports, settings: Settings, decided: Provision, held: Iterable[Instance], *, by: str
+) -> dict[str, Instance | None]:
+    """Do what a decided provision says to every instance held for it; returns the records as they stand, by id.
+
+    Members of a committed one run, and are given back once it is over; everything else that was claimed is given back,
+    and what was created is ended.
+    """
+    now = ports.clock.now()
+    changes = [change for one in held if (change := _consequence(ports, settings, decided, one, now, by)) is not None]
+    landed = await ports.records.apply_each(changes)
+    return {c.before.id: r.found if isinstance(r, Conflict) else r for c, r in zip(changes, landed, strict=True)}
+
+
+def _consequence(
+    ports: Ports, settings: Settings, decided: Provision, held: Instance, now: datetime, by: str
+) -> Change[Instance] | None:
+    if held.provision_id != decided.id or held.state not in (CLAIMED, CREATED, RUNNING):
+        return None
+    if held.state is RUNNING and not decided.is_over:
+        return None
+    if decided.state is provisions.COMMITTED and held.id in decided.members and not decided.is_over:
+        until = later(now, decided.max_runtime)
+        return instances.commit(
+            held, instances.Committed(at=now, by=by, round=held.round, provision=decided, until=until)
+        )
+    why = decided.reason or ("its run was released" if decided.is_over else "surplus")
+    return end(held, now, by, why) if held.state is CREATED else give_back(ports, settings, held, now, by, why)
+
+
+def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> Change[Provision]:
+    """The change that says that nothing is owed any more. The record outlives the members that run."""
+    step = provisions.settle_committed if decided.state is provisions.COMMITTED else provisions.settle_aborted
+    runs_on = decided.state is provisions.COMMITTED and not decided.is_over
+    lasts = settings.timings.purge + (decided.max_runtime if runs_on else 0.0)
+    return step(decided, provisions.Settled(at=now, by=by, purge_at=later(now, lasts)))
+
+
+def give_back(ports: Ports, settings: Settings, held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
+    """The change that gives a claimed or running instance back to be cleaned."""
+    fresh = ports.chance.token()
+    until = later(now, settings.timings.cleaning)
+    due = later(now, settings.timings.takeover)
+    if held.state is RUNNING:
+        return instances.release(
+            held,
+            instances.Released(at=now, by=by, why=why, run_id=held.run_id, round=fresh, until=until, offer_due=due),
+        )
+    return instances.roll_back(
+        held,
+        instances.RolledBack(at=now, by=by, why=why, old_round=held.round, round=fresh, until=until, offer_due=due),
+    )
+
+
+def end(held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
+    """The change that marks an instance for its end, as seen: it fails if the owner changed meanwhile."""
+    return instances.expire(held, instances.Expired(at=now, by=by, why=why, round=held.round))
+
+
+async def terminate(ports: Ports, settings: Settings, marked: Sequence[Instance], *, by: str) -> list[str]:
+    """End the machines of terminated records and write that it is done; returns the ids whose end is certain."""
+    owing = [one for one in marked if one.state is TERMINATED and one.owes is not None]
+    if not owing:
+        return []
+    certain = await ports.compute.terminate([one.id for one in owing])
+    now = ports.clock.now()
+    ended = instances.Ended(at=now, by=by, why="its end is confirmed", purge_at=later(now, settings.timings.purge))
+    await ports.records.apply_each([instances.done(one, ended) for one in owing if one.id in certain])
+    return certain
+
+
+async def expire_and_terminate(
+    ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str, *, by: str
+) -> dict[str, Fate]:
+    """Mark first, terminate after; what belongs to somebody else meanwhile is left alone."""
+    now = ports.clock.now()
+    landed = await ports.records.apply_each([end(one, now, by, why) for one in condemned])
+    marked = [one for one in landed if isinstance(one, Instance)]
+    certain = await terminate(ports, settings, marked, by=by)
+    fates = {one.id: Fate.NOT_OURS for one in condemned}
+    for one in marked:
+        fates[one.id] = Fate.TERMINATED if one.id in certain else Fate.TERMINATING
+    return fates
+
+
+async def await_and_offer(
+    ports: Ports,
+    settings: Settings,
+    cleaning: Sequence[Instance],
+    *,
+    by: str,
+    enough: Kind = Kind.CLEAN_OK,
+    patience: float | None = None,
+    stop: asyncio.Event | None = None,
+) -> dict[str, Fate]:
+    """Wait until each instance has attested, and put it on offer; no attestation in time ends it.
+
+    Returns when all are decided, or have reached `enough`; after `stop`, the rest is left as debts.
+    """
+    fates = {one.id: Fate.CLEANING for one in cleaning}
+    waiting = {one.id: one for one in cleaning if one.state is IDLE and not one.attested}
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + (settings.timings.cleaning if patience is None else patience)
+    tick = settings.timings.tick_first
+    while waiting:
+        pulses = await ports.signals.read(list(waiting))
+        fates |= await offer_proven(ports, settings, list(waiting.values()), pulses, by=by)
+        late = loop.time() >= give_up
+        failed = [
+            one for one in waiting.values() if has_failed(one, pulses) or (late and fates[one.id] is Fate.CLEANING)
+        ]
+        for one in failed:
+            signal = pulses[one.id].signal
+            why = f"{signal.kind}: {signal.text}" if signal and signal.fails(one.round) else "did not attest in time"
+            fates |= await expire_and_terminate(ports, settings, [one], why, by=by)
+        waiting = {
+            one.id: one
+            for one in waiting.values()
+            if fates[one.id] is Fate.CLEANING
+            and not ((s := pulses[one.id].signal) is not None and s.proves(enough, one.round))
+        }
+        if not waiting or (stop is not None and stop.is_set()):
+            break
+        await ports.signals.wait(tick)
+        tick = min(tick * 1.5, settings.timings.tick_longest)
+    return fates
+
+
+async def offer_proven(
+    ports: Ports, settings: Settings, pending: Sequence[Instance], pulses: dict[str, Pulse], *, by: str
+) -> dict[str, Fate]:
+    """Put on offer those that are proven clean (or booted, if never used) and send their tickets."""
+    landed = await land_offers(ports, settings, pending, pulses, by=by)
+    await send_tickets(ports, [one for one in landed.values() if one is not None and one.is_claimable])
+    return {id: Fate.NOT_OURS if one is None else Fate.OFFERED for id, one in landed.items()}
+
+
+async def land_offers(
+    ports: Ports, settings: Settings, pending: Sequence[Instance], pulses: dict[str, Pulse], *, by: str
+) -> dict[str, Instance | None]:
+    """Offer or adopt those that are proven; the records on offer by id, None where somebody else moved first."""
+    now = ports.clock.now()
+    until = later(now, settings.timings.idle)
+    changes: list[Change[Instance]] = []
+    for one in pending:
+        signal = pulses[one.id].signal
+        if signal is None or not is_proven(one, pulses[one.id]):
+            continue
+        if one.state is IDLE:
+            offered = instances.Offered(at=now, by=by, why="attested clean", signal=signal, until=until)
+            changes.append(instances.offer(one, offered))
+        else:
+            adopted = instances.Adopted(at=now, by=by, why="booted", signal=signal, until=until)
+            changes.append(instances.adopt(one, adopted))
+    results = await ports.records.apply_each(changes)
+    return {c.before.id: r if isinstance(r, Instance) else None for c, r in zip(changes, results, strict=True)}
+
+
+def is_proven(one: Instance, pulse: Pulse) -> bool:
+    """True if a pending instance has shown, in its round, that it may go on offer: cleaned, or booted, never used."""
+    needed = Kind.CLEAN_OK if one.state is IDLE else Kind.OK
+    return one.is_pending and pulse.signal is not None and pulse.signal.proves(needed, one.round)
+
+
+async def send_tickets(ports: Ports, on_offer: Sequence[Instance], delay: float = 0.0) -> None:
+    """One ticket each, to the queue of its class."""
+    for name in dict.fromkeys(one.resource_class for one in on_offer):
+        bodies = [one.ticket().to_json() for one in on_offer if one.resource_class == name]
+        await ports.queue.send(name, bodies, delay)
+
+
+def has_failed(one: Instance, pulses: dict[str, Pulse]) -> bool:
+    signal = pulses[one.id].signal
+    return signal is not None and signal.fails(one.round)

@@ -1,0 +1,176 @@
+"""One attempt to serve a request, from its open record to its settlement."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bullpen import handover
+from bullpen.concurrency import Halt, on_event, settle
+from bullpen.config import Settings
+from bullpen.errors import BullpenError, Interrupted, ProvisionFailed
+from bullpen.model import provision as provisions
+from bullpen.ports import Ports
+from bullpen.provision.book import Book
+from bullpen.provision.creation import Creation
+from bullpen.provision.holdings import Holdings
+from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
+from bullpen.provision.pickup import Pickup
+from bullpen.provision.selection import ClaimWorker
+from bullpen.provision.settlement import Settlement
+from bullpen.provision.validation import validate
+from bullpen.watch import Watcher
+
+
+@dataclass(slots=True)
+class Attempt:
+    ports: Ports
+    settings: Settings
+    request: Request
+    want: int
+    tell: Tell
+    book: Book
+    holdings: Holdings
+    by: str
+    timings: dict[str, float] = field(default_factory=dict)
+    filled: int = 0
+
+    @classmethod
+    async def open(cls, ports: Ports, settings: Settings, request: Request, want: int, tell: Tell) -> "Attempt":
+        """Write the request down before anything is acquired for it."""
+        now = ports.clock.now()
+        id = f"p-{ports.chance.token()}"
+        deadline = handover.later(now, settings.timings.provision)
+        asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
+        by = f"provision {id}"
+        (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))
+        return cls(ports, settings, request, want, tell, Book(ports, record), Holdings(ports), by)
+
+    async def run(self, stop: asyncio.Event) -> Outcome:
+        settlement = Settlement(self.ports, self.settings, self.book, self.holdings, stop, by=self.by)
+        try:
+            members = await self._acquire(stop)
+            if stop.is_set():
+                raise Interrupted("stopped before the commit")
+            with self._timed("settle"):
+                return self._outcome(await settlement.commit(members))
+        except BullpenError as failure:
+            return await self._roll_back(settlement, failure)
+        except Exception as error:
+            await settlement.dump(f"unexpected {type(error).__name__}: {error}")
+            raise
+
+    async def _roll_back(self, settlement: Settlement, failure: BullpenError) -> Outcome:
+        self.tell("giving everything back")
+        with self._timed("settle"):
+            try:
+                if await settlement.roll_back(str(failure)):
+                    return self._outcome([], failure)
+                return self._outcome(await settlement.finish_commit(self._decided()))
+            except Exception as error:
+                await settlement.dump(f"roll back failed: {error}")
+                raise failure from error
+
+    async def _acquire(self, stop: asyncio.Event) -> list[Member]:
+        """Fill every place, verified and alive at the same moment."""
+        watcher = Watcher(self.ports.signals, self.ports.clock, self.settings.timings)
+        pickup = Pickup(self.ports, self.settings, self.request.needs, self.request.run_id, by=self.by)
+        creation = Creation(
+            self.ports, self.settings, self.book, self.holdings, allow_partial=self.request.allow_partial, by=self.by
+        )
+        worker = ClaimWorker(self.ports, self.settings, self.book.record, pickup, watcher, self.holdings, self.by)
+        async with watcher:
+            try:
+                members: list[Member] = []
+                with self._timed("acquire"):
+                    while (open_places := self.want - len(members)) > 0:
+                        fills = [self._fill(worker, creation, watcher) for _ in range(open_places)]
+                        found = await settle(fills, arm=self._halts(stop))
+                        members += [member for member in found if member is not None]
+                        if None in found:
+                            break  # fewer are acceptable, and there are no more
+                        members = await self._living(watcher, worker, members)
+            finally:
+                await pickup.close()
+                await creation.close()
+        if not members:
+            raise ProvisionFailed(f"not one of {self.want} could be had")
+        return members
+
+    async def _fill(self, worker: ClaimWorker, creation: Creation, watcher: Watcher) -> Member | None:
+        """One place: from the pool, else a new machine; None only if fewer are acceptable."""
+        member = await worker.select()
+        if member is None:
+            created = await creation.create()
+            if created is None:
+                return None
+            try:
+                await validate(watcher, self.settings.timings, created)
+            except ProvisionFailed as error:
+                if not self.request.allow_partial:
+                    raise
+                await worker.condemn(created, str(error))
+                return None
+            member = Member(created, Origin.CREATED)
+        self.filled += 1
+        self.tell(f"{self.filled} of {self.want} ready")
+        return member
+
+    async def _living(self, watcher: Watcher, worker: ClaimWorker, members: list[Member]) -> list[Member]:
+        """Those that are alive now that all are ready; a dead one of the pool is replaced, a dead new one fails us."""
+        alive = await watcher.is_alive([member.instance.id for member in members])
+        for member in members:
+            if not alive[member.instance.id]:
+                reason = "registered, but shows no sign of life"
+                if member.origin is Origin.CREATED and not self.request.allow_partial:
+                    raise ProvisionFailed(f"{member.instance.id} {reason}", remedy="look at the agent's log")
+                await worker.condemn(member.instance, reason)
+                self.filled -= 1
+        return [member for member in members if alive[member.instance.id]]
+
+    def _halts(self, stop: asyncio.Event) -> Callable[[Halt], Callable[[], None]]:
+        """What ends the attempt from outside: a stop, and its own deadline."""
+
+        def arm(halt: Halt) -> Callable[[], None]:
+            remaining = (self.book.record.deadline - self.ports.clock.now()).total_seconds()
+            overdue = ProvisionFailed(
+                f"{self.book.record.id} was not met within {self.settings.timings.provision:g} s",
+                remedy="see what is awaited above; timings.provision sets the limit",
+            )
+            timer = asyncio.get_running_loop().call_later(max(remaining, 0), halt, overdue)
+            call_off = on_event(stop, lambda: halt(Interrupted("stopped before the commit")))
+
+            def disarm() -> None:
+                timer.cancel()
+                call_off()
+
+            return disarm
+
+        return arm
+
+    def _decided(self) -> list[Member]:
+        """The members of our own commit, whose answer was lost."""
+        held = self.holdings.held
+        return [Member(held[id].instance, held[id].origin) for id in self.book.record.members if id in held]
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            self.timings[phase] = asyncio.get_running_loop().time() - began
+
+    def _outcome(self, members: list[Member], failure: BullpenError | None = None) -> Outcome:
+        return Outcome(
+            run_id=self.request.run_id,
+            provision_id=self.book.record.id,
+            requested=self.request.count,
+            members=tuple(members),
+            discarded=tuple(self.holdings.discarded),
+            collisions=self.holdings.collisions,
+            timings=dict(self.timings),
+            reason=str(failure) if failure else "",
+            remedy=failure.remedy if failure else "",
+            interrupted=isinstance(failure, Interrupted),
+        )

@@ -1,0 +1,37 @@
+"""The provision's own record, changed by one process and read by all."""
+
+import asyncio
+from typing import Any
+
+from bullpen.errors import Conflict, InvalidTransition, ProvisionFailed
+from bullpen.model import provision as provisions
+from bullpen.model.provision import Provision
+from bullpen.model.transition import Change, Event, Transition
+from bullpen.ports import Ports
+
+
+class Book:
+    """Holds the record as last seen. Others may abort it (release, or refresh past its deadline): then we fail."""
+
+    def __init__(self, ports: Ports, record: Provision) -> None:
+        self._ports = ports
+        self.record = record
+        self._turn = asyncio.Lock()
+
+    async def write(self, step: Transition[Provision, Any], event: Event, *beside: Change[Any]) -> list[Any]:
+        """Land a step of the record, together with other changes; returns what those became."""
+        async with self._turn:
+            try:
+                landed = await self._ports.records.apply(step(self.record, event), *beside)
+            except Conflict as conflict:
+                if isinstance(conflict.found, Provision) and conflict.found.state is not provisions.OPEN:
+                    self.record = conflict.found
+                    raise ProvisionFailed(
+                        f"{self.record.id} was {self.record.state} by somebody else: {self.record.reason}",
+                        remedy="a release of the same run, or its deadline, ended it; provision again",
+                    ) from conflict
+                raise
+            except InvalidTransition as error:
+                raise ProvisionFailed(f"{self.record.id} is {self.record.state} already") from error
+            self.record = landed[0]
+            return landed[1:]

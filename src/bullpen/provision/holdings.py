@@ -1,0 +1,69 @@
+"""Holdings: everything one provision has acquired or tried to, so that settlement can account for all of it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.errors import Conflict
+from bullpen.handover import Fate
+from bullpen.model.instance import Instance
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Discarded, Origin
+
+
+@dataclass(slots=True)
+class Held:
+    instance: Instance
+    origin: Origin
+
+
+class Holdings:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self.held: dict[str, Held] = {}
+        self.losers: dict[str, tuple[Instance, Origin, str]] = {}  # given back, deregistration awaited
+        self.discarded: list[Discarded] = []
+        self.collisions = 0
+        self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}
+
+    async def claim(self, change: Change[Instance]) -> Instance | None:
+        """Land a claim and hold the instance; None if somebody else was first.
+
+        The write goes on if we are cancelled meanwhile: `resolve_claims` finds out what became of it.
+        """
+        task = asyncio.get_running_loop().create_task(self._ports.records.apply(change))
+        self._claims[change.before.id] = (change, task)
+        try:
+            (claimed,) = await asyncio.shield(task)
+        except Conflict:
+            del self._claims[change.before.id]
+            self.collisions += 1
+            return None
+        del self._claims[change.before.id]
+        self.hold(claimed, Origin.SELECTED)
+        return claimed  # type: ignore[no-any-return]
+
+    def hold(self, instance: Instance, origin: Origin) -> None:
+        self.held[instance.id] = Held(instance, origin)
+
+    def discard(self, instance_id: str, reason: str, outcome: Fate) -> None:
+        origin = self.held.pop(instance_id).origin
+        self.discarded.append(Discarded(instance_id, origin, reason, outcome))
+
+    async def resolve_claims(self, patience: float) -> list[Change[Instance]]:
+        """Wait for claims in flight; those that landed are held. Returns those whose outcome stays unknown."""
+        unknown = []
+        for id, (change, task) in list(self._claims.items()):
+            try:
+                async with asyncio.timeout(patience):
+                    (claimed,) = await asyncio.shield(task)
+            except Conflict:
+                pass
+            except Exception:  # no answer in time, or none at all: it may have landed, and may land yet
+                task.cancel()
+                unknown.append(change)
+            else:
+                self.hold(claimed, Origin.SELECTED)
+            del self._claims[id]
+        return unknown

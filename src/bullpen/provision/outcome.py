@@ -1,0 +1,75 @@
+"""What is asked of provision, and what became of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bullpen.handover import Fate
+from bullpen.model.instance import Instance
+from bullpen.model.ticket import Requirements
+
+Tell = Callable[[str], None]
+"""Takes one line of progress: who waits for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """N instances for a run, all or nothing unless `allow_partial`."""
+
+    run_id: str
+    count: int
+    needs: Requirements
+    max_runtime: float
+    allow_partial: bool = False
+
+
+class Origin(StrEnum):
+    SELECTED = "selected"  # reused from the pool
+    CREATED = "created"  # launched for this run
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An instance that serves the run."""
+
+    instance: Instance
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """An instance that we held for a while and did not keep, why, and what became of it."""
+
+    instance_id: str
+    origin: Origin
+    reason: str
+    outcome: Fate
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer of provision. `members` is empty if it failed: everything acquired was given back."""
+
+    run_id: str
+    provision_id: str
+    requested: int
+    members: tuple[Member, ...] = ()
+    discarded: tuple[Discarded, ...] = ()
+    collisions: int = 0
+    duration: float = 0.0
+    timings: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    remedy: str = ""
+    interrupted: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.reason
+
+    @property
+    def selected(self) -> int:
+        return sum(member.origin is Origin.SELECTED for member in self.members)
+
+    @property
+    def created(self) -> int:
+        return sum(member.origin is Origin.CREATED for member in self.members)

@@ -1,0 +1,185 @@
+"""Pickup: hands out candidates from the pool to the claim workers of one provision.
+
+    queue ──take──▶ judge ─┬─ TAKE ─────▶ a waiting worker
+                           ├─ PUT_BACK ─▶ the queue, a little later: it fits others
+                           └─ DROP
+
+It is one per provision, shared by its workers, never a global. When the queue has nothing (left) for this run it takes
+a *last look* at the index of what is on offer, so that an instance whose ticket was lost in a crash, or is hidden by
+another run's put-back, is not passed over for a cold start. Only then is the pool exhausted, for this provision once
+and for all.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter, deque
+from datetime import datetime
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.model.instance import Instance
+from bullpen.model.ticket import Malformed, Requirements, Ticket, Verdict, judge, parse_ticket
+from bullpen.ports import Ports
+
+INDEX_MARGIN = 10
+"""Asked of the index beyond what is wanted: some will be claimed by others while the answer travels."""
+
+
+class Pickup:
+    def __init__(self, ports: Ports, settings: Settings, needs: Requirements, run_id: str, *, by: str) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._needs = needs
+        self._class = settings.resource_class(needs.resource_class)
+        self._by = by
+        # Racing runs start at different places of the index, so that they do not all collide on its first entries.
+        self._start = "i-" + hashlib.sha256(run_id.encode()).hexdigest()[:16]
+        self._waiting: deque[asyncio.Future[Instance | None]] = deque()
+        self._ready: deque[Instance] = deque()
+        self._return_at_close: dict[str, str] = {}  # tickets we took out or made, by id, until a worker has them
+        self._handed: dict[str, int] = {}  # id → version: no id is handed out twice
+        self._seen: Counter[str] = Counter()
+        self._misses = 0
+        self._queue_is_over = False
+        self._exhausted = False
+        self._supply: asyncio.Task[None] | None = None
+
+    async def next(self) -> Instance | None:
+        """A candidate to claim, or None: the pool is exhausted for this provision."""
+        if self._exhausted:
+            return None
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[Instance | None] = loop.create_future()
+        self._waiting.append(turn)
+        if self._supply is None or self._supply.done():
+            self._supply = loop.create_task(self._run())
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None and (got := turn.result()) is not None:
+                self._take_back(got)
+            raise
+
+    async def close(self) -> None:
+        """Give back the fitting tickets that nobody needed, without delay."""
+        if self._supply is not None:
+            # Not cancelled: with nobody waiting it ends after its step, and a step cut short would lose tickets.
+            await self._supply
+        if self._return_at_close:
+            await self._ports.queue.send(self._needs.resource_class, list(self._return_at_close.values()))
+            self._return_at_close.clear()
+
+    async def _run(self) -> None:
+        try:
+            while self._hand_out():
+                if not self._queue_is_over:
+                    await self._receive()
+                elif not await self._look_at_index():
+                    self._exhausted = True
+        except Exception as error:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if not turn.done():
+                    turn.set_exception(error)
+
+    def _hand_out(self) -> bool:
+        """Serve those who wait; True while somebody still waits."""
+        while self._waiting and (self._ready or self._exhausted):
+            turn = self._waiting.popleft()
+            if turn.done():
+                continue
+            if not self._ready:
+                turn.set_result(None)
+                continue
+            candidate = self._ready.popleft()
+            self._handed[candidate.id] = candidate.version
+            self._return_at_close.pop(candidate.id, None)
+            turn.set_result(candidate)
+        return any(not turn.done() for turn in self._waiting)
+
+    def _take_back(self, candidate: Instance) -> None:
+        """A worker was cancelled with a candidate in its hands: its ticket is still good."""
+        del self._handed[candidate.id]
+        self._return_at_close[candidate.id] = candidate.ticket().to_json()
+
+    async def _receive(self) -> None:
+        wanted = sum(not turn.done() for turn in self._waiting)
+        bodies = await self._ports.queue.take(self._needs.resource_class, wanted)
+        taken = await self._sort(bodies) if bodies else False
+        self._misses = 0 if taken else self._misses + 1
+        seen_too_often = any(count >= self._settings.pickup.sightings for count in self._seen.values())
+        if not bodies or seen_too_often or self._misses >= self._settings.pickup.misses:
+            self._queue_is_over = True
+
+    async def _sort(self, bodies: list[str]) -> bool:
+        """Judge a batch; True if it held anything for us."""
+        now = self._ports.clock.now()
+        fits: list[tuple[Ticket, str]] = []
+        put_back: list[str] = []
+        for body in bodies:
+            ticket = parse_ticket(body)
+            if isinstance(ticket, Malformed):
+                continue
+            self._seen[ticket.instance_id] += 1
+            match self._judge(ticket, now):
+                case Verdict.TAKE:
+                    fits.append((ticket, body))
+                case Verdict.PUT_BACK:
+                    put_back.append(body)
+        self._return_at_close.update((ticket.instance_id, body) for ticket, body in fits)
+        if put_back:
+            await self._ports.queue.send(self._needs.resource_class, put_back, self._settings.timings.put_back)
+        plain = [ticket.instance_id for ticket, _ in fits if ticket.version is None]
+        records = await self._ports.records.instances(plain) if plain else {}
+        ready = [
+            record
+            for ticket, _ in fits
+            if (
+                record := Instance.from_ticket(ticket)
+                if ticket.version is not None
+                else records.get(ticket.instance_id)
+            )
+            and record.is_claimable
+        ]
+        ready_ids = {record.id for record in ready}
+        for ticket, _ in fits:
+            if ticket.instance_id not in ready_ids:
+                del self._return_at_close[ticket.instance_id]
+        self._ready.extend(ready)
+        return bool(ready)
+
+    def _judge(self, ticket: Ticket, now: datetime) -> Verdict:
+        handed = self._handed.get(ticket.instance_id)
+        if handed is not None or ticket.instance_id in self._return_at_close:
+            # We have had it. A newer offer of it is somebody else's chance; an older one is stale.
+            newer = handed is not None and ticket.version is not None and ticket.version > handed
+            return Verdict.PUT_BACK if newer else Verdict.DROP
+        return judge(ticket, self._needs, self._class.cpu, self._class.mem, now).verdict
+
+    async def _look_at_index(self) -> bool:
+        """The last look; True if it found anything new."""
+        wanted = sum(not turn.done() for turn in self._waiting)
+        limit = wanted + len(self._handed) + INDEX_MARGIN
+        now = self._ports.clock.now()
+        found = await self._ports.records.claimable(self._needs, now, limit, self._start)
+        fresh = [one for one in found if one.id not in self._handed]
+        if len(fresh) < wanted:
+            fresh += await self._finish_pending(limit)
+        self._ready.extend(fresh)
+        return bool(fresh)
+
+    async def _finish_pending(self, limit: int) -> list[Instance]:
+        """Offer and adopt what has attested or booted and whose releaser is gone, if it fits this run."""
+        now = self._ports.clock.now()
+        pending = await self._ports.records.pending(self._needs.resource_class, limit)
+        fitting = [one for one in pending if one.id not in self._handed and self._would_fit(one, now)]
+        if not fitting:
+            return []
+        pulses = await self._ports.signals.read([one.id for one in fitting])
+        landed = await handover.land_offers(self._ports, self._settings, fitting, pulses, by=self._by)
+        offered = [one for one in landed.values() if one is not None]
+        self._return_at_close.update((one.id, one.ticket().to_json()) for one in offered)
+        return offered
+
+    def _would_fit(self, one: Instance, now: datetime) -> bool:
+        return judge(one.ticket(), self._needs, self._class.cpu, self._class.mem, now).verdict is Verdict.TAKE

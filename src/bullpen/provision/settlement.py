@@ -1,0 +1,149 @@
+"""Settlement: how a provision ends. One write decides; the rest carries it out, and anybody may finish it.
+
+commit      all are verified: open → committed, then every member runs
+roll back   an expected failure: open → aborted, then claims are given back and new machines ended
+dump        anything unexpected: everything held is marked for its end, and the original error is raised
+"""
+
+import asyncio
+from contextlib import suppress
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.errors import Conflict, ProvisionFailed
+from bullpen.handover import Fate
+from bullpen.model import instance as instances
+from bullpen.model import provision as provisions
+from bullpen.model.instance import IDLE, TERMINATED, Instance
+from bullpen.model.signal import Kind
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+from bullpen.provision.book import Book
+from bullpen.provision.holdings import Holdings
+from bullpen.provision.outcome import Discarded, Member, Origin
+
+IN_FLIGHT = 2.0
+"""Seconds that a claim in flight is awaited before it is fenced off."""
+
+
+class Settlement:
+    def __init__(
+        self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, stop: asyncio.Event, *, by: str
+    ) -> None:
+        self._stop = stop
+        self._ports = ports
+        self._settings = settings
+        self._book = book
+        self._holdings = holdings
+        self._by = by
+
+    async def commit(self, members: list[Member]) -> list[Member]:
+        """Decide for these members and carry it out; returns them as they run."""
+        decided = provisions.Decided(
+            at=self._ports.clock.now(),
+            by=self._by,
+            why=f"{len(members)} verified",
+            members=tuple(member.instance.id for member in members),
+            settle_due=handover.later(self._ports.clock.now(), self._settings.timings.takeover),
+        )
+        await self._book.write(provisions.commit, decided)
+        return await self.finish_commit(members)
+
+    async def finish_commit(self, members: list[Member]) -> list[Member]:
+        """Carry out a commit that has landed."""
+        held = [held.instance for held in self._holdings.held.values()]
+        landed = await handover.carry_out(self._ports, self._settings, self._book.record, held, by=self._by)
+        await self._part_with(landed, keep={member.instance.id for member in members}, reason="surplus")
+        await self._part_with_losers()
+        await self._close()
+        return [Member(landed.get(m.instance.id) or m.instance, m.origin) for m in members]
+
+    async def roll_back(self, reason: str) -> bool:
+        """Decide against it and give everything back; once stopped, only write the states and leave the rest as debts.
+
+        False if the record turns out to be committed: our commit landed though its answer was lost.
+        """
+        if not await self._abort(reason):
+            return False
+        unknown = await self._holdings.resolve_claims(IN_FLIGHT)
+        await self._fence(unknown)
+        held = [held.instance for held in self._holdings.held.values()]
+        landed = await handover.carry_out(self._ports, self._settings, self._book.record, held, by=self._by)
+        await self._part_with(landed, keep=set(), reason=reason)
+        await self._part_with_losers()
+        await self._close()
+        return True
+
+    async def dump(self, reason: str) -> None:
+        """Something unexpected happened: end everything held. What cannot be written now is found by its threshold."""
+        if not await self._abort(reason):
+            return  # committed after all: the members are owed to the run, and anybody may carry that out
+        await self._holdings.resolve_claims(IN_FLIGHT)
+        held = [held.instance for held in self._holdings.held.values()]
+        fates = await handover.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
+        for instance in held:
+            self._holdings.discard(instance.id, reason, fates[instance.id])
+
+    async def _abort(self, reason: str) -> bool:
+        """Make sure that the record is aborted; False if it is committed."""
+        now = self._ports.clock.now()
+        due = handover.later(now, self._settings.timings.takeover)
+        aborted = provisions.Aborted(at=now, by=self._by, why=reason, settle_due=due)
+        # It may be decided already, by somebody else or by a write of ours whose answer was lost.
+        with suppress(ProvisionFailed):
+            await self._book.write(provisions.abort, aborted)
+        return self._book.record.state is provisions.ABORTED
+
+    async def _fence(self, unknown: list[Change[Instance]]) -> None:
+        """Make claims of unknown outcome harmless: raise the version of what is idle yet, hold what did land."""
+        found = await self._ports.records.instances([change.before.id for change in unknown]) if unknown else {}
+        for change in unknown:
+            record = found.get(change.before.id)
+            if record is not None and record.round == change.after.round and record.state is change.after.state:
+                self._holdings.hold(record, Origin.SELECTED)
+            elif record is not None and record.state is IDLE and record.attested:
+                kept = instances.Kept(
+                    at=self._ports.clock.now(), by=self._by, why="fences a claim in flight", until=record.threshold
+                )
+                landed = (await self._ports.records.apply_each([instances.keep(record, kept)]))[0]
+                if isinstance(landed, Conflict):
+                    if isinstance(landed.found, Instance) and landed.found.round == change.after.round:
+                        self._holdings.hold(landed.found, Origin.SELECTED)
+                else:
+                    await handover.send_tickets(self._ports, [landed])
+
+    async def _part_with(self, landed: dict[str, Instance | None], *, keep: set[str], reason: str) -> None:
+        """Note what became of everything that is not kept; unless stopped, see it through."""
+        gone = {id: one for id, one in landed.items() if id not in keep}
+        fates: dict[str, Fate] = dict.fromkeys(gone, Fate.NOT_OURS)
+        marked = [one for one in gone.values() if one is not None and one.state is TERMINATED]
+        given = [one for one in gone.values() if one is not None and one.state is IDLE and not one.attested]
+        fates |= {one.id: Fate.TERMINATING for one in marked} | {one.id: Fate.CLEANING for one in given}
+        if not self._stop.is_set():
+            certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
+            fates |= dict.fromkeys(certain, Fate.TERMINATED)
+            fates |= await handover.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
+        for id in gone:
+            if id in self._holdings.held:
+                self._holdings.discard(id, reason, fates[id])
+
+    async def _part_with_losers(self) -> None:
+        """Answer only when each loser has deregistered or was ended: no job of the run may land on it."""
+        losers = [instance for instance, _, _ in self._holdings.losers.values()]
+        fates = await handover.await_and_offer(
+            self._ports,
+            self._settings,
+            losers,
+            by=self._by,
+            enough=Kind.REMOVE_REG_OK,
+            patience=self._settings.timings.registration,
+            stop=self._stop,
+        )
+        for id, (_, origin, reason) in self._holdings.losers.items():
+            self._holdings.discarded.append(Discarded(id, origin, reason, fates[id]))
+        self._holdings.losers.clear()
+
+    async def _close(self) -> None:
+        """Nothing is owed any more. A Conflict means that somebody else has settled it: just as well."""
+        change = handover.settling(self._settings, self._book.record, self._ports.clock.now(), self._by)
+        await self._ports.records.apply_each([change])

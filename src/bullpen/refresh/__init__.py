@@ -1,0 +1,56 @@
+"""Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
+
+    queues → debts → overdue → machines, records and registrations → tickets → warm → purge
+
+Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from bullpen.config import Settings
+from bullpen.model.instance import Instance
+from bullpen.ports import Ports
+from bullpen.refresh import desired, reap, reconcile, warm
+from bullpen.refresh.action import Action, Plan
+
+__all__ = ["Action", "refresh"]
+
+PAGE = 500
+PURGE_PAGE = 1000
+
+
+async def refresh(
+    ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> list[Action]:
+    """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be."""
+    actions: list[Action] = []
+    async for plan in _plans(ports, settings, dry_run):
+        actions += plan.actions
+        for action in plan.actions:
+            tell(f"{action.what} {action.subject}: {action.reason}")
+        if not dry_run:
+            await plan.perform()
+    if not dry_run:
+        await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+    return actions
+
+
+async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterator[Plan]:
+    async for plan in desired.plans(ports, settings):
+        yield plan
+    async for plan in reap.plans(ports, settings):
+        yield plan
+    live = await every_live(ports)
+    async for plan in reconcile.plans(ports, settings, live, dry_run=dry_run):
+        yield plan
+    live = await every_live(ports)
+    async for plan in warm.plans(ports, settings, live):
+        yield plan
+
+
+async def every_live(ports: Ports) -> list[Instance]:
+    """All live instances, and those whose end is owed: the size of the pool, not of its history."""
+    found: list[Instance] = []
+    while page := await ports.records.live(PAGE, found[-1].id if found else ""):
+        found += page
+    return found

@@ -1,0 +1,99 @@
+"""Reap: pay what is due, and end what has outstayed its threshold, in every live state."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
+
+from bullpen import debts, handover
+from bullpen.config import Settings
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
+from bullpen.model.signal import Kind
+from bullpen.ports import Ports
+from bullpen.refresh.action import Action, Plan
+from bullpen.watch import Watcher
+
+PAGE = 100
+BY = "refresh"
+
+
+async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+    now = ports.clock.now()
+    # Decisions first: what becomes of a claim depends on its provision.
+    for due in await ports.records.due_provisions(now, PAGE):
+        reason = "its deadline passed" if due.state is provisions.OPEN else "its decision is not carried out yet"
+        yield Plan(
+            (Action("settle provision", due.id, reason),), partial(debts.settle_provision, ports, settings, due, by=BY)
+        )
+    overdue = await ports.records.due_instances(now, PAGE)
+    if ending := [one for one in overdue if one.state is TERMINATED]:
+        yield Plan(
+            tuple(Action("terminate", one.id, "its end is owed") for one in ending),
+            partial(debts.pay_terminations, ports, settings, ending, by=BY),
+        )
+    if cleaning := [one for one in overdue if one.is_pending and one.owes is not None]:
+        yield Plan(
+            tuple(Action("await and offer", one.id, "it was given back and not yet offered") for one in cleaning),
+            partial(debts.pay_offers, ports, settings, cleaning, by=BY),
+        )
+    late = [one for one in overdue if one.owes is None and one.threshold <= now]
+    if running := [one for one in late if one.state is RUNNING]:
+        yield _ending(ports, settings, running, "it ran longer than its maximum runtime")
+    async for plan in _created(ports, settings, [one for one in late if one.state is CREATED]):
+        yield plan
+    async for plan in _claimed(ports, settings, [one for one in late if one.state is CLAIMED], now):
+        yield plan
+
+
+async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -> AsyncIterator[Plan]:
+    """A pre-warmed one that did boot is adopted after all; the others never got ready."""
+    if not late:
+        return
+    pulses = await ports.signals.read([one.id for one in late])
+    booted = [
+        one
+        for one in late
+        if not one.run_id and (signal := pulses[one.id].signal) is not None and signal.proves(Kind.OK, one.round)
+    ]
+    if booted:
+        yield Plan(
+            tuple(Action("adopt", one.id, "pre-warmed and booted") for one in booted),
+            partial(handover.offer_proven, ports, settings, booted, pulses, by=BY),
+        )
+    if never := [one for one in late if one not in booted]:
+        yield _ending(ports, settings, never, "it was not ready by its threshold")
+
+
+async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> AsyncIterator[Plan]:
+    """A claim nobody finished: given back if its agent lives, ended if it is silent."""
+    if not late:
+        return
+    alive = await _signs_of_life(ports, settings, [one.id for one in late])
+    if living := [one for one in late if one.id in alive]:
+        why = "its claim was never finished; its agent is alive"
+        changes = [handover.give_back(ports, settings, one, now, BY, why) for one in living]
+        yield Plan(
+            tuple(Action("roll back", one.id, why) for one in living), partial(ports.records.apply_each, changes)
+        )
+    if silent := [one for one in late if one.id not in alive]:
+        yield _ending(ports, settings, silent, "its claim was never finished and its agent is silent")
+
+
+async def _signs_of_life(ports: Ports, settings: Settings, ids: list[str]) -> set[str]:
+    """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before."""
+    loop = asyncio.get_running_loop()
+    async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
+        until = loop.time() + settings.timings.heartbeat * 1.5
+        while True:
+            alive = {id for id, lives in (await watcher.is_alive(ids)).items() if lives}
+            if len(alive) == len(ids) or loop.time() >= until:
+                return alive
+            await ports.signals.wait(min(settings.timings.tick_longest, until - loop.time()))
+
+
+def _ending(ports: Ports, settings: Settings, condemned: Sequence[Instance], reason: str) -> Plan:
+    return Plan(
+        tuple(Action("terminate", one.id, f"{one.state}: {reason}") for one in condemned),
+        partial(handover.expire_and_terminate, ports, settings, condemned, reason, by=BY),
+    )

@@ -1,0 +1,115 @@
+"""Reconcile: machines, records, registrations and tickets agree, or are made to.
+
+What only looks wrong because a list lags is left alone: it must be seen twice, `timings.orphan` apart.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.model import provision as provisions
+from bullpen.model.instance import TERMINATED, Instance
+from bullpen.ports import Ports, Sighting
+from bullpen.refresh.action import Action, Plan
+
+BY = "refresh"
+
+
+async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
+    sightings = {seen.id: seen for seen in await ports.compute.sightings()}
+    async for plan in _unwanted(ports, settings, live):
+        yield plan
+    async for plan in _gone(ports, settings, live, sightings, dry_run):
+        yield plan
+    async for plan in _orphans(ports, settings, live, sightings, dry_run):
+        yield plan
+    async for plan in _ghosts(ports, settings, live, dry_run):
+        yield plan
+    async for plan in _lost_tickets(ports, settings, live, dry_run):
+        yield plan
+
+
+async def _unwanted(ports: Ports, settings: Settings, live: Sequence[Instance]) -> AsyncIterator[Plan]:
+    """Idle instances of a class that is no longer configured, or of an older image."""
+    for one in live:
+        if not one.is_claimable:
+            continue
+        own_class = settings.classes.get(one.resource_class)
+        if own_class is None:
+            yield _ending(ports, settings, one, f"class {one.resource_class} is no longer configured")
+        elif one.image_generation < own_class.image_generation:
+            yield _ending(ports, settings, one, f"image generation {one.image_generation} is outdated")
+
+
+async def _gone(
+    ports: Ports, settings: Settings, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Records whose machine has ended, or is nowhere to be seen."""
+    standing = [one for one in live if one.state is not TERMINATED]
+    missing = [one.id for one in standing if one.id not in sightings]
+    confirmed = await _seen_twice(ports, settings, "record without machine", missing, dry_run)
+    for one in standing:
+        if one.id in confirmed or (one.id in sightings and not sightings[one.id].alive):
+            yield _ending(ports, settings, one, "its machine is gone")
+
+
+async def _orphans(
+    ports: Ports, settings: Settings, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Machines with our tag and no record, unless their provision is open: it may be about to register them."""
+    known = {one.id for one in live}
+    strangers = [seen for id, seen in sightings.items() if id not in known]
+    # A record that is terminated and done is no longer among the live, and its machine may still be ending.
+    unknown = [seen for seen in strangers if not await _may_be_registered(ports, seen)]
+    confirmed = await _seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
+    if confirmed:
+        yield Plan(
+            tuple(Action("terminate", id, "a machine with our tag that no record knows") for id in confirmed),
+            partial(ports.compute.terminate, confirmed),
+        )
+
+
+async def _may_be_registered(ports: Ports, seen: Sighting) -> bool:
+    provision = await ports.records.provision(seen.provision_id) if seen.provision_id else None
+    return provision is not None and provision.state is provisions.OPEN
+
+
+async def _ghosts(ports: Ports, settings: Settings, live: Sequence[Instance], dry_run: bool) -> AsyncIterator[Plan]:
+    """Registrations of runners whose instance is gone."""
+    standing = {one.id for one in live if one.state is not TERMINATED}
+    ghosts = [found.name for found in await ports.ci.registrations() if found.name not in standing]
+    for name in await _seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
+        action = Action("deregister", name, "a registered runner whose instance is gone")
+        yield Plan((action,), partial(ports.ci.remove, name))
+
+
+async def _lost_tickets(
+    ports: Ports, settings: Settings, live: Sequence[Instance], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Tickets lost in a crash are sent again: the same version, harmless if the old one turns up."""
+    short = {}
+    for name in settings.classes:
+        on_offer = [one for one in live if one.is_claimable and one.resource_class == name]
+        if on_offer and await ports.queue.count(name) < len(on_offer):
+            short[name] = on_offer
+    now = ports.clock.now()
+    since = await ports.observations.observe("fewer tickets than offers", list(short), now, remember=not dry_run)
+    for name, on_offer in short.items():
+        if since[name] < now:
+            action = Action("send tickets", name, f"fewer tickets than its {len(on_offer)} instances on offer, twice")
+            yield Plan((action,), partial(handover.send_tickets, ports, on_offer))
+
+
+async def _seen_twice(ports: Ports, settings: Settings, topic: str, ids: Sequence[str], dry_run: bool) -> list[str]:
+    """Those seen in this condition before, at least `timings.orphan` ago and at every look since."""
+    now = ports.clock.now()
+    since = await ports.observations.observe(topic, ids, now, remember=not dry_run)
+    return [id for id in ids if handover.later(since[id], settings.timings.orphan) <= now]
+
+
+def _ending(ports: Ports, settings: Settings, one: Instance, reason: str) -> Plan:
+    return Plan(
+        (Action("terminate", one.id, reason),),
+        partial(handover.expire_and_terminate, ports, settings, [one], reason, by=BY),
+    )

@@ -1,0 +1,137 @@
+"""Release: a run is over; its instances deregister, clean, attest, and go on offer again.
+
+    running → idle (cleaning) → on offer          claimed → rolled back          created → terminated
+
+All of a run's instances are given back in one batch and awaited at once. Cut off anywhere, running it again, a refresh,
+or the next provision's last look finishes it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bullpen import debts, handover
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.handover import Fate
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance
+from bullpen.model.provision import Provision
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+
+TAKE_OVER = 20
+"""Debts of others that a release pays on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What became of the run's instances. `pending` ones are still cleaning: a later call puts them on offer."""
+
+    run_id: str
+    offered: tuple[str, ...]
+    terminated: tuple[str, ...]
+    pending: tuple[str, ...]
+    duration: float
+
+
+async def release(
+    ports: Ports,
+    settings: Settings,
+    run_id: str,
+    *,
+    stop: asyncio.Event,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Released:
+    """Give every instance of a run back. Releasing a run that has none is no error: there is nothing left to do."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    by = f"release of {run_id}"
+    decided = await _decide_provisions(ports, settings, run_id, by)
+    held = await _instances(ports, run_id, decided)
+    owing = await _conclude(ports, settings, decided, held, by)
+    landed = await _give_back(ports, settings, held, by)
+    await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in owing])
+    fates = await _see_through(ports, settings, landed, stop, tell, by)
+    await debts.pay_due(ports, settings, TAKE_OVER, by=by)
+    return Released(
+        run_id=run_id,
+        offered=tuple(id for id, fate in fates.items() if fate is Fate.OFFERED),
+        terminated=tuple(id for id, fate in fates.items() if fate in (Fate.TERMINATED, Fate.TERMINATING)),
+        pending=tuple(id for id, fate in fates.items() if fate is Fate.CLEANING),
+        duration=loop.time() - began,
+    )
+
+
+async def _decide_provisions(ports: Ports, settings: Settings, run_id: str, by: str) -> list[Provision]:
+    """Abort what is open, so that nothing more is acquired for the run, and finish what was committed."""
+    now = ports.clock.now()
+    due = handover.later(now, settings.timings.takeover)
+    aborted = provisions.Aborted(at=now, by=by, why="its run was released", settle_due=due)
+    found = await ports.records.run_provisions(run_id)
+    decided = [one for one in found if one.state is not provisions.OPEN]
+    undecided = [one for one in found if one.state is provisions.OPEN]
+    for landed in await ports.records.apply_each([provisions.abort(one, aborted) for one in undecided]):
+        # One that was decided under our hands stays as it was decided.
+        one = landed.found if isinstance(landed, Conflict) else landed
+        if isinstance(one, Provision):
+            decided.append(one)
+    settled = []
+    for one in decided:
+        if one.state is provisions.COMMITTED and one.owes is not None:
+            await debts.settle_provision(ports, settings, one, by=by)
+            one = await ports.records.provision(one.id) or one
+        settled.append(one)
+    return settled
+
+
+async def _instances(ports: Ports, run_id: str, decided: list[Provision]) -> list[Instance]:
+    """The run's instances: by its index, and members by consistent reads, for an index may not know the newest yet."""
+    found = {one.id: one for one in await ports.records.run_instances(run_id)}
+    members = [id for one in decided for id in one.members if id not in found]
+    found |= await ports.records.instances(members) if members else {}
+    return [one for one in found.values() if one.run_id == run_id]
+
+
+async def _conclude(
+    ports: Ports, settings: Settings, decided: list[Provision], held: list[Instance], by: str
+) -> list[Provision]:
+    """Write down that the run is over, before the first instance is given back; returns the provisions that owe."""
+    now = ports.clock.now()
+    over = provisions.Concluded(
+        at=now, by=by, why="its run was released", settle_due=handover.later(now, settings.timings.takeover)
+    )
+    in_use = {one.provision_id for one in held}
+    committed = [one for one in decided if one.state is provisions.COMMITTED and one.id in in_use]
+    landed = await ports.records.apply_each([provisions.release(one, over) for one in committed])
+    aborted = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
+    return aborted + [one for one in landed if isinstance(one, Provision)]
+
+
+async def _give_back(ports: Ports, settings: Settings, held: list[Instance], by: str) -> list[Instance]:
+    changes = [_step(ports, settings, one, by=by) for one in held if one.state in LIVE and one.state is not IDLE]
+    return [one for one in await ports.records.apply_each(changes) if isinstance(one, Instance)]
+
+
+def _step(ports: Ports, settings: Settings, one: Instance, *, by: str) -> Change[Instance]:
+    now = ports.clock.now()
+    if one.state is CREATED:
+        return handover.end(one, now, by, "its run was released before it was ready")
+    return handover.give_back(ports, settings, one, now, by, "its run was released")
+
+
+async def _see_through(
+    ports: Ports,
+    settings: Settings,
+    landed: list[Instance],
+    stop: asyncio.Event,
+    tell: Callable[[str], None],
+    by: str,
+) -> dict[str, Fate]:
+    """End what was not ready yet; wait until the others are clean, and put them on offer."""
+    marked = [one for one in landed if one.state is TERMINATED]
+    cleaning = [one for one in landed if one.state is IDLE]
+    certain = await handover.terminate(ports, settings, marked, by=by)
+    fates = {one.id: Fate.TERMINATED if one.id in certain else Fate.TERMINATING for one in marked}
+    tell(f"{len(cleaning)} deregister and clean")
+    return fates | await handover.await_and_offer(ports, settings, cleaning, by=by, stop=stop)

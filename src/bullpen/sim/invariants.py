@@ -1,0 +1,82 @@
+"""What must hold of a world, at every moment and once it has come to rest."""
+
+from collections.abc import Iterator
+
+from bullpen.engines.memory import Memory
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.ticket import Ticket, parse_ticket
+
+
+def always(memory: Memory) -> list[str]:
+    """Holds between any two callbacks, whoever was killed meanwhile."""
+    return [*_owners(memory), *_machines_have_records(memory)]
+
+
+def at_rest(memory: Memory, want: dict[str, int]) -> list[str]:
+    """Holds once every deadline has passed and refresh has run: nothing is lost, nothing is left, all or nothing.
+
+    `want` says how many instances each run asked for.
+    """
+    return [*always(memory), *_nothing_in_between(memory), *_registrations(memory), *_all_or_nothing(memory, want)]
+
+
+def _owners(memory: Memory) -> Iterator[str]:
+    for one in memory.tables.instances.values():
+        owner = memory.tables.provisions.get(one.provision_id)
+        if one.state is RUNNING and not (owner and owner.state is provisions.COMMITTED and one.id in owner.members):
+            yield f"{one.id} runs for {one.run_id}, but no committed provision has it as a member"
+        if one.state is RUNNING and owner and owner.run_id != one.run_id:
+            yield f"{one.id} runs for {one.run_id}, but was committed to {owner.run_id}"
+        if one.state is not TERMINATED and one.id not in memory.yard.sightings:
+            yield f"{one.id} is {one.state}, but there never was such a machine"
+
+
+def _machines_have_records(memory: Memory) -> Iterator[str]:
+    for id in memory.yard.machines:
+        record = memory.tables.instances.get(id)
+        if record is not None and record.state is TERMINATED and record.owes is None:
+            yield f"{id} runs, but its record says that its end is done"
+
+
+def _nothing_in_between(memory: Memory) -> Iterator[str]:
+    alive = memory.yard.machines
+    for one in memory.tables.instances.values():
+        if one.state in (CREATED, CLAIMED) and one.run_id:
+            yield f"{one.id} is still {one.state} for {one.run_id}"
+        if one.state is IDLE and not one.attested:
+            yield f"{one.id} is idle and neither on offer nor ended"
+        if one.state is IDLE and one.attested and not _has_ticket(memory, one):
+            yield f"{one.id} is on offer without a ticket"
+        if one.state is TERMINATED and one.owes is not None:
+            yield f"{one.id} still owes its end"
+        if one.state is not TERMINATED and one.id not in alive:
+            yield f"{one.id} is {one.state}, but its machine is gone"
+    for id in alive:
+        if id not in memory.tables.instances:
+            yield f"{id} runs and nobody knows it"
+    for provision in memory.tables.provisions.values():
+        if provision.state is provisions.OPEN or provision.owes is not None:
+            yield f"{provision.id} is {provision.state} and not settled"
+
+
+def _has_ticket(memory: Memory, one: Instance) -> bool:
+    queue = memory.queues.get(one.resource_class)
+    tickets = (parse_ticket(body) for body in queue.bodies()) if queue else ()
+    return any(isinstance(t, Ticket) and (t.instance_id, t.version) == (one.id, one.version) for t in tickets)
+
+
+def _registrations(memory: Memory) -> Iterator[str]:
+    for name, registration in memory.registrations.items():
+        record = memory.tables.instances.get(name)
+        if record is None or record.state is not RUNNING:
+            yield f"{name} is registered for {registration.label}, but is {record.state if record else 'unknown'}"
+        elif record.run_id != registration.label:
+            yield f"{name} serves {record.run_id}, but is registered for {registration.label}"
+
+
+def _all_or_nothing(memory: Memory, want: dict[str, int]) -> Iterator[str]:
+    for run_id, count in want.items():
+        running = sum(one.state is RUNNING and one.run_id == run_id for one in memory.tables.instances.values())
+        if running not in (0, count):
+            yield f"{run_id} has {running} of {count} instances"

@@ -1,0 +1,161 @@
+"""Watching the signals of many instances with one batched read per tick, however many wait.
+
+The control plane never asks a machine anything: agents write what they did, and this reads it. An event wakes the watch
+where the engine has events; elsewhere its ticks grow from a tenth to half a second.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from bullpen.config import Timings
+from bullpen.model.signal import Kind, Pulse
+from bullpen.ports import Clock, Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The signal that was waited for has come."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The agent reported a failure in this round: waiting longer is pointless."""
+
+    reason: str
+
+
+Verdict = Proven | Failed
+Judge = Callable[[Pulse], Verdict | None]
+
+
+def reaching(kind: Kind, round: str) -> Judge:
+    """Judge a pulse by whether `kind` was reached, or something failed, in `round`."""
+
+    def judge(pulse: Pulse) -> Verdict | None:
+        signal = pulse.signal
+        if signal is None:
+            return None
+        if signal.fails(round):
+            return Failed(f"{signal.kind}: {signal.text}" if signal.text else signal.kind.value)
+        return Proven(signal.kind) if signal.proves(kind, round) else None
+
+    return judge
+
+
+@dataclass(slots=True)
+class _Wait:
+    cases: Mapping[str, Judge]
+    until: float
+    answer: "asyncio.Future[tuple[str, Verdict] | None]"
+
+
+class Watcher:
+    """Shared by all who wait in one use case; `async with` ends its reading task."""
+
+    def __init__(self, signals: Signals, clock: Clock, timings: Timings) -> None:
+        self._signals = signals
+        self._clock = clock
+        self._timings = timings
+        self._waits: list[_Wait] = []
+        self._reader: asyncio.Task[None] | None = None
+        self._nap: asyncio.Task[None] | None = None
+        self._nap_ends = 0.0
+        self._tick = timings.tick_first
+        self._last: dict[str, Pulse] = {}
+        self._changed: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in (self._nap, self._reader):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(t for t in (self._nap, self._reader) if t is not None), return_exceptions=True)
+
+    async def first(self, cases: Mapping[str, Judge], timeout: float) -> tuple[str, Verdict] | None:
+        """The first verdict on any of these instances, by id; None if there is none in time."""
+        loop = asyncio.get_running_loop()
+        wait = _Wait(cases, loop.time() + timeout, loop.create_future())
+        self._waits.append(wait)
+        self._tick = self._timings.tick_first
+        if self._reader is None or self._reader.done():
+            self._reader = loop.create_task(self._read())
+        elif self._nap is not None and self._nap_ends > loop.time() + self._tick:
+            self._nap.cancel()
+        try:
+            return await wait.answer
+        finally:
+            if wait in self._waits:
+                self._waits.remove(wait)
+
+    async def is_alive(self, ids: list[str]) -> dict[str, bool]:
+        """Judge liveness: something of it changed or was proven while we watched, or its heartbeat is recent.
+
+        A skewed clock condemns nobody who moved under our eyes.
+        """
+        self._observe(await self._signals.read(ids))
+        now, tick = self._clock.now(), asyncio.get_running_loop().time()
+        within = self._timings.alive
+        return {
+            id: (id in self._changed and tick - self._changed[id] <= within) or self._last[id].is_recent(now, within)
+            for id in ids
+        }
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waits:
+                ids = list(dict.fromkeys(id for wait in self._waits for id in wait.cases))
+                self._observe(await self._signals.read(ids))
+                self._answer(loop.time())
+                if not self._waits:
+                    return
+                nearest = min(wait.until for wait in self._waits) - loop.time()
+                await self._sleep(max(min(self._tick, nearest), 0.001))
+                self._tick = min(self._tick * 1.5, self._timings.tick_longest)
+        except Exception as error:
+            for wait in self._waits:
+                if not wait.answer.done():
+                    wait.answer.set_exception(error)
+            self._waits.clear()
+
+    def _observe(self, pulses: Mapping[str, Pulse]) -> None:
+        now = asyncio.get_running_loop().time()
+        for id, pulse in pulses.items():
+            if id in self._last and self._last[id] != pulse:
+                self._changed[id] = now
+            self._last[id] = pulse
+
+    def _answer(self, now: float) -> None:
+        open_waits = []
+        for wait in self._waits:
+            verdicts = ((id, judge(self._last[id])) for id, judge in wait.cases.items() if id in self._last)
+            found = next(((id, verdict) for id, verdict in verdicts if verdict is not None), None)
+            if wait.answer.done():
+                continue
+            if found is not None or wait.until <= now:
+                if found is not None and isinstance(found[1], Proven):
+                    self._changed[found[0]] = now
+                wait.answer.set_result(found)
+            else:
+                open_waits.append(wait)
+        self._waits = open_waits
+
+    async def _sleep(self, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._nap_ends = loop.time() + timeout
+        self._nap = loop.create_task(self._signals.wait(timeout))
+        try:
+            await self._nap
+        except asyncio.CancelledError:
+            # A newcomer cut the nap short; if it was ourselves who were cancelled, say so.
+            if (me := asyncio.current_task()) is not None and me.cancelling():
+                raise
