@@ -233,6 +233,11 @@ def abort(provision: Provision, why: str = "", due: datetime | None = None) -> C
     return provisions.abort(provision, provisions.Aborted(at=NOW, by=BY, why=why, settle_due=due or later(5)))
 
 
+def conclude(provision: Provision, due: datetime | None = None) -> Change[Provision]:
+    """The run of a committed provision is over."""
+    return provisions.release(provision, provisions.Concluded(at=NOW, by=BY, settle_due=due or later(5)))
+
+
 def settle(provision: Provision, purge_at: datetime | None = None) -> Change[Provision]:
     step = provisions.settle_committed if provision.state is provisions.COMMITTED else provisions.settle_aborted
     return step(provision, provisions.Settled(at=NOW, by=BY, purge_at=purge_at or later(3600)))

@@ -21,7 +21,7 @@ async def pay_due(ports: Ports, settings: Settings, limit: int, *, by: str) -> l
     lines = []
     for one in await ports.records.due_provisions(now, limit):
         lines += await settle_provision(ports, settings, one, by=by)
-    due = [one for one in await ports.records.due_instances(now, limit) if one.owes is not None]
+    due = await ports.records.owing_instances(now, limit)
     lines += await pay_terminations(ports, settings, due, by=by)
     lines += await pay_offers(ports, settings, due, by=by)
     return lines

@@ -69,7 +69,10 @@ class Records(Protocol):
         """Ownerless instances on their way to an offer: being cleaned, or pre-warmed and booting; by id, after one."""
 
     async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
-        """Instances whose `due_at` has come, the longest overdue first."""
+        """Instances whose `due_at` has come, by threshold or debt, the longest overdue first."""
+
+    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        """Instances whose debt is due, the longest overdue first."""
 
     async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
         """Provisions whose `due_at` has come, the longest overdue first."""

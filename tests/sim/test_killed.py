@@ -1,42 +1,142 @@
 """Provision, release and refresh killed at every callback: nothing is lost, nothing is left, all or nothing."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
-from histories import Actor, Main, history, provisions, refreshes, releases
+from histories import (
+    SETTINGS,
+    Actor,
+    Main,
+    fills_pool,
+    history,
+    killed_everywhere,
+    provisioning,
+    provisions,
+    refreshing,
+    releasing,
+)
 
-from bullpen.ports import Ports
+from bullpen.config import ResourceClass, Settings
+from bullpen.model.ticket import UsageClass
+from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 
-
-async def asks_for_three(world: World, ports: Ports) -> object:
-    return await provisions(world, ports, "run", 3)
-
-
-async def asks_and_releases(world: World, ports: Ports) -> object:
-    await provisions(world, ports, "run", 2)
-    return await releases(world, ports, "run")
+WARM = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, idle_target=2)})
+Stage = Callable[[World], Awaitable[None]]
 
 
-async def refreshes_only(world: World, ports: Ports) -> object:
-    return await refreshes(world, ports)
+async def serves_three(world: World) -> None:
+    assert (await provisions(world, world.ports(), "run", 3)).succeeded
 
 
-def killed_everywhere(play: Callable[[int], tuple[Actor, list[str]]]) -> int:
-    """Play histories with the death one callback later each time, until the victim survives; return how many."""
-    for step in range(1, 100_000):
-        victim, broken = play(step)
-        assert not broken, f"killed at callback {step}: {broken}"
-        if not victim.process.dead:
-            return step
-    raise AssertionError("it never ends")
+async def one_is_mute(world: World) -> None:
+    world.agents[min(world.agents)].pause()
+
+
+async def tickets_are_lost(world: World) -> None:
+    world.memory.queues.clear()
+
+
+async def one_of_the_run_is_mute(world: World) -> None:
+    await serves_three(world)
+    await one_is_mute(world)
+
+
+async def releaser_died(world: World) -> None:
+    """Three instances have attested, and nobody has put them on offer."""
+    await serves_three(world)
+    victim = Actor("releaser", releasing("run"), die_at=50)
+    await victim.play(world)
+    assert victim.process.dead
+
+
+async def leaves_a_mess(world: World) -> None:
+    """Claims of the dead, debts, a machine that nobody knows, a pool without tickets, a mute one; all of it overdue."""
+    await fills_pool(world, 3)
+    for name, step in (("early", 30), ("late", 60), ("later", 90)):
+        await Actor(name, provisioning(name, 2), die_at=step).play(world)
+    await serves_three(world)
+    await Actor("releaser", releasing("run"), die_at=30).play(world)
+    world.memory.queues.clear()
+    await one_is_mute(world)
+    await asyncio.sleep(42.0)  # past every threshold; the agents stop themselves a minute after theirs
 
 
 @pytest.mark.parametrize("pool", [0, 2, 3])
-@pytest.mark.parametrize("main", [asks_for_three, asks_and_releases])
-def test_killed_at_every_callback_nothing_is_lost(main: Main, pool: int) -> None:
+def test_a_provision_killed_at_any_callback_loses_nothing(pool: int) -> None:
     def play(step: int) -> tuple[Actor, list[str]]:
-        victim = Actor("victim", main, die_at=step)
-        return victim, history([victim], {"run": 3 if main is asks_for_three else 2}, pool=pool)
+        victim = Actor("victim", provisioning("run", 3), die_at=step)
+        return victim, history([victim], {"run": 3}, pool=pool)
 
     assert killed_everywhere(play) > 50
+
+
+@pytest.mark.parametrize("stage", [one_is_mute, tickets_are_lost, releaser_died])
+def test_a_provision_killed_over_a_damaged_pool_loses_nothing(stage: Stage) -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", provisioning("next", 3), die_at=step)
+        pool = 0 if stage is releaser_died else 3
+        return victim, history([victim], {"next": 3, "run": 3}, pool=pool, before=stage)
+
+    assert killed_everywhere(play) > 50
+
+
+def test_a_provision_killed_while_it_hedges_loses_nothing() -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", provisioning("run", 2), die_at=step)
+        return victim, history([victim], {"run": 2}, pool=4, before=one_is_mute, world=slow_runners)
+
+    assert killed_everywhere(play) > 100
+
+
+def slow_runners() -> World:
+    """They take longer than half of what a registration may take, so that every claim is hedged."""
+    return World(settings=SETTINGS, temper=lambda n: Temper(registers_in=6.0))
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_provision_killed_while_its_fleet_fails_gives_everything_back(room: int) -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", provisioning("run", 4), die_at=step)
+        broken = history([victim], {"run": 4}, pool=2, world=lambda: World(settings=SETTINGS, capacity=2 + room))
+        return victim, broken
+
+    assert killed_everywhere(play) > 50
+
+
+def test_a_provision_killed_while_a_new_machine_fails_gives_everything_back() -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", provisioning("run", 3), die_at=step)
+        world = World(settings=SETTINGS, temper=lambda n: Temper(boot_failure="no disk" if n == 2 else ""))
+        return victim, history([victim], {"run": 3}, pool=2, world=lambda: world)
+
+    assert killed_everywhere(play) > 50
+
+
+@pytest.mark.parametrize("stage", [serves_three, one_of_the_run_is_mute])
+@pytest.mark.parametrize("pool", [0, 3])
+def test_a_release_killed_at_any_callback_loses_nothing(pool: int, stage: Stage) -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", releasing("run"), die_at=step)
+        return victim, history([victim], {"run": 3}, pool=pool, before=stage)
+
+    assert killed_everywhere(play) > 30
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, WARM], ids=["no target", "idle target"])
+def test_a_refresh_killed_at_any_callback_over_a_mess_loses_nothing(settings: Settings) -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", refreshing, die_at=step)
+        want = {"early": 2, "late": 2, "later": 2, "run": 3}
+        return victim, history([victim], want, before=leaves_a_mess, world=lambda: World(settings=settings))
+
+    assert killed_everywhere(play) > 50
+
+
+def test_a_refresh_killed_while_it_warms_the_pool_loses_nothing() -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim = Actor("victim", refreshing, die_at=step)
+        return victim, history([victim], {}, world=lambda: World(settings=WARM))
+
+    assert killed_everywhere(play) > 20

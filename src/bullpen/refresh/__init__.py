@@ -8,14 +8,13 @@ Each phase looks, plans and performs before the next one looks, so that one refr
 from collections.abc import AsyncIterator, Callable
 
 from bullpen.config import Settings
-from bullpen.model.instance import Instance
+from bullpen.inventory import every_live
 from bullpen.ports import Ports
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Plan
 
 __all__ = ["Action", "refresh"]
 
-PAGE = 500
 PURGE_PAGE = 1000
 
 
@@ -38,7 +37,9 @@ async def refresh(
 async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterator[Plan]:
     async for plan in desired.plans(ports, settings):
         yield plan
-    async for plan in reap.plans(ports, settings):
+    async for plan in reap.decisions(ports, settings):
+        yield plan
+    async for plan in reap.plans(ports, settings, await every_live(ports)):
         yield plan
     live = await every_live(ports)
     async for plan in reconcile.plans(ports, settings, live, dry_run=dry_run):
@@ -46,11 +47,3 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     live = await every_live(ports)
     async for plan in warm.plans(ports, settings, live):
         yield plan
-
-
-async def every_live(ports: Ports) -> list[Instance]:
-    """All live instances, and those whose end is owed: the size of the pool, not of its history."""
-    found: list[Instance] = []
-    while page := await ports.records.live(PAGE, found[-1].id if found else ""):
-        found += page
-    return found

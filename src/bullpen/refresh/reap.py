@@ -1,6 +1,5 @@
 """Reap: pay what is due, and end what has outstayed its threshold, in every live state."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -18,15 +17,22 @@ PAGE = 100
 BY = "refresh"
 
 
-async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+async def decisions(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+    """Provisions first: what becomes of a claim depends on them."""
     now = ports.clock.now()
-    # Decisions first: what becomes of a claim depends on its provision.
-    for due in await ports.records.due_provisions(now, PAGE):
-        reason = "its deadline passed" if due.state is provisions.OPEN else "its decision is not carried out yet"
-        yield Plan(
-            (Action("settle provision", due.id, reason),), partial(debts.settle_provision, ports, settings, due, by=BY)
-        )
-    overdue = await ports.records.due_instances(now, PAGE)
+    seen: set[str] = set()
+    while fresh := [one for one in await ports.records.due_provisions(now, PAGE) if one.id not in seen]:
+        for due in fresh:
+            seen.add(due.id)
+            reason = "its deadline passed" if due.state is provisions.OPEN else "its decision is not carried out yet"
+            action = Action("settle provision", due.id, reason)
+            yield Plan((action,), partial(debts.settle_provision, ports, settings, due, by=BY))
+
+
+async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> AsyncIterator[Plan]:
+    """Instances that owe something, or have outstayed their threshold."""
+    now = ports.clock.now()
+    overdue = [one for one in live if one.due_at is not None and one.due_at <= now]
     if ending := [one for one in overdue if one.state is TERMINATED]:
         yield Plan(
             tuple(Action("terminate", one.id, "its end is owed") for one in ending),
@@ -69,7 +75,8 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
     """A claim nobody finished: given back if its agent lives, ended if it is silent."""
     if not late:
         return
-    alive = await _signs_of_life(ports, settings, [one.id for one in late])
+    async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
+        alive = await watcher.signs_of_life([one.id for one in late])
     if living := [one for one in late if one.id in alive]:
         why = "its claim was never finished; its agent is alive"
         changes = [handover.give_back(ports, settings, one, now, BY, why) for one in living]
@@ -78,18 +85,6 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
         )
     if silent := [one for one in late if one.id not in alive]:
         yield _ending(ports, settings, silent, "its claim was never finished and its agent is silent")
-
-
-async def _signs_of_life(ports: Ports, settings: Settings, ids: list[str]) -> set[str]:
-    """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before."""
-    loop = asyncio.get_running_loop()
-    async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
-        until = loop.time() + settings.timings.heartbeat * 1.5
-        while True:
-            alive = {id for id, lives in (await watcher.is_alive(ids)).items() if lives}
-            if len(alive) == len(ids) or loop.time() >= until:
-                return alive
-            await ports.signals.wait(min(settings.timings.tick_longest, until - loop.time()))
 
 
 def _ending(ports: Ports, settings: Settings, condemned: Sequence[Instance], reason: str) -> Plan:

@@ -59,9 +59,10 @@ async def _orphans(
 ) -> AsyncIterator[Plan]:
     """Machines with our tag and no record, unless their provision is open: it may be about to register them."""
     known = {one.id for one in live}
-    strangers = [seen for id, seen in sightings.items() if id not in known]
-    # A record that is terminated and done is no longer among the live, and its machine may still be ending.
-    unknown = [seen for seen in strangers if not await _may_be_registered(ports, seen)]
+    # What has ended needs nobody, and is listed for as long as the engine likes.
+    strangers = [seen for id, seen in sightings.items() if id not in known and seen.alive]
+    askers = {id: await _is_open(ports, id) for id in dict.fromkeys(seen.provision_id for seen in strangers)}
+    unknown = [seen for seen in strangers if not askers[seen.provision_id]]
     confirmed = await _seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
     if confirmed:
         yield Plan(
@@ -70,8 +71,8 @@ async def _orphans(
         )
 
 
-async def _may_be_registered(ports: Ports, seen: Sighting) -> bool:
-    provision = await ports.records.provision(seen.provision_id) if seen.provision_id else None
+async def _is_open(ports: Ports, provision_id: str) -> bool:
+    provision = await ports.records.provision(provision_id) if provision_id else None
     return provision is not None and provision.state is provisions.OPEN
 
 

@@ -7,7 +7,6 @@ from functools import partial
 
 from bullpen import handover
 from bullpen.config import Settings
-from bullpen.errors import Refused
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.instance import Instance
@@ -75,11 +74,10 @@ async def _create(ports: Ports, settings: Settings, name: str, count: int) -> No
     book, holdings = Book(ports, record), Holdings(ports)
     creation = Creation(ports, settings, book, holdings, allow_partial=True, by=BY)
     due = handover.later(now, settings.timings.takeover)
-    try:
-        await asyncio.gather(*(creation.create() for _ in range(count)))
-    except Refused as refusal:
-        await book.write(provisions.abort, provisions.Aborted(at=now, by=BY, why=str(refusal), settle_due=due))
-    else:
-        members = tuple(holdings.held)
+    await asyncio.gather(*(creation.create() for _ in range(count)))
+    if members := tuple(holdings.held):
         await book.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
+    else:
+        why = str(creation.refusal)
+        await book.write(provisions.abort, provisions.Aborted(at=now, by=BY, why=why, settle_due=due))
     await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])

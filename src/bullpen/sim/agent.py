@@ -14,7 +14,7 @@ from bullpen.model.signal import Heartbeat, Kind, Signal
 from bullpen.ports import Ports
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Temper:
     """How long an agent takes, and what goes wrong with it."""
 
@@ -24,7 +24,7 @@ class Temper:
     boot_failure: str = ""
     registration_failure: str = ""
     cleaning_failure: str = ""
-    skew: float = 0.0
+    skew: float = 0.0  # seconds by which its clock is wrong
 
 
 class SimulatedAgent:
@@ -50,7 +50,7 @@ class SimulatedAgent:
             found = (await self._ports.records.instances([self._id])).get(self._id)
             seen = _as_read(found) if found else None
             progress = progress.saw(seen) if seen else progress
-            now = self._ports.clock.now().timestamp() + self._temper.skew
+            now = self._ports.clock.now().timestamp()
             action = decide(Sight(now, loop.time(), seen or ABSENT), progress, self._limits)
             match action:
                 case Stop():

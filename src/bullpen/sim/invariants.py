@@ -46,7 +46,7 @@ def _nothing_in_between(memory: Memory) -> Iterator[str]:
             yield f"{one.id} is still {one.state} for {one.run_id}"
         if one.state is IDLE and not one.attested:
             yield f"{one.id} is idle and neither on offer nor ended"
-        if one.state is IDLE and one.attested and not _has_ticket(memory, one):
+        if one.state is IDLE and one.attested and not _can_be_found(memory, one):
             yield f"{one.id} is on offer without a ticket"
         if one.state is TERMINATED and one.owes is not None:
             yield f"{one.id} still owes its end"
@@ -60,10 +60,14 @@ def _nothing_in_between(memory: Memory) -> Iterator[str]:
             yield f"{provision.id} is {provision.state} and not settled"
 
 
-def _has_ticket(memory: Memory, one: Instance) -> bool:
+def _can_be_found(memory: Memory, one: Instance) -> bool:
+    """By its ticket; without it only where stale tickets hide that it is missing, until somebody draws and drops them."""
     queue = memory.queues.get(one.resource_class)
-    tickets = (parse_ticket(body) for body in queue.bodies()) if queue else ()
-    return any(isinstance(t, Ticket) and (t.instance_id, t.version) == (one.id, one.version) for t in tickets)
+    bodies = queue.bodies() if queue else []
+    on_offer = sum(i.is_claimable and i.resource_class == one.resource_class for i in memory.tables.instances.values())
+    tickets = (parse_ticket(body) for body in bodies)
+    has_ticket = any(isinstance(t, Ticket) and (t.instance_id, t.version) == (one.id, one.version) for t in tickets)
+    return has_ticket or len(bodies) >= on_offer
 
 
 def _registrations(memory: Memory) -> Iterator[str]:

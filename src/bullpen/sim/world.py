@@ -32,6 +32,9 @@ class World:
     temper: Callable[[int], Temper] = lambda n: Temper()
     memory: Memory = field(init=False)
     agents: dict[str, Process] = field(default_factory=dict)
+    tempers: dict[str, Temper] = field(default_factory=dict)
+    """By machine; an agent follows a change at once."""
+    clock: LoopClock = field(default_factory=LoopClock)
     _launched: int = 0
     _processes: int = 0
 
@@ -46,15 +49,16 @@ class World:
         faults = Faults(own, self.rates if rates is None else rates)
         return self.memory.ports(LoopClock(skew=skew), SeededChance(own), faults)
 
-    def start(self, name: str, main: Callable[[Ports], Coroutine[Any, Any, T]]) -> "tuple[Process, asyncio.Task[T]]":
+    def start(
+        self, name: str, main: Callable[[Ports], Coroutine[Any, Any, T]], *, skew: float = 0.0
+    ) -> "tuple[Process, asyncio.Task[T]]":
         """Run something as a process of its own, which can be killed at any of its callbacks."""
         process = Process(name)
-        return process, _loop().spawn(process, main(self.ports()))
+        return process, _loop().spawn(process, main(self.ports(skew)))
 
     def _launch(self, machine: Machine, plan: FleetPlan) -> None:
-        agent = SimulatedAgent(
-            machine.id, self.memory, self.ports(rates=Rates()), self.settings, self.temper(self._launched)
-        )
+        temper = self.tempers[machine.id] = self.temper(self._launched)
+        agent = SimulatedAgent(machine.id, self.memory, self.ports(temper.skew, Rates()), self.settings, temper)
         self._launched += 1
         process = self.agents[machine.id] = Process(f"agent of {machine.id}")
         _loop().spawn(process, agent.live())

@@ -73,6 +73,13 @@ class MemoryRecords:
 
         return await self._faults.call("records.due_instances", due)
 
+    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        def owing() -> list[Instance]:
+            due = takewhile(lambda i: i.owes is not None and i.owes.due_at <= now, self._current().owing.walk())
+            return list(islice(due, limit))
+
+        return await self._faults.call("records.owing_instances", owing)
+
     async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
         def due() -> list[Provision]:
             overdue = takewhile(lambda p: _has_come(p.due_at, now), self._current().provisions_due.walk())
@@ -104,7 +111,7 @@ class MemoryRecords:
         return await self._faults.call("records.purge", lambda: self._purge(now, limit))
 
     def listener(self, instance_id: str) -> Listener:
-        """What an agent waits at for changes of its own record."""
+        """Where the agent of an instance waits for changes of its own record."""
         return Listener(self._tables.bell(instance_id))
 
     def _current(self) -> Tables:

@@ -32,9 +32,10 @@ class Tables:
         self.pending = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_pending else None)
         self.live = Index[Instance](lambda i: ("", i.id) if i.due_at else None)
         self.due = Index[Instance](lambda i: ("", i.due_at) if i.due_at else None)
+        self.owing = Index[Instance](lambda i: ("", i.owes.due_at) if i.owes else None)
         self.purgeable = Index[Instance](lambda i: ("", i.purge_at) if i.purge_at else None)
         self.instance_indexes = Replica(
-            lag, self.of_run, self.claimable, self.pending, self.live, self.due, self.purgeable
+            lag, self.of_run, self.claimable, self.pending, self.live, self.due, self.owing, self.purgeable
         )
 
         self.provisions_of_run = Index[Provision](lambda p: (p.run_id, p.id))
@@ -80,12 +81,10 @@ class Tables:
             if not guard.holds(stored):
                 raise Conflict(f"{before.id}: {change.step} needs {guard}", found=stored)
         # Only the difference: `before` may come from a ticket and know less than what is stored.
-        written = change.difference()
+        landing = replace(stored, **change.difference())
         if isinstance(stored, Instance):
-            # A ticket knows the threshold in whole seconds only, so no difference from it is no proof of none.
-            written["threshold"] = change.after.threshold
-            _assert_cleaned_before_claimed(stored, change.after)
-        return replace(stored, **written)
+            _assert_cleaned_before_claimed(stored, landing)
+        return landing
 
     def _write(self, change: Change[Any], record: Any) -> None:
         table = self._table(record)

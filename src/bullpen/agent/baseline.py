@@ -1,0 +1,157 @@
+"""An instance's places as they were at boot, and how they differ now.
+
+A place is a directory with a name: work, home, temp. Its entries are known by their path, which begins with that name.
+A place inside another place is looked at under its own name only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bullpen.agent.keep import KeepList
+from bullpen.agent.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
+from bullpen.engines.processes import Identity, descendants, identify, name_of
+
+
+class Fingerprint(NamedTuple):
+    """What tells that an entry is the one it was. A job can set every time but the change time.
+
+    Size and times of a directory say only that something came and went in it, and are left out.
+    """
+
+    mode: int
+    device: int
+    inode: int
+    owner: int
+    group: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Fingerprint:
+        who = (status.st_mode, status.st_dev, status.st_ino, status.st_uid, status.st_gid)
+        if stat.S_ISDIR(status.st_mode):
+            return cls(*who, 0, 0, 0)
+        return cls(*who, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """An instance as it was at boot: its places by name, every entry in them, and the processes that belong there."""
+
+    places: Mapping[str, str]
+    entries: Mapping[Path, Fingerprint]
+    processes: frozenset[Identity]
+    mark: str
+
+    def root(self, name: str) -> tuple[int, int]:
+        """The directory that the place was."""
+        top = self.entries[(name,)]
+        return top.device, top.inode
+
+
+def take_baseline(places: Mapping[str, str | os.PathLike[str]], mark: str) -> Baseline:
+    """Note what is there now. The caller's own files must lie outside the places, and it must be a subreaper by now."""
+    here = {name: os.path.abspath(place) for name, place in places.items()}
+    roots = {where(os.lstat(place)) for place in here.values()}
+    entries = {
+        sight.path: Fingerprint.of(sight.status)
+        for name, place in here.items()
+        for sight in _look(place, name, lambda path, status: where(status) not in roots)
+    }
+    return Baseline(here, entries, frozenset(descendants(identify(os.getpid()), mark)), mark)
+
+
+def verify(baseline: Baseline, keep: KeepList) -> list[str]:
+    """Every difference from the baseline, one sentence each; changes nothing."""
+    return [difference for difference in differences(baseline, keep) if difference is not None]
+
+
+def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
+    """Differences as they are found, and None now and then while there is nothing to say."""
+    roots = {baseline.root(name) for name in baseline.places}
+
+    def enters(path: Path, status: os.stat_result) -> bool:
+        known = path in baseline.entries or keep.leads_on(path)
+        return known and not keep.covers(path) and where(status) not in roots
+
+    missing = {path: None for path in baseline.entries if not keep.covers(path)}
+    looked_at = 0
+    for name, place in baseline.places.items():
+        try:
+            for sight in _look(place, name, enters):
+                looked_at += 1
+                if looked_at % STRIDE == 0:
+                    yield None
+                missing.pop(sight.path, None)
+                if not keep.covers(sight.path) and (difference := _compare(sight, baseline, keep)):
+                    yield f"{shown(sight.path)} {difference}"
+        except OSError as failure:
+            yield f"{name} cannot be looked at: {failure.strerror}"
+    for path in missing:
+        yield f"{shown(path)} is missing"
+    for process in descendants(identify(os.getpid()), baseline.mark):
+        if process not in baseline.processes:
+            yield f"process {process.pid} ({name_of(process)}) is still running"
+
+
+def _compare(sight: _Sight, baseline: Baseline, keep: KeepList) -> str | None:
+    was = baseline.entries.get(sight.path)
+    now = Fingerprint.of(sight.status)
+    if sight.trouble:
+        return f"cannot be looked into: {sight.trouble}"
+    if was is None:
+        leads_to_kept = keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)
+        return None if leads_to_kept else "was left behind"
+    if was != now:
+        changes = (field for field, old, new in zip(Fingerprint._fields, was, now, strict=True) if old != new)
+        return f"was changed: {', '.join(changes)}"
+    return None
+
+
+class _Sight(NamedTuple):
+    path: Path
+    status: os.stat_result
+    trouble: str | None = None
+
+
+def _look(place: str, name: str, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[_Sight]:
+    """Everything in a place, parents first, looking only into the directories that `enters` names."""
+    top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield _Sight((name,), os.fstat(top))
+        yield from _look_into(top, (name,), mount_of(top), enters)
+    finally:
+        os.close(top)
+
+
+def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[_Sight]:
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            status = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+            below = (*path, entry.name)
+            if not (stat.S_ISDIR(status.st_mode) and enters(below, status)):
+                yield _Sight(below, status)
+            elif len(below) > DEEPEST:
+                yield _Sight(below, status, "nested too deep")
+            else:
+                try:
+                    inner = enter(entry.name, fd, mount)
+                except OSError as failure:
+                    yield _Sight(below, status, (failure.strerror or str(failure)).lower())
+                    continue
+                try:
+                    yield _Sight(below, status)
+                    yield from _look_into(inner, below, mount, enters)
+                finally:
+                    os.close(inner)
+
+
+def where(status: os.stat_result) -> tuple[int, int]:
+    """What makes a directory the same one, whatever it is called."""
+    return status.st_dev, status.st_ino

@@ -1,0 +1,199 @@
+"""What an agent does next: what it sees and what it has done so far in, one action out. Pure.
+
+    boot ── script ──▶ UD_OK ─────────────┐
+                                          ▼
+    idle, on offer ── claim ──▶ UD_CLAIM_SEEN ── register ──▶ UD_REG_OK ── jobs
+          ▲                                                                  │ idle in a new round
+          └── UD_CLEAN_OK ◀── clean, verify ◀── UD_REMOVE_REG_OK ◀── end jobs, deregister
+
+Whoever drives it carries out the action, notes the deed in the `Progress`, and asks again, until it is told to wait.
+
+The agent stops itself when its record, once seen, is gone or terminated, and a minute after its threshold: the control
+plane had that minute to do it. Not reaching the store is no reason by itself. The last known threshold goes on counting
+though, so that a machine whose control plane is gone does not run for ever; under a job the longest runtime counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from bullpen.agent.progress import Kind, Phase, Progress, Record, State
+
+GRACE = 60.0
+"""Seconds past a threshold in which the control plane ends an instance properly before it ends itself."""
+
+
+class NoRecord(Enum):
+    ABSENT = "absent"  # the store answered: there is no such record
+    UNKNOWN = "unknown"  # the store did not answer
+
+
+ABSENT, UNKNOWN = NoRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look around. `ending` is why the machine itself is ending: a signal, a spot notice, its directory gone."""
+
+    now: float  # wall clock, seconds since 1970
+    monotonic: float
+    record: Record | NoRecord
+    ending: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    appears_within: float  # seconds from start to the created threshold: until then an absent record is no alarm
+    max_runtime: float  # seconds a job may run while the store cannot be reached
+
+
+class Step(StrEnum):
+    RUN_SCRIPT = "run the pre-runner script"
+    REGISTER = "register with the CI"
+    TAKE_JOB = "take a job"
+    SETTLE_JOB = "report the job's end"
+    END_JOB = "end the job"
+    DEREGISTER = "deregister"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    kind: Kind
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Clean and verify; without `keep` what the keep-list covers goes too."""
+
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes, or for `seconds`; None: time alone changes nothing."""
+
+    seconds: float | None = None
+
+
+Action = Step | Report | Clean | Stop | Wait
+
+
+def decide(sight: Sight, progress: Progress, limits: Limits) -> Action:
+    if reason := sight.ending or _reason_to_stop(sight, progress, limits):
+        return Stop(reason)
+    if progress.boot.phase is Phase.DUE:
+        return Step.RUN_SCRIPT
+    action = _next(sight.record, progress) if isinstance(sight.record, Record) else None
+    return action or Wait(_until_next_judgement(sight, progress, limits))
+
+
+def _reason_to_stop(sight: Sight, progress: Progress, limits: Limits) -> str:
+    if sight.record is ABSENT and progress.seen is not None:
+        return "its record is gone"
+    if isinstance(sight.record, Record) and sight.record.state is State.TERMINATED:
+        return "its record is terminated"
+    left = _until_next_judgement(sight, progress, limits)
+    if left is None or left > 0:
+        return ""
+    if sight.record is ABSENT:
+        return f"no record has appeared within {limits.appears_within:g} s and a minute"
+    return "its threshold has passed by a minute"
+
+
+def _until_next_judgement(sight: Sight, progress: Progress, limits: Limits) -> float | None:
+    """Seconds until the agent stops itself if nothing changes; None if time alone never makes it."""
+    if sight.record is ABSENT:
+        return progress.began + limits.appears_within + GRACE - sight.monotonic
+    known = sight.record if isinstance(sight.record, Record) else progress.seen
+    if known is None:
+        return None
+    left = known.threshold + GRACE - sight.now
+    if sight.record is UNKNOWN and progress.job is not None:
+        # The record may have moved on to a later threshold that we cannot see: the job gets what it may need at most.
+        left = max(left, progress.job.began + limits.max_runtime + GRACE - sight.monotonic)
+    return left
+
+
+def _next(record: Record, progress: Progress) -> Action | None:
+    if record.state is State.CLAIMED and (progress.signal is None or progress.signal[1] != record.round):
+        # Before anything that takes time: a claim without an answer is soon given to another instance as well.
+        return Report(Kind.CLAIM_SEEN)
+    if progress.job is not None and progress.job.exit_code is not None:
+        return Step.SETTLE_JOB
+    if progress.boot.phase is Phase.FAILED:
+        return _once(Report(Kind.FAILED, progress.boot.text), record, progress)
+    if progress.boot.phase is not Phase.DONE:
+        return None
+    if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
+        return Report(Kind.OK)
+    if progress.cleaning is not None and progress.cleaning.phase is Phase.UNDER_WAY:
+        return None
+    if record.state is State.IDLE:
+        return _give_back(record, progress)
+    return _serve(record, progress) if record.run_id else None
+
+
+def _serve(record: Record, progress: Progress) -> Action | None:
+    """The instance has an owner: register under its label, then take its jobs."""
+    if progress.job is not None and progress.job.round != record.round:
+        return Step.END_JOB
+    if progress.registered_for not in ("", record.round):
+        return _deregister(record, progress)
+    attempt = progress.registration
+    if attempt is not None and attempt.round == record.round and attempt.phase is Phase.FAILED:
+        return _once(Report(Kind.REG_FAILED, attempt.text), record, progress)
+    if not progress.registered_for:
+        return _prepare(record, progress) if _meets_leftovers(record, progress) else Step.REGISTER
+    if not progress.has_reported(Kind.REG_OK, record.round):
+        return Report(Kind.REG_OK)
+    if record.state is State.RUNNING and record.has_job and progress.job is None:
+        return Step.TAKE_JOB
+    return None
+
+
+def _meets_leftovers(record: Record, progress: Progress) -> bool:
+    """The records see to it that a claim meets only cleaned instances; the agent does not rely on it. And what was kept
+    for one trust domain goes before another one moves in."""
+    return progress.is_used or progress.kept_for not in ("", record.trust_domain)
+
+
+def _prepare(record: Record, progress: Progress) -> Action | None:
+    if progress.cleaning is not None and progress.cleaning.round == record.round:
+        # It failed, for a cleaning that succeeds leaves nothing to prepare.
+        return _once(Report(Kind.REG_FAILED, progress.cleaning.text), record, progress)
+    return Clean(keep=progress.kept_for == record.trust_domain)
+
+
+def _give_back(record: Record, progress: Progress) -> Action | None:
+    """Nobody owns the instance: end its jobs, deregister, clean, and attest in this round."""
+    if progress.job is not None:
+        return Step.END_JOB
+    if progress.registered_for:
+        return _deregister(record, progress)
+    if record.attested and not progress.is_used:
+        return None
+    if not progress.has_reported(Kind.REMOVE_REG_OK, record.round):
+        return Report(Kind.REMOVE_REG_OK)
+    if progress.cleaning is None or progress.cleaning.round != record.round:
+        return Clean()
+    if progress.cleaning.phase is Phase.FAILED:
+        return _once(Report(Kind.CLEAN_FAILED, progress.cleaning.text), record, progress)
+    return _once(Report(Kind.CLEAN_OK), record, progress)
+
+
+def _deregister(record: Record, progress: Progress) -> Action | None:
+    refused = progress.removal
+    if refused is not None and refused.round == record.round:
+        return _once(Report(Kind.REMOVE_REG_FAILED, refused.text), record, progress)
+    return Step.DEREGISTER
+
+
+def _once(report: Report, record: Record, progress: Progress) -> Report | None:
+    return None if progress.has_reported(report.kind, record.round) else report

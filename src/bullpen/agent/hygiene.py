@@ -1,0 +1,110 @@
+"""Gives the next run a machine as it was at boot, or says why it cannot.
+
+    boot ── take_baseline ──▶ run ──▶ clean: end strays ─▶ remove what is new ─▶ look again ──▶ Clean | Dirty(reasons)
+
+The baseline is what the pre-runner script left. What is new is removed; what the baseline had and is changed or missing
+cannot be brought back, so it makes the instance Dirty. Cleaning does not believe itself: the verdict comes from a
+second look at everything, made when the cleaning is over.
+
+This is hygiene, not a security border: it undoes what a job left behind, not what a job with root did to the kernel, to
+the clock or to us.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bullpen.agent.baseline import Baseline, differences, where
+from bullpen.agent.keep import KeepList
+from bullpen.agent.sweep import Fate, Judge, Path, sweep
+from bullpen.engines.processes import TreeSurvived, end_tree, identify
+
+# A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
+STRAY_TURNS = 5
+STRAY_TURN_LASTS = 1.0
+MOST_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """Not done yet: so many entries are gone."""
+
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """The second look found the baseline and nothing else: the instance may be attested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dirty:
+    """Not as it was at boot, and why; never to be offered."""
+
+    reasons: tuple[str, ...]
+
+
+def clean(baseline: Baseline, keep: KeepList) -> Iterator[Cleaning | Clean | Dirty]:
+    """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last."""
+    yield from _end_strays(baseline)
+    troubles: dict[str, str] = {}
+    gone = 0
+    for name in baseline.places:
+        before = gone
+        for removed in _sweep_place(baseline, name, _judge(baseline, keep), troubles):
+            gone = before + removed
+            yield Cleaning(gone)
+    found: list[str] = []
+    for difference in differences(baseline, keep):
+        if difference is None:
+            yield Cleaning(gone)
+        elif len(found) < MOST_REASONS:
+            found.append(difference)
+    resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
+    yield Dirty((*resisted, *found)) if found else Clean()
+
+
+def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:
+    """End what the run left running; what outlasts all turns is found again by the second look."""
+    for _ in range(STRAY_TURNS):
+        try:
+            end_tree(identify(os.getpid()), baseline.mark, patience=STRAY_TURN_LASTS, spare=baseline.processes)
+        except TreeSurvived:
+            yield Cleaning(0)
+        else:
+            return
+
+
+def _sweep_place(baseline: Baseline, name: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+    try:
+        top = os.open(baseline.places[name], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as failure:
+        troubles[name] = str(failure.strerror).lower()
+        return
+    try:
+        # Another directory under the same path may be anybody's: nothing in it is ours to remove.
+        if where(os.fstat(top)) == baseline.root(name):
+            yield from sweep(top, name, judge, troubles)
+        else:
+            troubles[name] = "it is not the directory that it was at boot"
+    finally:
+        os.close(top)
+
+
+def _judge(baseline: Baseline, keep: KeepList) -> Judge:
+    roots = {baseline.root(name) for name in baseline.places}
+
+    def judge(path: Path, status: os.stat_result) -> Fate:
+        # A place inside another place is swept under its own name.
+        if keep.covers(path) or where(status) in roots:
+            return Fate.STAYS
+        if path in baseline.entries:
+            return Fate.STAYS_INSIDE_JUDGED
+        if keep.leads_on(path) and stat.S_ISDIR(status.st_mode):
+            return Fate.GOES_WHEN_EMPTY
+        return Fate.GOES
+
+    return judge

@@ -1,0 +1,153 @@
+"""What an agent has done so far: a frozen value that every deed replaces.
+
+It names rounds, never "current": a deed done for an earlier owner must not pass for one done for this owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+
+
+class State(StrEnum):
+    """The states of an instance's record, as its agent reads them."""
+
+    CREATED = "created"
+    IDLE = "idle"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+class Kind(StrEnum):
+    """What an agent reports, in the order of a round. The control plane knows the same words."""
+
+    OK = "UD_OK"
+    FAILED = "UD_FAILED"
+    CLAIM_SEEN = "UD_CLAIM_SEEN"
+    REG_OK = "UD_REG_OK"
+    REG_FAILED = "UD_REG_FAILED"
+    REMOVE_REG_OK = "UD_REMOVE_REG_OK"
+    REMOVE_REG_FAILED = "UD_REMOVE_REG_FAILED"
+    CLEAN_OK = "UD_CLEAN_OK"
+    CLEAN_FAILED = "UD_CLEAN_FAILED"
+
+    @property
+    def is_failure(self) -> bool:
+        return self.endswith("_FAILED")
+
+    @property
+    def rank(self) -> int:
+        return list(Kind).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The instance's record as its agent reads it. `threshold` is in seconds since 1970."""
+
+    state: State
+    run_id: str
+    round: str
+    threshold: float
+    attested: bool = False
+    trust_domain: str = ""
+    has_job: bool = False  # a job of its run waits for a runner
+
+
+class Phase(Enum):
+    DUE = auto()
+    UNDER_WAY = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Something done once per round that may fail; `text` says why it did."""
+
+    round: str
+    phase: Phase
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job taken in a round. `began` is a monotonic reading; `exit_code` is None while it runs."""
+
+    id: str
+    fence: int
+    round: str
+    began: float
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    began: float  # monotonic reading at start
+    seen: Record | None = None  # the last record read; what holds while the store cannot be reached
+    boot: Attempt = Attempt("", Phase.DUE)
+    registration: Attempt | None = None  # the CI knows us by the label of this round, or refused
+    removal: Attempt | None = None  # the CI refused to forget us in this round
+    cleaning: Attempt | None = None
+    is_used: bool = False  # somebody could have run something here since the last cleaning
+    kept_for: str = ""  # the trust domain whose kept entries are on the disk
+    job: Job | None = None
+    signal: tuple[Kind, str] | None = None  # the last report and its round
+
+    @property
+    def registered_for(self) -> str:
+        """The round whose label the CI knows us by; empty if it does not know us."""
+        attempt = self.registration
+        return attempt.round if attempt and attempt.phase is Phase.DONE else ""
+
+    def has_reported(self, kind: Kind, round: str) -> bool:
+        """True if `round` has come as far as `kind`. A failure implies what came before it, not what it failed at."""
+        if self.signal is None or self.signal[1] != round:
+            return False
+        last = self.signal[0]
+        return last is kind or (not kind.is_failure and last.rank > kind.rank + last.is_failure)
+
+    # ------------------------------------------------------------------------------------------------ what deeds change
+
+    def saw(self, record: Record) -> Progress:
+        return replace(self, seen=record)
+
+    def reported(self, kind: Kind, round: str) -> Progress:
+        return replace(self, signal=(kind, round))
+
+    def booting(self) -> Progress:
+        return replace(self, boot=Attempt("", Phase.UNDER_WAY))
+
+    def booted(self, failure: str = "") -> Progress:
+        return replace(self, boot=Attempt("", Phase.FAILED if failure else Phase.DONE, failure))
+
+    def registered(self, record: Record, failure: str = "", *, keeps: bool = False) -> Progress:
+        """The CI has answered. Even a refusal leaves the instance used: how far the attempt went is not known."""
+        attempt = Attempt(record.round, Phase.FAILED if failure else Phase.DONE, failure)
+        kept_for = record.trust_domain if keeps else ""
+        return replace(self, registration=attempt, removal=None, cleaning=None, is_used=True, kept_for=kept_for)
+
+    def deregistered(self, record: Record, failure: str = "") -> Progress:
+        if failure:
+            return replace(self, removal=Attempt(record.round, Phase.FAILED, failure))
+        return replace(self, registration=None, removal=None)
+
+    def cleaning_began(self, record: Record) -> Progress:
+        return replace(self, cleaning=Attempt(record.round, Phase.UNDER_WAY))
+
+    def cleaned(self, failure: str = "", *, keep: bool = True) -> Progress:
+        assert self.cleaning is not None, "cleaned without having begun"
+        if failure:
+            return replace(self, cleaning=Attempt(self.cleaning.round, Phase.FAILED, failure))
+        attempt = Attempt(self.cleaning.round, Phase.DONE)
+        return replace(self, cleaning=attempt, is_used=False, kept_for=self.kept_for if keep else "")
+
+    def took(self, job: Job) -> Progress:
+        return replace(self, job=job)
+
+    def job_ended(self, exit_code: int) -> Progress:
+        assert self.job is not None, "a job ended that was never taken"
+        return replace(self, job=replace(self.job, exit_code=exit_code))
+
+    def job_settled(self) -> Progress:
+        return replace(self, job=None)

@@ -1,0 +1,162 @@
+"""Removes what a judge condemns inside one directory, and can be led nowhere else.
+
+Every step goes through an open directory and one name in it, and no name is followed: whoever swaps a directory for a
+symlink while we work gets the symlink removed. A directory on another mount is not entered, even a bind mount of the
+same file system: which mount it is on is read from the open directory itself.
+
+Memory and open files stay bounded: entries are streamed, and a tree nested deeper than DEEPEST is cut, its lower part
+moved up to the top, where the next pass finds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+# Each level costs two open files; a process may have 1024 by default.
+DEEPEST = 64
+# Entries between two yields: well under a millisecond of work each.
+STRIDE = 32
+# Enough to explain a failure; a job that left a million undeletable files must not fill the memory too.
+MOST_TROUBLES = 20
+
+Path = tuple[str, ...]
+
+
+class Fate(Enum):
+    """What becomes of an entry; all but the first also say what becomes of a directory's contents."""
+
+    STAYS = auto()
+    STAYS_INSIDE_JUDGED = auto()
+    GOES_WHEN_EMPTY = auto()
+    GOES = auto()
+
+
+Judge = Callable[[Path, os.stat_result], Fate]
+
+
+class Elsewhere(OSError):
+    """A directory that belongs to another mount: it is not ours to look into."""
+
+    def __init__(self) -> None:
+        super().__init__("something is mounted there")
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open directory on the way down, and what is left to look at in it."""
+
+    name: str
+    fd: int
+    entries: Iterator[os.DirEntry[str]]
+    fate: Fate
+
+
+def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+    """Remove everything below the open directory `top` that `judge` lets go; yield the count so far, and often.
+
+    What resists is noted in `troubles` under its path and left. Ends when a whole pass has removed nothing.
+    """
+    removed, before = 0, -1
+    # Again after every success: removing while listing may hide entries, and moved ones wait at the top.
+    while removed > before:
+        before = removed
+        for in_this_pass in _pass(top, place, judge, troubles):
+            removed = before + in_this_pass
+            yield removed
+
+
+def enter(name: str, parent: int, mount: int, *, unlock: bool = False) -> int:
+    """Open a directory of this mount, never through a symlink; `unlock` first makes it ours to empty."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        if mount_of(handle) != mount:
+            raise Elsewhere
+        if unlock and os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            # By way of the handle: a chmod by name would follow a symlink that has just taken its place.
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
+    finally:
+        os.close(handle)
+
+
+def mount_of(fd: int) -> int:
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("mnt_id:"))
+
+
+def shown(path: Path) -> str:
+    """A path fit for a message, whatever bytes its names are made of."""
+    text = "/".join(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+    mount = mount_of(top)
+    levels = [_Level(place, os.dup(top), os.scandir(top), Fate.STAYS_INSIDE_JUDGED)]
+    looked_at = removed = 0
+    try:
+        while levels:
+            level = levels[-1]
+            entry = next(level.entries, None)
+            looked_at += 1
+            if looked_at % STRIDE == 0:
+                yield removed
+            try:
+                if entry is None:
+                    _leave(levels.pop())
+                    if levels and level.fate in (Fate.GOES, Fate.GOES_WHEN_EMPTY):
+                        os.rmdir(level.name, dir_fd=levels[-1].fd)
+                        removed += 1
+                    continue
+                removed += _treat(entry, levels, judge, mount)
+            except FileNotFoundError:
+                pass
+            except OSError as failure:
+                # A directory that is not empty is explained by what is still in it.
+                if failure.errno != errno.ENOTEMPTY and len(troubles) < MOST_TROUBLES:
+                    path = (*(above.name for above in levels), level.name if entry is None else entry.name)
+                    troubles[shown(path)] = (failure.strerror or str(failure)).lower()
+    finally:
+        for level in levels:
+            _leave(level)
+    yield removed
+
+
+def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: int) -> int:
+    """Deal with one entry of the lowest level; return how many were removed."""
+    level = levels[-1]
+    status = entry.stat(follow_symlinks=False)
+    fate = Fate.GOES
+    if level.fate is not Fate.GOES:
+        fate = judge((*(above.name for above in levels), entry.name), status)
+    if fate is Fate.STAYS:
+        return 0
+    if not stat.S_ISDIR(status.st_mode):
+        if fate is not Fate.GOES:
+            return 0
+        os.unlink(entry.name, dir_fd=level.fd)
+        return 1
+    try:
+        fd = enter(entry.name, level.fd, mount, unlock=fate is not Fate.STAYS_INSIDE_JUDGED)
+    except NotADirectoryError:
+        # Swapped since we looked at it: the name goes, wherever it may lead.
+        os.unlink(entry.name, dir_fd=level.fd)
+        return 1
+    if len(levels) >= DEEPEST:
+        os.close(fd)
+        if fate is not Fate.GOES:
+            raise OSError(errno.ELOOP, "nested too deep to be judged")
+        os.rename(entry.name, f".removing-{status.st_ino}", src_dir_fd=level.fd, dst_dir_fd=levels[0].fd)
+        return 1
+    levels.append(_Level(entry.name, fd, os.scandir(fd), fate))
+    return 0
+
+
+def _leave(level: _Level) -> None:
+    level.entries.close()  # type: ignore[attr-defined]
+    os.close(level.fd)

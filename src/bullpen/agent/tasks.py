@@ -1,0 +1,142 @@
+"""What takes an agent time: the pre-runner script, a job, a cleaning. Each is begun, then checked until it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from signal import SIGKILL
+
+from bullpen.agent.baseline import Baseline, take_baseline
+from bullpen.agent.config import Config
+from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
+from bullpen.agent.keep import KeepList
+from bullpen.agent.link import Order
+from bullpen.agent.progress import Progress, Record
+from bullpen.agent.runner import CANNOT_START, Child, forget_jobs, start_job, start_script
+from bullpen.engines.processes import mark_of
+
+SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
+
+Log = Callable[[str], None]
+
+
+class Tasks:
+    """The agent's children and its cleaning. Every method takes the progress so far and returns what became of it."""
+
+    def __init__(self, config: Config, log: Log) -> None:
+        self._config = config
+        self._log = log
+        self._keep = KeepList()
+        self._baseline: Baseline | None = None
+        self._script: Child | None = None
+        self._script_ends_at = 0.0
+        self._job: Child | None = None
+        self._printing: list[Child] = []  # also those that ended and left somebody behind who holds their output
+        self._cleaning: Iterator[Cleaning | Clean | Dirty] | None = None
+        self._cleaning_keeps = True
+
+    def outputs(self) -> list[int]:
+        """Descriptors to wait on."""
+        return [child.output for child in self._printing]
+
+    def must_be_checked_at(self) -> float | None:
+        """A monotonic reading, where time alone makes a check due."""
+        if self._cleaning is not None:
+            return 0.0
+        return self._script_ends_at if self._script is not None else None
+
+    def awaited(self) -> list[int]:
+        """Children whose end is ours to collect."""
+        return [child.pid for child in (self._script, self._job) if child is not None]
+
+    def check(self, progress: Progress) -> Progress:
+        """Take output, and notice what has ended. Never waits, and works for no longer than a slice."""
+        for child in self._printing:
+            child.pump()
+        self._printing = [child for child in self._printing if child.output >= 0]
+        return self._check_cleaning(self._check_job(self._check_script(progress)))
+
+    def begin_boot(self, progress: Progress) -> Progress:
+        progress = progress.booting()
+        try:
+            self._keep = KeepList.of(self._config.keep)
+            if not self._config.pre_runner_script.strip():
+                return self._finish_boot(progress)
+            self._script = start_script(self._config)
+        except (OSError, ValueError) as exc:
+            return self._finish_boot(progress, f"the pre-runner script could not be started: {exc}")
+        self._printing.append(self._script)
+        self._script_ends_at = time.monotonic() + self._config.pre_runner_timeout
+        return progress
+
+    def _check_script(self, progress: Progress) -> Progress:
+        if self._script is None:
+            return progress
+        script, code = self._script, self._script.exit_code()
+        if code is None and time.monotonic() < self._script_ends_at:
+            return progress
+        self._script = None
+        if code == 0:
+            return self._finish_boot(progress)
+        said = f"; its last lines:\n{tail}" if (tail := script.tail()) else "; it printed nothing"
+        if code is not None:
+            return self._finish_boot(progress, f"the pre-runner script failed with exit code {code}{said}")
+        script.end()
+        limit = self._config.pre_runner_timeout
+        return self._finish_boot(progress, f"the pre-runner script did not end within {limit:g} s and was killed{said}")
+
+    def _finish_boot(self, progress: Progress, failure: str = "") -> Progress:
+        if not failure:
+            try:
+                self._baseline = take_baseline(self._config.places, mark_of(self._config.instance_id))
+            except OSError as exc:
+                failure = f"what is there at boot cannot be read: {exc}"
+        self._log(f"boot failed: {failure}" if failure else "booted")
+        return progress.booted(failure)
+
+    def begin_job(self, progress: Progress, order: Order, run_id: str) -> Progress:
+        progress = progress.took(order.job)
+        try:
+            self._job = start_job(self._config, order.job.id, run_id, order.command)
+        except (OSError, ValueError) as exc:
+            self._log(f"job {order.job.id} could not be started: {exc}")
+            return progress.job_ended(CANNOT_START)
+        self._printing.append(self._job)
+        return progress
+
+    def _check_job(self, progress: Progress) -> Progress:
+        if self._job is None or (code := self._job.exit_code()) is None:
+            return progress
+        self._job.pump()
+        self._job = None
+        return progress.job_ended(code)
+
+    def end_job(self, progress: Progress) -> Progress:
+        """Kill the job with everything it started."""
+        code = None
+        if self._job is not None:
+            self._job.end()
+            code = self._job.exit_code()
+            self._job = None
+        return progress.job_ended(-SIGKILL if code is None else code)
+
+    def begin_cleaning(self, progress: Progress, record: Record, keep: bool) -> Progress:
+        assert self._baseline is not None, "booted without a baseline"
+        self._cleaning_keeps = keep
+        self._cleaning = clean(self._baseline, self._keep if keep else KeepList())
+        return progress.cleaning_began(record)
+
+    def _check_cleaning(self, progress: Progress) -> Progress:
+        end = time.monotonic() + SLICE
+        while self._cleaning is not None and time.monotonic() < end:
+            try:
+                outcome = next(self._cleaning)
+                if isinstance(outcome, Cleaning):
+                    continue
+                forget_jobs(self._config)
+            except OSError as exc:
+                outcome = Dirty((f"cleaning failed: {exc}",))
+            self._cleaning = None
+            failure = "; ".join(outcome.reasons) if isinstance(outcome, Dirty) else ""
+            progress = progress.cleaned(failure, keep=self._cleaning_keeps)
+        return progress

@@ -1,0 +1,76 @@
+"""Audit: processes, records, tickets and registrations side by side. Read-only; an empty answer means nothing is amiss.
+
+It is meant for a pool at rest: what a live command has in its hands shows up as unfinished.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from bullpen.inventory import every_live
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.ports import Ports
+
+
+async def audit(ports: Ports) -> list[str]:
+    """Everything that is lost, left over, owned twice or unfinished, a line each."""
+    live = await every_live(ports)
+    seen = await ports.compute.sightings()
+    machines = {one.id for one in seen if one.alive}
+    registrations = {one.name: one.label for one in await ports.ci.registrations()}
+    return [
+        *_machines(live, machines),
+        *_registrations(live, registrations),
+        *_unfinished(live),
+        *await _owners(ports, live),
+        *await _tickets(ports, live),
+    ]
+
+
+def _machines(live: Sequence[Instance], machines: set[str]) -> Iterator[str]:
+    known = {one.id: one for one in live}
+    for one in live:
+        if one.state is not TERMINATED and one.id not in machines:
+            yield f"{one.id} is {one.state}, but its machine is gone"
+    for id in sorted(machines):
+        if id not in known:
+            yield f"{id} runs, and no record knows it"
+
+
+def _registrations(live: Sequence[Instance], registrations: dict[str, str]) -> Iterator[str]:
+    serving = {one.id: one.run_id for one in live if one.state is RUNNING}
+    for name, label in registrations.items():
+        if serving.get(name) != label:
+            yield f"{name} is registered for {label}, but serves {serving.get(name) or 'nobody'}"
+    for id, run_id in serving.items():
+        if id not in registrations:
+            yield f"{id} serves {run_id}, but is not registered"
+
+
+def _unfinished(live: Sequence[Instance]) -> Iterator[str]:
+    for one in live:
+        if one.state is CLAIMED or (one.state is CREATED and one.run_id):
+            yield f"{one.id} is still {one.state} for {one.run_id}"
+        if one.state is IDLE and not one.attested:
+            yield f"{one.id} is given back, but not on offer"
+        if one.state is TERMINATED:
+            yield f"{one.id} still owes its end"
+
+
+async def _owners(ports: Ports, live: Sequence[Instance]) -> list[str]:
+    lines = []
+    for one in live:
+        if one.state is RUNNING:
+            owner = await ports.records.provision(one.provision_id)
+            if owner is None or owner.state is not provisions.COMMITTED or one.id not in owner.members:
+                lines.append(f"{one.id} runs for {one.run_id}, but no committed provision has it as a member")
+    return lines
+
+
+async def _tickets(ports: Ports, live: Sequence[Instance]) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(one.resource_class for one in live):
+        offers = sum(one.is_claimable and one.resource_class == name for one in live)
+        tickets = await ports.queue.count(name)
+        if tickets < offers:
+            lines.append(f"class {name} has {offers} instances on offer, but {tickets} tickets")
+    return lines

@@ -1,0 +1,174 @@
+"""Compute as processes on this machine: `ports.Compute` with a capacity that really runs out."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from bullpen.config import Settings
+from bullpen.engines.local import machines
+from bullpen.engines.local.launch import NotLaunched, end, launch
+from bullpen.engines.local.machines import Line
+from bullpen.engines.processes import Identity, descendants, is_running, mark_of
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.writer import Transaction
+from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
+from bullpen.model.ticket import UsageClass
+from bullpen.ports import Chance, Clock, Sighting
+
+T = TypeVar("T")
+
+LAUNCH_LASTS = timedelta(seconds=5)
+"""For so long a machine without a pid may be about to start. It takes milliseconds; a stopped launcher takes longer,
+and finds on its return that the machine was ended."""
+
+REMEMBERED = timedelta(days=1)
+"""How long a client token is answered as before; longer than any provision lasts."""
+
+HANDS = 8  # threads: starting and ending processes is mostly waiting for the kernel
+
+
+class LocalCompute:
+    """Any number may work on one home. Blocking work is done by threads of its own; `close` lets go of them."""
+
+    def __init__(self, database: Database, home: Path, settings: Settings, clock: Clock, chance: Chance) -> None:
+        self._database = database
+        self._home = home.resolve()
+        self._settings = settings
+        self._clock = clock
+        self._chance = chance
+        self._hands: ThreadPoolExecutor | None = None
+        self._children: list[int] = []  # started by us; collected when they have ended, or by init when we have
+
+    async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
+        kind = machines.choose_type(plan, self._settings.resource_class(plan.resource_class))
+        if kind is None:
+            wanted = f"class {plan.resource_class}, {plan.cpu} cpu, {plan.mem} MiB, {' '.join(plan.allowed_types)}"
+            offered = ", ".join(offer.name for offer in machines.TYPES)
+            error = FleetError("InvalidFleetConfiguration", f"no type fits {wanted}; there are {offered}")
+            return FleetAnswer((), (error,))
+        dead = await self._dead(await self._database.read(machines.alive))
+        ids = sorted(f"i-{self._chance.token()}" for _ in range(plan.count))
+        drawn = [Machine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
+        now = self._clock.now()
+
+        def book(transaction: Transaction) -> tuple[list[Machine], bool]:
+            answered = machines.of_fleet(transaction, plan.client_token)
+            if answered is not None:
+                return [line.machine for line in answered], False
+            living = [line for line in machines.alive(transaction) if line.id not in dead]
+            fitting = drawn[: self._room(living, plan.usage_class)]
+            machines.book(transaction, plan, fitting, now)
+            machines.forget(transaction, now - REMEMBERED)
+            return fitting, True
+
+        answered, is_new = await self._database.write(book)
+        errors = []
+        if len(answered) < plan.count:
+            message = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
+            errors.append(FleetError("InsufficientInstanceCapacity", message))
+        if is_new:
+            failures = await self._start([machine.id for machine in answered])
+            answered = [machine for machine in answered if machine.id not in failures]
+            errors += [FleetError("InternalError", message) for message in failures.values()]
+        return FleetAnswer(tuple(answered), tuple(errors))
+
+    async def terminate(self, ids: Sequence[str]) -> list[str]:
+        lines = {line.id: line for line in await self._database.read(lambda snapshot: machines.of_ids(snapshot, ids))}
+        ending = [line for line in lines.values() if not line.has_ended]
+        outcomes = await asyncio.gather(*(self._by_hand(partial(self._end, line)) for line in ending))
+        certain = [line.id for line, is_certain in zip(ending, outcomes, strict=True) if is_certain]
+        if certain:
+            at = self._clock.now()
+            await self._database.write(lambda transaction: machines.note_ends(transaction, certain, at))
+        self._collect_children()
+        return [id_ for id_ in dict.fromkeys(ids) if id_ not in lines or lines[id_].has_ended or id_ in certain]
+
+    async def sightings(self) -> list[Sighting]:
+        lines = await self._database.read(machines.alive)
+        dead = await self._dead(lines)
+        self._collect_children()
+        return [
+            Sighting(
+                id=line.id,
+                provision_id=line.provision_id,
+                launched_at=line.launched_at,
+                alive=line.id not in dead,
+                pid=line.process.pid if line.process else None,
+            )
+            for line in lines
+        ]
+
+    async def close(self) -> None:
+        if self._hands is not None:
+            self._hands.shutdown()
+
+    def _room(self, living: list[Line], usage_class: UsageClass) -> int:
+        local = self._settings.local
+        room = local.capacity - len(living)
+        if usage_class is UsageClass.SPOT:
+            taken = sum(line.machine.usage_class is UsageClass.SPOT for line in living)
+            room = min(room, local.spot_capacity - taken)
+        return max(0, room)
+
+    async def _start(self, ids: Sequence[str]) -> dict[str, str]:
+        """Start the machines' processes and note them; return why, for those that do not run."""
+
+        def start(id_: str) -> Identity | NotLaunched:
+            try:
+                return launch(self._home, id_, self._settings)
+            except NotLaunched as exc:
+                return exc
+
+        outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in ids))
+        outcome_of = dict(zip(ids, outcomes, strict=True))
+        failures = {id_: str(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
+        started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, Identity)}
+        self._children += [process.pid for process in started.values()]
+        at = self._clock.now()
+
+        def note(transaction: Transaction) -> list[str]:
+            machines.note_ends(transaction, failures, at)
+            return machines.note_starts(transaction, started)
+
+        for id_ in await self._database.write(note):
+            # Somebody ended the machine between its line and its process, and found nothing to end.
+            await self._by_hand(partial(end, self._home, id_, started[id_]))
+            failures[id_] = f"{id_} was terminated while it started"
+        return failures
+
+    def _end(self, line: Line) -> bool:
+        """Whether the machine's end is certain; where nothing ran or was noted, its launcher may be at work."""
+        ended = end(self._home, line.id, line.process)
+        if ended is None and line.process is None:
+            return self._clock.now() - line.launched_at > LAUNCH_LASTS
+        return ended is not False
+
+    async def _dead(self, lines: Sequence[Line]) -> set[str]:
+        return await self._by_hand(lambda: {line.id for line in lines if not self._runs(line)})
+
+    def _runs(self, line: Line) -> bool:
+        if line.process is not None:
+            return is_running(line.process)
+        # Its launcher was killed before it could note the process, if it came so far: then the mark still tells.
+        is_young = self._clock.now() - line.launched_at <= LAUNCH_LASTS
+        return is_young or bool(descendants(None, mark_of(line.id)))
+
+    def _collect_children(self) -> None:
+        """Let the kernel forget those of our children that have ended."""
+        left = []
+        for pid in self._children:
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    left.append(pid)
+        self._children = left
+
+    async def _by_hand(self, work: Callable[[], T]) -> T:
+        if self._hands is None:
+            self._hands = ThreadPoolExecutor(HANDS, thread_name_prefix="bullpen-local")
+        return await asyncio.get_running_loop().run_in_executor(self._hands, work)

@@ -1,0 +1,116 @@
+"""Starts and ends the process of a local machine, and lays out its directory.
+
+<home>/instances/<id>/
+    agent.json  agent.log      what the agent is told, and what it says
+    work  home  tmp            what a job may fill, and what is cleaned after it
+"""
+
+import json
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bullpen
+from bullpen.config import Settings
+from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
+
+AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
+"""What a machine inherits of our environment. Nothing else: whoever calls us may hold tokens that no job must see."""
+
+PATIENCE = 10.0  # seconds for a killed tree to leave; what stays longer is stuck in the kernel
+
+
+class NotLaunched(Exception):
+    """The process could not be started; nothing of it is left."""
+
+
+def directory_of(home: Path, instance_id: str) -> Path:
+    return home / "instances" / instance_id
+
+
+def launch(home: Path, instance_id: str, settings: Settings) -> Identity:
+    """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched."""
+    directory = directory_of(home, instance_id)
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+        for name in ("work", "home", "tmp"):
+            (directory / name).mkdir(mode=0o700)
+        config = directory / "agent.json"
+        config.write_text(json.dumps(_told(home, instance_id, settings)), encoding="utf-8")
+        pid = os.posix_spawn(
+            sys.executable,
+            # By path and without site-packages: half the start-up time, and nothing but Python is needed.
+            [sys.executable, "-I", "-S", str(AGENT), str(config)],
+            {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict([_entry(instance_id)]),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(directory / "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+        )
+    except OSError as exc:
+        remove_directory(home, instance_id)
+        raise NotLaunched(f"{instance_id} could not be started: {exc}") from exc
+    process = identify(pid)
+    if process is None:
+        raise NotLaunched(f"{instance_id} ended at once: see {directory / 'agent.log'}")
+    return process
+
+
+def end(home: Path, instance_id: str, process: Identity | None) -> bool | None:
+    """End everything that runs for a machine and remove its directory.
+
+    True if something was ended, None if there was nothing, False if something could not be ended or we run inside it.
+    """
+    try:
+        ended = end_tree(process, mark_of(instance_id), patience=PATIENCE)
+    except (TreeSurvived, ValueError):
+        return False
+    remove_directory(home, instance_id)
+    return True if ended else None
+
+
+def remove_directory(home: Path, instance_id: str) -> None:
+    """As far as possible: what a job protected from itself is unlocked, what belongs to somebody else stays."""
+
+    def unlock(remove: Callable[..., Any], path: str, failure: Any) -> None:
+        try:
+            parent = os.path.dirname(path)
+            os.chmod(parent, stat.S_IRWXU)
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.chmod(path, stat.S_IRWXU)
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        except OSError:
+            pass
+
+    shutil.rmtree(directory_of(home, instance_id), onerror=unlock)
+
+
+def _entry(instance_id: str) -> tuple[str, str]:
+    name, _, value = mark_of(instance_id).partition("=")
+    return name, value
+
+
+def _told(home: Path, instance_id: str, settings: Settings) -> dict[str, Any]:
+    """The agent's configuration: see `bullpen.agent.config`."""
+    timings, agent = settings.timings, settings.agent
+    return {
+        "instance_id": instance_id,
+        "home": str(home),
+        "heartbeat": timings.heartbeat,
+        # A created record's threshold, seen from the start of its machine.
+        "appears_within": timings.provision + timings.claim_grace,
+        "max_runtime": timings.max_runtime,
+        "pre_runner_script": agent.pre_runner_script,
+        "pre_runner_timeout": agent.pre_runner_timeout,
+        "keep": [f"home/{pattern}" for pattern in agent.keep],
+    }

@@ -1,0 +1,141 @@
+"""The local engine's book of machines, and the types it offers.
+
+A machine is written here before its process is started and gets its pid after: a crash in between leaves a line without
+a pid, which everybody can see, and never a process that nobody knows of.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bullpen.config import ResourceClass
+from bullpen.engines.processes import Identity
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.writer import Transaction
+from bullpen.model.fleet import FleetPlan, Machine
+from bullpen.model.ticket import UsageClass, matches
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    name: str
+    cpu: int
+    mem: int
+
+
+TYPES = (
+    MachineType("local.small", 1, 1024),
+    MachineType("local.medium", 2, 4096),
+    MachineType("local.large", 4, 16384),
+)
+"""In order of size. The numbers say which class a machine serves; they are not enforced."""
+
+
+def choose_type(plan: FleetPlan, wanted: ResourceClass) -> MachineType | None:
+    """The smallest type that meets the class, the run's minimums and its patterns."""
+    cpu, mem = max(plan.cpu, wanted.cpu), max(plan.mem, wanted.mem)
+    fitting = (kind for kind in TYPES if kind.cpu >= cpu and kind.mem >= mem and matches(kind.name, plan.allowed_types))
+    return next(fitting, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A machine as the book has it. `process` is None until its start is noted."""
+
+    machine: Machine
+    provision_id: str
+    launched_at: datetime
+    has_ended: bool
+    process: Identity | None
+
+    @property
+    def id(self) -> str:
+        return self.machine.id
+
+
+_LINE = """
+SELECT id, instance_type, usage_class, cpu, mem, provision_id, launched_at, ended_at IS NOT NULL, pid, started
+FROM machines
+"""
+
+
+def of_fleet(snapshot: Snapshot, client_token: str) -> list[Line] | None:
+    """The machines with which a fleet was answered, perhaps none at all; None if it was never asked for."""
+    if snapshot.execute("SELECT 1 FROM fleets WHERE client_token = ?", (client_token,)).fetchone() is None:
+        return None
+    # Those that failed to start were no part of the answer.
+    ran = "client_token = ? AND NOT (ended_at IS NOT NULL AND pid IS NULL)"
+    return [_line(*row) for row in snapshot.execute(f"{_LINE} WHERE {ran} ORDER BY id", (client_token,))]
+
+
+def of_ids(snapshot: Snapshot, ids: Sequence[str]) -> list[Line]:
+    chosen = "WHERE id IN (SELECT value FROM json_each(?))"
+    return [_line(*row) for row in snapshot.execute(f"{_LINE} {chosen}", (json.dumps(list(ids)),))]
+
+
+def alive(snapshot: Snapshot) -> list[Line]:
+    """Every machine whose end is not certain."""
+    return [_line(*row) for row in snapshot.execute(f"{_LINE} WHERE ended_at IS NULL ORDER BY id")]
+
+
+def book(transaction: Transaction, plan: FleetPlan, machines: Sequence[Machine], at: datetime) -> None:
+    """Answer a fleet with these machines, in the order of their ids."""
+    transaction.execute(
+        "INSERT INTO fleets (client_token, answered_at) VALUES (?, ?)", (plan.client_token, to_micros(at))
+    )
+    fleet = (plan.client_token, plan.provision_id, plan.resource_class, to_micros(at))
+    transaction.executemany(
+        "INSERT INTO machines (client_token, provision_id, resource_class, launched_at,"
+        " id, instance_type, usage_class, cpu, mem) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem) for m in machines),
+    )
+
+
+def forget(transaction: Transaction, before: datetime) -> None:
+    """Drop what ended, and tokens that were answered, before a time: nobody repeats a request that old."""
+    transaction.execute("DELETE FROM machines WHERE ended_at < ?", (to_micros(before),))
+    transaction.execute("DELETE FROM fleets WHERE answered_at < ?", (to_micros(before),))
+
+
+def note_starts(transaction: Transaction, started: dict[str, Identity]) -> list[str]:
+    """Write down the processes; return the ids whose machine was ended before, and whose process must not live."""
+    late = []
+    for id_, process in started.items():
+        row = (process.pid, f"{process.started} {process.boot}", id_)
+        noted = "UPDATE machines SET pid = ?, started = ? WHERE id = ? AND ended_at IS NULL"
+        if transaction.execute(noted, row).rowcount == 0:
+            late.append(id_)
+    return late
+
+
+def note_ends(transaction: Transaction, ids: Collection[str], at: datetime) -> None:
+    """The machines are gone, and with them their runners: no registration outlives its machine by one transaction."""
+    for id_ in ids:
+        ended = "UPDATE machines SET ended_at = ? WHERE id = ? AND ended_at IS NULL"
+        transaction.execute(ended, (to_micros(at), id_))
+        transaction.execute("DELETE FROM registrations WHERE name = ?", (id_,))
+        transaction.wake(id_)  # nobody listens: which removes the socket that a killed agent left
+    if ids:
+        transaction.wake_control()
+
+
+def _line(
+    id_: str,
+    instance_type: str,
+    usage_class: str,
+    cpu: int,
+    mem: int,
+    provision_id: str,
+    launched_at: int,
+    has_ended: int,
+    pid: int | None,
+    started: str | None,
+) -> Line:
+    process = None
+    if pid is not None and started is not None:
+        ticks, _, boot = started.partition(" ")
+        process = Identity(pid, int(ticks), boot)
+    machine = Machine(id_, instance_type, UsageClass(usage_class), cpu, mem)
+    return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process)

@@ -1,0 +1,283 @@
+"""Processes of this machine: who they are, whether they still run, and how a whole tree of them is ended.
+
+A pid is only a number that the kernel hands out again. An `Identity` adds the start time and the boot, and nothing here
+signals a process before it has compared them.
+
+A tree is found in two ways, because each misses what the other sees. The walk from parent to child finds everything
+below a living root, and below a subreaper that includes orphans that wiped their environment. The mark, one variable in
+the environment that every descendant inherits, finds orphans after the root itself was killed.
+
+A tree is ended root last: the root is frozen but alive, so whatever loses its parent meanwhile still falls into its
+lap. Members are frozen until a look finds no unfrozen one, and only then killed, so that a tree that forks faster than
+it dies stands still before it is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+PROC = "/proc"
+MARK_NAME = "BULLPEN_INSTANCE"
+# Without pidfd the end of a process can only be looked for again and again.
+LOOK_AGAIN_AFTER = 0.005
+# What a killed process may take to leave when patience is already used up.
+DYING_TAKES = 0.25
+# It ended while we looked, or is hidden from us. Anything else, such as too many open files, must not pass for "gone".
+UNSEEN = (FileNotFoundError, ProcessLookupError, PermissionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One process for ever: a reused pid has another start time, a rebooted machine another boot."""
+
+    pid: int
+    started: int
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """An orphan's end; `exit_code` is negative when a signal ended it."""
+
+    pid: int
+    exit_code: int
+
+
+class TreeSurvived(Exception):
+    """Members of a tree could not be ended: stuck in the kernel, or not ours to signal."""
+
+    def __init__(self, survivors: Collection[Identity]) -> None:
+        self.survivors = tuple(survivors)
+        names = ", ".join(f"{survivor.pid} ({name_of(survivor) or 'gone since'})" for survivor in self.survivors)
+        super().__init__(f"processes that could not be ended: {names}")
+
+
+def mark_of(instance_id: str) -> str:
+    """The environment entry that every process of an instance inherits."""
+    return f"{MARK_NAME}={instance_id}"
+
+
+def identify(pid: int) -> Identity | None:
+    """Who has this pid now; None when nobody runs under it (a zombie has ended and is nobody)."""
+    seen = _observe(pid, _boot())
+    return seen.identity if seen and not seen.ended else None
+
+
+def is_running(identity: Identity) -> bool:
+    return identify(identity.pid) == identity
+
+
+def name_of(identity: Identity) -> str | None:
+    """The short command name, for messages; None once the process is gone."""
+    try:
+        with open(f"{PROC}/{identity.pid}/comm", "rb") as file:
+            name = file.read().rstrip(b"\n").decode(errors="replace")
+    except OSError:
+        return None
+    return name if is_running(identity) else None
+
+
+def descendants(root: Identity | None, mark: str) -> tuple[Identity, ...]:
+    """Whatever runs below `root` or carries `mark`; never the root itself, the caller or the caller's ancestors."""
+    return tuple(member for member in _members([root] if root else [], mark) if member != root)
+
+
+def end_tree(
+    root: Identity | None,
+    mark: str,
+    *,
+    patience: float,
+    grace: float = 0.0,
+    spare: Collection[Identity] = frozenset(),
+) -> tuple[Identity, ...]:
+    """End `root` and all its descendants; return those that were killed, once a look finds none left.
+
+    With a `grace` the root is first asked to end by itself and given so many seconds. The caller, its ancestors and
+    `spare` are never touched: a caller that names itself as root ends everything below itself. Raise TreeSurvived for
+    what still runs after `patience` seconds, and ValueError, having touched nothing, when the caller runs below `root`.
+    """
+    roots = [root] if root else []
+    if root and root.pid != os.getpid():
+        if root in _lineage(_snapshot()):
+            raise ValueError(f"process {root.pid} cannot be ended from inside its own tree")
+        if grace > 0:
+            # Looked at before it is asked: what it leaves behind stays known to us, marked or not.
+            roots += _members(roots, mark)
+            _send(root, signal.SIGTERM)
+            await_end(root, grace)
+
+    deadline = time.monotonic() + patience
+    frozen: dict[Identity, None] = {}
+    killed: dict[Identity, None] = {}
+    while found := _members([*roots, *frozen], mark, spare):
+        in_time = time.monotonic() < deadline
+        if in_time and (moving := [member for member in found if member not in frozen]):
+            for member in moving:
+                _send(member, signal.SIGSTOP)
+                frozen[member] = None
+            continue
+        victims = ([member for member in found if member != root] if in_time else found) or found
+        for victim in victims:
+            _send(victim, signal.SIGKILL)
+            killed[victim] = None
+        last_wait = max(deadline, time.monotonic() + DYING_TAKES)
+        for victim in victims:
+            await_end(victim, last_wait - time.monotonic())
+        if not in_time and (survivors := _members([*roots, *frozen], mark, spare)):
+            raise TreeSurvived(survivors)
+    return tuple(killed)
+
+
+def await_end(identity: Identity, patience: float) -> bool:
+    """Block until the process has ended, for at most `patience` seconds; say whether it has."""
+    deadline = time.monotonic() + patience
+    with _handle(identity) as handle:
+        if handle is not None and is_running(identity):
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            poll.poll(max(0.0, patience) * 1000)  # a negative time would mean for ever
+    while is_running(identity):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_AGAIN_AFTER)
+    return True
+
+
+def become_subreaper() -> None:
+    """From now on, orphans among our descendants become our children instead of init's."""
+    import ctypes  # here, because only the agent should pay the milliseconds it takes to load
+
+    set_child_subreaper = 36
+    if ctypes.CDLL(None, use_errno=True).prctl(set_child_subreaper, 1, 0, 0, 0) != 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, f"cannot become a subreaper: {os.strerror(failure)}")
+
+
+def reap(awaited: Collection[int] = ()) -> list[Reaped]:
+    """Collect ended children without blocking, but none of `awaited`: those belong to whoever started them."""
+    reaped = []
+    for process in _snapshot().values():
+        pid = process.identity.pid
+        if process.ended and process.parent == os.getpid() and pid not in awaited:
+            with contextlib.suppress(ChildProcessError):
+                collected, status = os.waitpid(pid, os.WNOHANG)
+                if collected:
+                    reaped.append(Reaped(pid, os.waitstatus_to_exitcode(status)))
+    return reaped
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    identity: Identity
+    parent: int
+    state: str
+    threads: int
+
+    @property
+    def ended(self) -> bool:
+        # A main thread that left while others run on shows as a zombie too, and is anything but gone.
+        return self.state in "ZX" and self.threads <= 1
+
+
+def _boot() -> str:
+    with open(f"{PROC}/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _observe(pid: int, boot: str) -> _Process | None:
+    try:
+        with open(f"{PROC}/{pid}/stat", "rb") as file:
+            line = file.read()
+    except UNSEEN:
+        return None
+    # The name in the second field may contain spaces, newlines and parentheses; what follows the last one is plain.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return _Process(Identity(pid, int(fields[19]), boot), int(fields[1]), fields[0].decode(), int(fields[17]))
+
+
+def _snapshot() -> dict[int, _Process]:
+    boot = _boot()
+    seen = (_observe(int(name), boot) for name in os.listdir(PROC) if name.isdecimal())
+    return {process.identity.pid: process for process in seen if process}
+
+
+def _lineage(processes: dict[int, _Process]) -> dict[Identity, None]:
+    """Ourselves and our ancestors."""
+    line: dict[Identity, None] = {}
+    process = processes.get(os.getpid())
+    while process and process.identity not in line:
+        line[process.identity] = None
+        process = processes.get(process.parent)
+    return line
+
+
+def _members(roots: Iterable[Identity], mark: str, spare: Collection[Identity] = ()) -> list[Identity]:
+    """One look: what runs of `roots`, of the marked, and of everything below either."""
+    processes = _snapshot()
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.identity.pid)
+    found: dict[int, None] = {}
+
+    def gather(pid: int) -> None:
+        below = [pid]
+        while below:
+            member = below.pop()
+            if member not in found:
+                found[member] = None
+                below.extend(children.get(member, ()))
+
+    for root in roots:
+        if root.pid in processes and processes[root.pid].identity == root:
+            gather(root.pid)
+    for pid in processes:
+        if pid not in found and _carries(pid, mark.encode()):
+            gather(pid)
+    untouchable = {*_lineage(processes), *spare}
+    members = (processes[pid] for pid in found)
+    return [member.identity for member in members if not member.ended and member.identity not in untouchable]
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    """Whether a process of our own user has the mark in its environment."""
+    with contextlib.suppress(*UNSEEN):
+        if os.stat(f"{PROC}/{pid}").st_uid != os.geteuid():
+            return False
+        # Per thread, because a main thread that has left has no environment any more.
+        for thread in os.listdir(f"{PROC}/{pid}/task"):
+            with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/task/{thread}/environ", "rb") as file:
+                if environment := file.read():
+                    return mark in environment.split(b"\0")
+    return False
+
+
+@contextlib.contextmanager
+def _handle(identity: Identity) -> Iterator[int | None]:
+    """A pidfd of whoever has the pid, or None where there are no pidfds or no such process."""
+    try:
+        handle = os.pidfd_open(identity.pid)
+    except (OSError, AttributeError):
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _send(identity: Identity, number: signal.Signals) -> None:
+    """Signal exactly this process; one that has ended or is not ours to signal is left to the next look."""
+    with _handle(identity) as handle, contextlib.suppress(ProcessLookupError, PermissionError):
+        # Compared only now: if the process still runs, the pidfd opened before is its own, and stays its own when the
+        # pid is reused in the next instant. Without pidfds that instant remains open.
+        if is_running(identity):
+            if handle is None:
+                os.kill(identity.pid, number)
+            else:
+                signal.pidfd_send_signal(handle, number)

@@ -1,0 +1,119 @@
+"""One home's database, as the ports use it: grouped durable writes, snapshot reads, and waiting for changes.
+
+Opening is cheap, because every CLI call does it: threads start and sockets are bound when first needed.
+"""
+
+import asyncio
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+from bullpen.engines.sqlite.faults import translated
+from bullpen.engines.sqlite.migrations import FILE, load_scripts, open_home
+from bullpen.engines.sqlite.reader import Reader, Snapshot
+from bullpen.engines.sqlite.turnstile import PATIENCE, Turnstile
+from bullpen.engines.sqlite.waiting import Changes, Wakes
+from bullpen.engines.sqlite.wake import UnsafeDirectory, socket_directory
+from bullpen.engines.sqlite.writer import Transaction, Writer
+from bullpen.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Database:
+    """Open it with `Database.open`, in the process that uses it; any number may be open on one home."""
+
+    def __init__(self, home: Path, scripts: Sequence[Path], patience: float) -> None:
+        self.path = home / FILE
+        turnstile = Turnstile(home, patience)
+        connection = open_home(home, turnstile, scripts)
+        try:
+            self.sockets = socket_directory(home)
+            self._writer = Writer(self.path, connection, turnstile, self.sockets, self._note_change)
+        except (UnsafeDirectory, OSError) as exc:
+            connection.close()
+            raise ConfigError(f"{home}: no directory for sockets ({exc})") from exc
+        except sqlite3.Error as exc:
+            connection.close()
+            raise translated(exc, self.path) from exc
+        self._reader: Reader | None = None
+        self._changes: Changes | None = None
+        self._process = os.getpid()
+        self._closed = False
+        _keep_in_forked_children(self)
+
+    @classmethod
+    def open(cls, home: Path, scripts: Sequence[Path] | None = None, patience: float = PATIENCE) -> Self:
+        """Open the home, created and migrated as needed. `patience`: seconds to wait for other processes' writes.
+
+        Raise ConfigError if the home or its file cannot be used, Unavailable if it is locked for too long.
+        """
+        return cls(home, load_scripts() if scripts is None else scripts, patience)
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` in a durable transaction and return what it returned, after the commit.
+
+        It lands whole, or raises and leaves nothing. Cancelling the await does not take it back. It shares the commit
+        with others, so it must be short and do nothing but read and write through its argument.
+        """
+        self._check_usable()
+        return await self._writer.submit(function)
+
+    async def read(self, function: Callable[[Snapshot], T]) -> T:
+        """Run `function` on a snapshot that contains every write awaited before. It must fetch all it returns."""
+        self._check_usable()
+        if self._reader is None:
+            self._reader = Reader(self.path)
+        return await self._reader.submit(function)
+
+    def wakes(self) -> Wakes:
+        """A view for one waiter. Make it before the first read: what changes from now on ends its next wait."""
+        self._check_usable()
+        if self._changes is None:
+            self._changes = Changes(self.sockets, self._writer.probe)
+        return Wakes(self._changes)
+
+    async def close(self) -> None:
+        """Write what is waiting, then let go of everything. In a forked child: nothing."""
+        if self._closed or os.getpid() != self._process:
+            return
+        self._closed = True
+        if self._changes is not None:
+            self._changes.close()
+        await asyncio.to_thread(self._stop)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _stop(self) -> None:
+        self._writer.stop()
+        if self._reader is not None:
+            self._reader.stop()
+
+    def _note_change(self) -> None:
+        if self._changes is not None:
+            self._changes.note()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(f"{self.path} was opened in another process: a forked child opens its own")
+        if self._closed:
+            raise RuntimeError(f"{self.path} has been closed")
+
+
+def _keep_in_forked_children(database: Database) -> None:
+    """SQLite forbids a forked child even to close an inherited connection: there it is kept until the child ends."""
+    reference = weakref.ref(database)
+    inherited: list[Database] = []
+
+    def keep() -> None:
+        if (found := reference()) is not None:
+            inherited.append(found)
+
+    os.register_at_fork(after_in_child=keep)

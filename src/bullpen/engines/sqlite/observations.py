@@ -1,0 +1,37 @@
+"""What refresh saw before, in SQLite: one row per topic and key, since when."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.writer import Transaction
+
+OF_TOPIC = "SELECT key, since FROM observations WHERE topic = ?"
+FORGET = "DELETE FROM observations WHERE topic = ?"
+NOTE = "INSERT INTO observations (topic, key, since) VALUES (?, ?, ?)"
+
+
+class SqliteObservations:
+    """`ports.Observations` on one home's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def observe(
+        self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
+    ) -> dict[str, datetime]:
+        def look(snapshot: Snapshot) -> dict[str, datetime]:
+            before = dict(snapshot.execute(OF_TOPIC, (topic,)).fetchall())
+            return {key: from_micros(before[key]) if key in before else now for key in keys}
+
+        def note(transaction: Transaction) -> dict[str, datetime]:
+            before = dict(transaction.execute(OF_TOPIC, (topic,)).fetchall())
+            since = {key: from_micros(before[key]) if key in before else now for key in keys}
+            if set(before) != set(since):
+                transaction.execute(FORGET, (topic,))
+                transaction.executemany(NOTE, [(topic, key, to_micros(at)) for key, at in since.items()])
+            return since
+
+        return await (self._database.write(note) if remember else self._database.read(look))

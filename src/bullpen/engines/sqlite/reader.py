@@ -1,0 +1,66 @@
+"""Reads: one thread with its own connection. A reader of a WAL database neither blocks nor is blocked."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from bullpen.engines.sqlite.faults import translated
+from bullpen.engines.sqlite.outcomes import Outcome, deliver
+from bullpen.engines.sqlite.turnstile import connect
+
+T = TypeVar("T")
+
+
+class Snapshot:
+    """The database as of one moment: everything a function reads through it is consistent."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Iterable[Any] = ()) -> sqlite3.Cursor:
+        return self._connection.execute(sql, tuple(parameters))
+
+
+class Reader:
+    """Runs functions on a thread of its own, each on one snapshot, in order of arrival."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._waiting: SimpleQueue[tuple[Callable[[Snapshot], Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="bullpen-reader", daemon=True)
+        self._connection: sqlite3.Connection | None = None
+        self._thread.start()
+
+    def submit(self, function: Callable[[Snapshot], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.put((function, future))
+        return future
+
+    def stop(self) -> None:
+        """Answer what has been asked, then end the thread. Blocks for as long."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (asked := self._waiting.get()) is not None:
+            function, future = asked
+            deliver([self._answer(function, future)])
+        if self._connection is not None:
+            self._connection.close()
+
+    def _answer(self, function: Callable[[Snapshot], T], future: asyncio.Future[T]) -> Outcome:
+        try:
+            if self._connection is None:
+                self._connection = connect(self._database)
+                self._connection.execute("PRAGMA query_only = ON")
+            self._connection.execute("BEGIN")
+            try:
+                return Outcome(future, function(Snapshot(self._connection)))
+            finally:
+                self._connection.execute("ROLLBACK")
+        except Exception as exc:
+            return Outcome(future, error=translated(exc, self._database))

@@ -1,0 +1,171 @@
+"""Instances and provisions in SQLite. Every query goes by an index that holds only what it may find."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.landing import Landing, land_each, land_together, select_by_id
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
+from bullpen.engines.sqlite.writer import Transaction
+from bullpen.errors import Conflict, Refused
+from bullpen.model.instance import Instance, State
+from bullpen.model.provision import Provision
+from bullpen.model.ticket import Requirements, matches
+from bullpen.model.transition import Change, StoryLine
+from bullpen.ports import TOGETHER_LIMIT
+
+_INSTANCE = f"SELECT {', '.join(INSTANCES.columns)} FROM instances"
+_PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"
+
+# A partial index is used only where the query repeats the index's own condition.
+RUN_INSTANCES = f"{_INSTANCE} WHERE run_id = ? AND run_id <> '' AND state <> 'terminated' ORDER BY id"
+RUN_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' ORDER BY id"
+PENDING = (
+    f"{_INSTANCE} WHERE resource_class = ? AND id > ? AND run_id = '' AND attested = 0 AND state <> 'terminated'"
+    " AND state IN ('idle', 'created') ORDER BY id LIMIT ?"
+)
+DUE_INSTANCES = f"{_INSTANCE} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
+OWING_INSTANCES = f"{_INSTANCE} WHERE owes_due <= ? ORDER BY owes_due, id LIMIT ?"
+DUE_PROVISIONS = f"{_PROVISION} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
+OPEN_PROVISIONS = f"{_PROVISION} WHERE resource_class = ? AND state = 'open' ORDER BY id"
+LIVE = f"{_INSTANCE} WHERE id > ? AND purge_at IS NULL ORDER BY id LIMIT ?"
+# Each live instance is in exactly one of these three indexes: it has a run, is on offer, or is neither.
+COUNT = """
+    SELECT resource_class, state, count(*) FROM instances
+    WHERE run_id <> '' AND state <> 'terminated' GROUP BY resource_class, state
+    UNION ALL
+    SELECT resource_class, 'idle', count(*) FROM instances WHERE attested = 1 GROUP BY resource_class
+    UNION ALL
+    SELECT resource_class, state, count(*) FROM instances
+    WHERE run_id = '' AND attested = 0 AND state <> 'terminated' GROUP BY resource_class, state
+"""
+STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
+
+_INSTANCE_TYPE = INSTANCES.columns.index("instance_type")
+
+
+class SqliteRecords:
+    """`ports.Records` on one home's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def apply(self, *changes: Change[Any]) -> list[Any]:
+        if len(changes) > TOGETHER_LIMIT:
+            raise ValueError(f"{len(changes)} changes cannot land together, at most {TOGETHER_LIMIT}")
+        landings = [Landing.of(change) for change in changes]
+        rows = await self._database.write(partial(land_together, landings=landings))
+        return [landing.table.decode(row) for landing, row in zip(landings, rows, strict=True)]
+
+    async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
+        landings = [Landing.of(change) for change in changes]
+        # In portions, because a function on the writer's thread must be short; all at once, so that they share commits.
+        portions = [landings[at : at + TOGETHER_LIMIT] for at in range(0, len(landings), TOGETHER_LIMIT)]
+        answers = await asyncio.gather(*(self._database.write(partial(land_each, landings=some)) for some in portions))
+        outcomes = [outcome for answer in answers for outcome in answer]
+        return [_record_or_conflict(*both) for both in zip(landings, outcomes, strict=True)]
+
+    async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
+        def look(snapshot: Snapshot) -> list[Row | None]:
+            statement = select_by_id(INSTANCES)
+            return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
+
+        return {row[0]: INSTANCES.decode(row) for row in await self._database.read(look) if row is not None}
+
+    async def provision(self, provision_id: str) -> Provision | None:
+        rows = await self._rows(select_by_id(PROVISIONS), provision_id)
+        return PROVISIONS.decode(rows[0]) if rows else None
+
+    async def run_instances(self, run_id: str) -> list[Instance]:
+        return [INSTANCES.decode(row) for row in await self._rows(RUN_INSTANCES, run_id)]
+
+    async def run_provisions(self, run_id: str) -> list[Provision]:
+        return [PROVISIONS.decode(row) for row in await self._rows(RUN_PROVISIONS, run_id)]
+
+    async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
+        domains = needs.acceptable_domains
+        statement = (
+            f"{_INSTANCE} WHERE resource_class = ? AND attested = 1 AND usage_class = ? AND cpu >= ? AND mem >= ?"
+            f" AND image_generation = ? AND threshold > ? AND trust_domain IN ({', '.join('?' * len(domains))})"
+        )
+        fits = (
+            *(needs.resource_class, needs.usage_class.value, needs.cpu, needs.mem),
+            *(needs.image_generation, to_micros(now), *domains, start),
+        )
+
+        def look(snapshot: Snapshot) -> list[Row]:
+            found: list[Row] = []
+            for side in ("id >= ?", "id < ?"):
+                for row in snapshot.execute(f"{statement} AND {side} ORDER BY id", fits):
+                    if len(found) >= limit:
+                        return found
+                    # Here and not in SQL: what a pattern means is said in one place.
+                    if matches(row[_INSTANCE_TYPE], needs.allowed_types):
+                        found.append(row)
+            return found
+
+        return [INSTANCES.decode(row) for row in await self._database.read(look)]
+
+    async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
+        return [INSTANCES.decode(row) for row in await self._rows(PENDING, resource_class, after, limit)]
+
+    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
+        return [INSTANCES.decode(row) for row in await self._rows(DUE_INSTANCES, to_micros(now), limit)]
+
+    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        return [INSTANCES.decode(row) for row in await self._rows(OWING_INSTANCES, to_micros(now), limit)]
+
+    async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
+        return [PROVISIONS.decode(row) for row in await self._rows(DUE_PROVISIONS, to_micros(now), limit)]
+
+    async def open_provisions(self, resource_class: str) -> list[Provision]:
+        return [PROVISIONS.decode(row) for row in await self._rows(OPEN_PROVISIONS, resource_class)]
+
+    async def live(self, limit: int, after: str = "") -> list[Instance]:
+        return [INSTANCES.decode(row) for row in await self._rows(LIVE, after, limit)]
+
+    async def count(self) -> dict[tuple[str, State], int]:
+        counted: Counter[tuple[str, State]] = Counter()
+        for resource_class, state, number in await self._rows(COUNT):
+            counted[resource_class, State(state)] += number
+        return dict(counted)
+
+    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+        def look(snapshot: Snapshot) -> dict[str, list[Row]]:
+            return {id_: snapshot.execute(STORY, (id_,)).fetchall() for id_ in ids}
+
+        found = await self._database.read(look)
+        return {id_: [decode_line(row) for row in rows] for id_, rows in found.items() if rows}
+
+    async def purge(self, now: datetime, limit: int) -> int:
+        return await self._database.write(partial(_purge, now=to_micros(now), limit=limit))
+
+    async def _rows(self, statement: str, *parameters: Any) -> list[Row]:
+        return await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
+
+
+def _record_or_conflict(landing: Landing, outcome: Row | Conflict | Refused) -> Any | Conflict:
+    if isinstance(outcome, Refused):
+        raise outcome  # a fault of the program; the others have landed
+    return outcome if isinstance(outcome, Conflict) else landing.table.decode(outcome)
+
+
+def _purge(transaction: Transaction, now: int, limit: int) -> int:
+    purged = 0
+    for table in (INSTANCES.name, PROVISIONS.name):
+        rows = transaction.execute(
+            f"DELETE FROM {table} WHERE id IN"
+            f" (SELECT id FROM {table} WHERE purge_at <= ? ORDER BY purge_at LIMIT ?) RETURNING id",
+            (now, limit - purged),
+        ).fetchall()
+        transaction.executemany("DELETE FROM stories WHERE record_id = ?", rows)
+        purged += len(rows)
+        if table == INSTANCES.name:
+            transaction.executemany("DELETE FROM signals WHERE instance_id = ?", rows)
+            transaction.executemany("DELETE FROM heartbeats WHERE instance_id = ?", rows)
+    return purged

@@ -1,0 +1,183 @@
+"""Writes: one thread, one connection, many functions in one commit.
+
+    wait for work ── turnstile ── BEGIN ── each waiting function in its savepoint ── COMMIT ── answer ── wake
+
+A durable commit costs one fsync however many functions it holds, so whatever arrives while the thread waits for its
+turn or for the disk shares the next commit. A function that raises is rolled back alone. Nobody hears of success before
+the commit; if the commit fails, the whole group hears so and nothing of it was written.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bullpen.engines.sqlite import wake
+from bullpen.engines.sqlite.faults import locked, translated
+from bullpen.engines.sqlite.outcomes import Outcome, deliver
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
+
+T = TypeVar("T")
+
+GROUP_LASTS = 0.010  # seconds; with four processes in line, the last waits three of these and three fsyncs
+
+
+class Transaction(Snapshot):
+    """What a function writes through; what it wakes is woken after the commit, and not at all if it raises."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.wakes: list[tuple[str, bytes]] = []
+        self.control: list[bytes] = []
+
+    def executemany(self, sql: str, rows: Iterable[Iterable[Any]]) -> sqlite3.Cursor:
+        return self._connection.executemany(sql, (tuple(row) for row in rows))
+
+    def wake(self, name: str, payload: bytes = b"") -> None:
+        """Wake the listener of that name: an agent, by its instance id."""
+        self.wakes.append((name, payload))
+
+    def wake_control(self, payload: bytes = b"") -> None:
+        """Wake every process of the control plane, this one included."""
+        self.control.append(payload)
+
+
+class Writer:
+    """Owns the connection it is given. `on_foreign_change` is called, on the thread, when another process committed."""
+
+    def __init__(
+        self,
+        database: Path,
+        connection: sqlite3.Connection,
+        turnstile: Turnstile,
+        sockets: Path,
+        on_foreign_change: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._connection: sqlite3.Connection | None = connection
+        self._turnstile = turnstile
+        self._sockets = sockets
+        self._on_foreign_change = on_foreign_change
+        self._seen_version = _data_version(connection)
+        self._waiting: deque[tuple[Callable[[Transaction], Any], asyncio.Future[Any]]] = deque()
+        self._bell = threading.Event()
+        self._probing = self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, function: Callable[[Transaction], T]) -> asyncio.Future[T]:
+        """The function's place in the next commit. Cancelling the future does not take it back."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((function, future))
+        self._ring()
+        return future
+
+    def probe(self) -> None:
+        """Ask the thread to look whether another process has committed."""
+        self._probing = True
+        self._ring()
+
+    def stop(self) -> None:
+        """Write what is waiting, then end the thread and close the connection. Blocks for as long."""
+        self._stopping = True
+        if self._thread is not None:
+            self._bell.set()
+            self._thread.join()
+        self._disconnect()
+
+    def _ring(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="bullpen-writer", daemon=True)
+            self._thread.start()
+        self._bell.set()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            self._bell.wait()
+            self._bell.clear()  # before looking: whatever is appended after the look rings again
+            stopping = self._stopping  # before draining: everything submitted before the stop is still written
+            if self._probing:
+                self._probing = False
+                with suppress(sqlite3.Error):  # the next write will say what is wrong
+                    self._look_for_foreign_changes(self._connected())
+            while self._waiting:
+                self._take_turn()
+
+    def _take_turn(self) -> None:
+        arrived = len(self._waiting)
+        outcomes: list[Outcome] = []
+        landed: list[Transaction] = []
+        try:
+            with self._turnstile.hold():
+                connection = self._connected()
+                connection.execute("BEGIN IMMEDIATE")
+                self._look_for_foreign_changes(connection)
+                self._run_group(connection, outcomes, landed)
+                connection.execute("COMMIT")
+        except Exception as exc:
+            self._disconnect()  # rolls back; a fresh connection is sure to be in no half state
+            error = locked(self._database) if isinstance(exc, TurnstileTimeout) else translated(exc, self._database)
+            futures = [outcome.future for outcome in outcomes]
+            while len(futures) < arrived and self._waiting:  # those we could not even begin have waited long enough
+                futures.append(self._waiting.popleft()[1])
+            deliver(Outcome(future, error=error) for future in futures)
+            return
+        deliver(outcomes)
+        self._send_wakes(landed)
+
+    def _run_group(self, connection: sqlite3.Connection, outcomes: list[Outcome], landed: list[Transaction]) -> None:
+        end = time.monotonic() + GROUP_LASTS
+        while self._waiting:
+            function, future = self._waiting.popleft()
+            outcomes.append(Outcome(future))  # at once, so that a lost group reaches this one too
+            transaction = Transaction(connection)
+            connection.execute("SAVEPOINT one")
+            try:
+                outcomes[-1] = Outcome(future, function(transaction))
+                landed.append(transaction)
+            except Exception as exc:
+                if not connection.in_transaction:
+                    raise  # SQLite has rolled back everything, as it may on a full disk: the group is lost
+                connection.execute("ROLLBACK TO one")
+                outcomes[-1] = Outcome(future, error=translated(exc, self._database))
+            connection.execute("RELEASE one")
+            if time.monotonic() > end:
+                return
+
+    def _send_wakes(self, landed: list[Transaction]) -> None:
+        # Once each, in order: a receiver looks at the records anyway.
+        for name, payload in dict.fromkeys(wanted for transaction in landed for wanted in transaction.wakes):
+            with suppress(ValueError):  # an id that cannot name a socket has no listener
+                wake.send(self._sockets, name, payload)
+        for payload in dict.fromkeys(payload for transaction in landed for payload in transaction.control):
+            wake.broadcast(self._sockets, wake.CONTROL, payload)
+
+    def _look_for_foreign_changes(self, connection: sqlite3.Connection) -> None:
+        # data_version moves on this connection when any other one commits, and never by our own commits.
+        version = _data_version(connection)
+        if version != self._seen_version:
+            self._seen_version = version
+            self._on_foreign_change()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._database)
+            self._seen_version = -1  # numbers of two connections do not compare: better one look too many
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)

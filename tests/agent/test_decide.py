@@ -1,0 +1,387 @@
+"""What the agent decides, for everything it may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bullpen.agent import link
+from bullpen.agent.decide import (
+    ABSENT,
+    GRACE,
+    UNKNOWN,
+    Action,
+    Clean,
+    Limits,
+    NoRecord,
+    Report,
+    Sight,
+    Step,
+    Stop,
+    Wait,
+    decide,
+)
+from bullpen.agent.progress import Attempt, Job, Kind, Phase, Progress, Record, State
+from bullpen.model import instance, signal
+
+NOW = 1_000_000.0
+LIMITS = Limits(appears_within=660.0, max_runtime=1800.0)
+
+
+def a_record(state: State = State.CREATED, **changes: Any) -> Record:
+    owned = state in (State.CREATED, State.CLAIMED, State.RUNNING)
+    return replace(Record(state, "run-1" if owned else "", "r1", NOW + 600), **changes)
+
+
+def a_sight(record: Record | NoRecord, **changes: Any) -> Sight:
+    return replace(Sight(NOW, 100.0, record), **changes)
+
+
+def booted(**changes: Any) -> Progress:
+    return replace(Progress(began=100.0).booting().booted(), **changes)
+
+
+def registered(record: Record) -> Progress:
+    return booted().registered(record).reported(Kind.REG_OK, record.round)
+
+
+def next_of(record: Record | NoRecord, progress: Progress, **sight: Any) -> Action:
+    return decide(a_sight(record, **sight), progress, LIMITS)
+
+
+@dataclass
+class Driven:
+    """An agent whose every deed succeeds at once, or fails as told."""
+
+    progress: Progress = field(default_factory=lambda: Progress(began=100.0))
+    failing: tuple[str, ...] = ()
+    keeps: bool = False
+    deeds: list[str] = field(default_factory=list)
+
+    def meets(self, record: Record | NoRecord, **sight: Any) -> Action:
+        """Let it do whatever it wants about a record; the action on which it rests."""
+        if isinstance(record, Record):
+            self.progress = self.progress.saw(record)
+        for _ in range(30):
+            action = decide(a_sight(record, **sight), self.progress, LIMITS)
+            if isinstance(action, Wait | Stop):
+                return action
+            self._carry_out(action, record)
+        raise AssertionError(f"it never rests: {self.deeds[-6:]}")
+
+    def _carry_out(self, action: Action, record: Record | NoRecord) -> None:
+        self.deeds.append(action.kind if isinstance(action, Report) else type(action).__name__)
+        if isinstance(action, Step):
+            self.deeds[-1] = action.name
+        progress = self.progress
+        if action is Step.RUN_SCRIPT:
+            self.progress = progress.booting().booted(self._failure("script"))
+            return
+        assert isinstance(record, Record), f"{action} without a record"
+        match action:
+            case Report(kind):
+                self.progress = progress.reported(kind, record.round)
+            case Clean(keep):
+                self.progress = progress.cleaning_began(record).cleaned(self._failure("clean"), keep=keep)
+            case Step.REGISTER:
+                self.progress = progress.registered(record, self._failure("register"), keeps=self.keeps)
+            case Step.DEREGISTER:
+                self.progress = progress.deregistered(record, self._failure("deregister"))
+            case Step.TAKE_JOB:
+                self.progress = progress.took(Job("j-1", 1, record.round, 100.0))
+            case Step.END_JOB:
+                self.progress = progress.job_ended(-9)
+            case Step.SETTLE_JOB:
+                self.progress = progress.job_settled()
+
+    def _failure(self, deed: str) -> str:
+        return f"{deed} went wrong" if deed in self.failing else ""
+
+
+# ------------------------------------------------------------------------------------------------------------ the words
+
+
+def test_the_agent_and_the_control_plane_use_the_same_words_in_the_same_order() -> None:
+    assert [kind.value for kind in Kind] == [kind.value for kind in signal.Kind]
+    assert [state.value for state in State] == [s.value for s in instance.State if s is not instance.ABSENT]
+    assert [kind.is_failure for kind in Kind] == [kind.is_failure for kind in signal.Kind]
+    assert link.TEXT_LIMIT == signal.TEXT_LIMIT
+
+
+# ------------------------------------------------------------------------------------------------------------- one life
+
+
+def test_a_created_instance_boots_registers_and_takes_jobs() -> None:
+    agent = Driven()
+    agent.meets(ABSENT)
+    agent.meets(a_record())
+    agent.meets(a_record(State.RUNNING, has_job=True))
+    assert agent.deeds == ["RUN_SCRIPT", "UD_OK", "REGISTER", "UD_REG_OK", "TAKE_JOB"]
+
+
+def test_a_pre_warmed_instance_reports_that_it_booted_and_waits() -> None:
+    agent = Driven()
+    agent.meets(a_record(run_id=""))
+    agent.meets(a_record(State.IDLE, attested=True))
+    assert agent.deeds == ["RUN_SCRIPT", "UD_OK"]
+
+
+def test_a_released_instance_ends_its_job_deregisters_cleans_and_attests() -> None:
+    agent = Driven(registered(a_record()).took(Job("j-1", 1, "r1", 100.0)))
+    agent.meets(a_record(State.IDLE, round="r2"))
+    assert agent.deeds == ["END_JOB", "SETTLE_JOB", "DEREGISTER", "UD_REMOVE_REG_OK", "Clean", "UD_CLEAN_OK"]
+    assert agent.progress.signal == (Kind.CLEAN_OK, "r2")
+
+
+def test_a_claim_is_acknowledged_before_anything_else() -> None:
+    agent = Driven(booted())
+    agent.meets(a_record(State.CLAIMED, round="r3"))
+    assert agent.deeds == ["UD_CLAIM_SEEN", "REGISTER", "UD_REG_OK"]
+
+
+def test_a_claim_that_was_rolled_back_unseen_is_cleaned_and_attested_all_the_same() -> None:
+    agent = Driven(booted())
+    agent.meets(a_record(State.IDLE, round="r2"))
+    assert agent.deeds == ["UD_REMOVE_REG_OK", "Clean", "UD_CLEAN_OK"]
+
+
+def test_an_instance_on_offer_rests() -> None:
+    agent = Driven(booted().cleaning_began(a_record(round="r2")).cleaned().reported(Kind.CLEAN_OK, "r2"))
+    assert isinstance(agent.meets(a_record(State.IDLE, round="r2", attested=True)), Wait)
+    assert agent.deeds == []
+
+
+def test_a_claimed_instance_takes_no_job_before_it_runs() -> None:
+    record = a_record(State.CLAIMED, has_job=True)
+    assert isinstance(next_of(record, registered(record)), Wait)
+
+
+def test_one_job_at_a_time() -> None:
+    record = a_record(State.RUNNING, has_job=True)
+    assert isinstance(next_of(record, registered(record).took(Job("j-1", 1, "r1", 100.0))), Wait)
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+def test_a_failed_script_is_reported_once_with_its_last_lines() -> None:
+    failed = Progress(began=100.0).booting().booted("exit 3: no disk")
+    assert next_of(a_record(), failed) == Report(Kind.FAILED, "exit 3: no disk")
+    assert isinstance(next_of(a_record(), failed.reported(Kind.FAILED, "r1")), Wait)
+
+
+@pytest.mark.parametrize(
+    ("failing", "record", "last"),
+    [
+        ("script", a_record(), Kind.FAILED),
+        ("script", a_record(State.CLAIMED), Kind.FAILED),
+        ("register", a_record(), Kind.REG_FAILED),
+        ("deregister", a_record(State.IDLE, round="r2"), Kind.REMOVE_REG_FAILED),
+        ("clean", a_record(State.IDLE, round="r2"), Kind.CLEAN_FAILED),
+    ],
+)
+def test_each_failure_ends_the_round_with_its_own_signal(failing: str, record: Record, last: Kind) -> None:
+    start = registered(a_record()) if record.state is State.IDLE else Progress(began=100.0)
+    agent = Driven(start, failing=(failing,))
+    agent.meets(record)
+    assert agent.progress.signal == (last, record.round)
+
+
+def test_what_was_not_cleaned_is_never_attested() -> None:
+    agent = Driven(registered(a_record()), failing=("clean",))
+    agent.meets(a_record(State.IDLE, round="r2"))
+    assert Kind.CLEAN_OK not in agent.deeds
+
+
+# -------------------------------------------------------------------------------------------- what the records rule out
+
+
+def test_a_claim_in_the_middle_of_cleaning_is_acknowledged_and_waits_for_its_end() -> None:
+    cleaning = registered(a_record()).deregistered(a_record()).cleaning_began(a_record(State.IDLE, round="r2"))
+    claim = a_record(State.CLAIMED, round="r3")
+    assert next_of(claim, cleaning) == Report(Kind.CLAIM_SEEN)
+    assert isinstance(next_of(claim, cleaning.reported(Kind.CLAIM_SEEN, "r3")), Wait)
+
+
+def test_a_claim_of_a_used_instance_registers_only_after_a_cleaning() -> None:
+    agent = Driven(registered(a_record()))
+    agent.meets(a_record(State.CLAIMED, round="r3", run_id="run-3"))
+    assert agent.deeds == ["UD_CLAIM_SEEN", "DEREGISTER", "Clean", "REGISTER", "UD_REG_OK"]
+
+
+def test_a_claim_of_an_instance_that_cannot_be_cleaned_fails() -> None:
+    agent = Driven(registered(a_record()), failing=("clean",))
+    agent.meets(a_record(State.CLAIMED, round="r3", run_id="run-3"))
+    assert agent.progress.signal == (Kind.REG_FAILED, "r3")
+    assert "REGISTER" not in agent.deeds
+
+
+def test_a_job_of_an_earlier_round_ends_before_the_next_owner_is_served() -> None:
+    owned = a_record(State.RUNNING, round="r3")
+    assert next_of(owned, registered(a_record()).took(Job("j-1", 1, "r1", 100.0))) is Step.END_JOB
+
+
+# -------------------------------------------------------------------------------------------------------- trust domains
+
+
+def test_what_was_kept_for_one_trust_domain_goes_before_another_moves_in() -> None:
+    agent = Driven(booted(), keeps=True)
+    agent.meets(a_record(State.CLAIMED, trust_domain="team-a"))
+    agent.meets(a_record(State.IDLE, round="r2", trust_domain="team-a"))
+    agent.deeds.clear()
+    claim = a_record(State.CLAIMED, round="r3", trust_domain="team-b")
+    assert next_of(claim, agent.progress.reported(Kind.CLAIM_SEEN, "r3")) == Clean(keep=False)
+    agent.meets(claim)
+    assert agent.deeds == ["UD_CLAIM_SEEN", "Clean", "REGISTER", "UD_REG_OK"]
+
+
+def test_what_was_kept_stays_within_its_trust_domain() -> None:
+    agent = Driven(booted(), keeps=True)
+    for record in (a_record(State.CLAIMED), a_record(State.IDLE, round="r2"), a_record(State.CLAIMED, round="r3")):
+        agent.meets(replace(record, trust_domain="team-a"))
+    assert agent.deeds.count("Clean") == 1
+
+
+# ------------------------------------------------------------------------------------------------- when it stops itself
+
+
+def test_a_terminated_record_stops_the_agent() -> None:
+    assert isinstance(next_of(a_record(State.TERMINATED), booted()), Stop)
+
+
+def test_a_record_that_was_seen_and_is_gone_stops_the_agent() -> None:
+    assert isinstance(next_of(ABSENT, booted().saw(a_record())), Stop)
+
+
+def test_a_record_that_never_appeared_stops_the_agent_only_after_the_start_up_allowance() -> None:
+    allowed = 100.0 + LIMITS.appears_within + GRACE
+    assert isinstance(next_of(ABSENT, booted(), monotonic=allowed - 1), Wait)
+    assert isinstance(next_of(ABSENT, booted(), monotonic=allowed), Stop)
+
+
+def test_a_store_that_never_answered_stops_nothing() -> None:
+    assert next_of(UNKNOWN, booted(), now=NOW + 10**9, monotonic=10.0**9) == Wait(None)
+
+
+@pytest.mark.parametrize("state", [State.CREATED, State.IDLE, State.CLAIMED, State.RUNNING])
+def test_a_minute_past_its_threshold_the_agent_stops(state: State) -> None:
+    record = a_record(state, attested=state is State.IDLE)
+    progress = registered(record) if record.run_id else booted()
+    assert next_of(record, progress, now=record.threshold + GRACE - 1) == Wait(1.0)
+    assert isinstance(next_of(record, progress, now=record.threshold + GRACE), Stop)
+
+
+def test_the_last_known_threshold_counts_while_the_store_is_unreachable() -> None:
+    progress = booted().saw(a_record())
+    assert isinstance(next_of(UNKNOWN, progress), Wait)
+    assert isinstance(next_of(UNKNOWN, progress, now=NOW + 600 + GRACE), Stop)
+
+
+def test_a_job_without_a_store_gets_the_longest_runtime() -> None:
+    record = a_record(State.RUNNING)
+    progress = registered(record).saw(record).took(Job("j-1", 1, "r1", 100.0))
+    late = record.threshold + GRACE + 1
+    assert isinstance(next_of(UNKNOWN, progress, now=late, monotonic=1800.0), Wait)
+    assert isinstance(next_of(UNKNOWN, progress, now=late, monotonic=100.0 + 1800.0 + GRACE), Stop)
+    assert isinstance(next_of(record, progress, now=late, monotonic=1800.0), Stop)
+
+
+def test_a_machine_that_is_ending_stops_whatever_its_record_says() -> None:
+    assert next_of(a_record(), booted(), ending="SIGTERM") == Stop("SIGTERM")
+
+
+# ----------------------------------------------------------------------------------------------- for everything it sees
+
+rounds = st.sampled_from(["r1", "r2", "r3"])
+times = st.floats(min_value=NOW - 3000, max_value=NOW + 3000)
+records = st.builds(
+    Record,
+    state=st.sampled_from(State),
+    run_id=st.sampled_from(["", "run-1", "run-2"]),
+    round=rounds,
+    threshold=times,
+    attested=st.booleans(),
+    trust_domain=st.sampled_from(["", "a", "b"]),
+    has_job=st.booleans(),
+)
+attempts = st.builds(Attempt, rounds, st.sampled_from([Phase.UNDER_WAY, Phase.DONE, Phase.FAILED]), st.just("why"))
+outcomes = st.builds(Attempt, rounds, st.sampled_from([Phase.DONE, Phase.FAILED]), st.just("why"))
+anything_done = st.builds(
+    Progress,
+    began=st.just(100.0),
+    seen=st.none() | records,
+    boot=st.builds(Attempt, st.just(""), st.sampled_from(Phase), st.just("why")),
+    registration=st.none() | outcomes,
+    removal=st.none() | st.builds(Attempt, rounds, st.just(Phase.FAILED), st.just("why")),
+    cleaning=st.none() | attempts,
+    is_used=st.booleans(),
+    kept_for=st.sampled_from(["", "a", "b"]),
+    job=st.none() | st.builds(Job, st.just("j-1"), st.just(1), rounds, st.just(100.0), st.none() | st.just(0)),
+    signal=st.none() | st.tuples(st.sampled_from(Kind), rounds),
+)
+anything_seen = st.one_of(records, st.sampled_from(NoRecord))
+failures = st.lists(st.sampled_from(["script", "register", "deregister", "clean"]), unique=True).map(tuple)
+
+
+@given(anything_seen, anything_done, times)
+def test_there_is_an_answer_to_everything(record: Record | NoRecord, progress: Progress, now: float) -> None:
+    assert isinstance(decide(Sight(now, 150.0, record), progress, LIMITS), Step | Report | Clean | Stop | Wait)
+
+
+@given(anything_seen, anything_done, failures)
+def test_it_always_comes_to_rest(record: Record | NoRecord, progress: Progress, failing: tuple[str, ...]) -> None:
+    Driven(progress, failing=failing).meets(record)
+
+
+@given(anything_done, times)
+def test_an_unknown_record_moves_nothing_but_the_script(progress: Progress, now: float) -> None:
+    action = decide(Sight(now, 150.0, UNKNOWN), progress, LIMITS)
+    assert action is Step.RUN_SCRIPT or isinstance(action, Wait | Stop)
+
+
+@given(anything_done, times)
+def test_an_unknown_record_never_stops_an_agent_within_its_threshold(progress: Progress, now: float) -> None:
+    if progress.seen is None or now < progress.seen.threshold + GRACE:
+        assert not isinstance(decide(Sight(now, 150.0, UNKNOWN), progress, LIMITS), Stop)
+
+
+@settings(max_examples=300)
+@given(st.lists(anything_seen, max_size=8), failures, st.booleans())
+def test_in_no_history_does_a_used_instance_register_or_attest_before_a_cleaning_that_succeeded(
+    history: list[Record | NoRecord], failing: tuple[str, ...], keeps: bool
+) -> None:
+    agent = Driven(failing=failing, keeps=keeps)
+    for record in history:
+        agent.meets(record)
+    is_used = False
+    for deed in agent.deeds:
+        if deed in ("REGISTER", "UD_CLEAN_OK"):
+            assert not is_used
+        is_used = deed == "REGISTER" or (is_used and not (deed == "Clean" and "clean" not in failing))
+
+
+@settings(max_examples=300)
+@given(st.lists(anything_seen, max_size=8), failures)
+def test_in_no_history_is_a_job_taken_unregistered_or_a_runner_deregistered_under_its_job(
+    history: list[Record | NoRecord], failing: tuple[str, ...]
+) -> None:
+    agent = Driven(failing=failing)
+    for record in history:
+        agent.meets(record)
+    is_registered = has_job = False
+    for deed in agent.deeds:
+        match deed:
+            case "REGISTER":
+                is_registered = "register" not in failing
+            case "DEREGISTER":
+                assert not has_job
+                is_registered = "deregister" in failing
+            case "TAKE_JOB":
+                assert is_registered
+                has_job = True
+            case "SETTLE_JOB":
+                has_job = False

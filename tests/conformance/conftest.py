@@ -1,0 +1,79 @@
+"""Each test of this folder runs on every engine that keeps the ports it asks for, on the loop of that engine."""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bullpen.ports import CI, Compute, Observations, PoolQueue, Ports, Records, Signals
+from conformance.engines import ENGINES, Engine, Opened
+
+PORTS = {"records", "signals", "queue", "compute", "ci", "observations"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        asked = PORTS.intersection(metafunc.fixturenames)
+        able = {name: engine for name, engine in ENGINES.items() if asked <= set(engine.keeps)}
+        metafunc.parametrize("engine", able.values(), ids=able.keys())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test on the loop on which its engine was opened."""
+    runner = pyfuncitem.funcargs.get("runner")
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or not isinstance(runner, asyncio.Runner):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    runner.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture
+def runner(engine: Engine) -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=engine.loop) as runner:
+        yield runner
+
+
+@pytest.fixture
+def opened(engine: Engine, runner: asyncio.Runner, tmp_path: Path) -> Iterator[Opened]:
+    manager = engine.open(tmp_path)
+    yield runner.run(manager.__aenter__())
+    runner.run(manager.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def ports(opened: Opened) -> Ports:
+    return opened.ports
+
+
+@pytest.fixture
+def records(ports: Ports) -> Records:
+    return ports.records
+
+
+@pytest.fixture
+def signals(ports: Ports) -> Signals:
+    return ports.signals
+
+
+@pytest.fixture
+def queue(ports: Ports) -> PoolQueue:
+    return ports.queue
+
+
+@pytest.fixture
+def compute(ports: Ports) -> Compute:
+    return ports.compute
+
+
+@pytest.fixture
+def ci(ports: Ports) -> CI:
+    return ports.ci
+
+
+@pytest.fixture
+def observations(ports: Ports) -> Observations:
+    return ports.observations

@@ -1,0 +1,298 @@
+"""What each step of an instance promises."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import (
+    NOW,
+    Walk,
+    a_provision,
+    a_signal,
+    a_ticket,
+    adopt,
+    an_instance,
+    buried,
+    claim,
+    claimed,
+    cleaning,
+    commit,
+    committed,
+    done,
+    expire,
+    keep,
+    later,
+    needs,
+    offer,
+    on_offer,
+    register,
+    registered,
+    release,
+    roll_back,
+    running,
+    terminated,
+    used_and_on_offer,
+)
+from bullpen.errors import Conflict
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance, Owed
+from bullpen.model.signal import Kind
+from bullpen.model.ticket import Ticket, parse_ticket
+from bullpen.model.transition import Debt
+
+# ---- born
+
+
+def test_registered_for_a_run_it_is_the_runs_from_the_start() -> None:
+    born = register(run_id="run-1", round="r", provision_id="p-7", until=later(660), trust_domain="default").after
+    assert (born.state, born.version, born.run_id, born.round) == (CREATED, 1, "run-1", "r")
+    assert (born.provision_id, born.threshold, born.trust_domain) == ("p-7", later(660), "default")
+    assert not born.attested
+
+
+def test_adopted_it_is_on_offer_and_was_never_used() -> None:
+    offered = adopt(registered()[-1].after, at=later(3), until=later(423)).after
+    assert offered.is_claimable
+    assert (offered.threshold, offered.offered_at, offered.trust_domain) == (later(423), later(3), "")
+
+
+def test_an_instance_of_a_run_is_never_adopted() -> None:
+    with pytest.raises(Conflict, match="run_id"):
+        adopt(registered(run_id="run-1")[-1].after)
+
+
+def test_without_a_good_boot_it_is_not_adopted() -> None:
+    born = registered()[-1].after
+    with pytest.raises(Conflict):
+        adopt(born, signal=a_signal(born, Kind.FAILED))
+
+
+def test_the_boot_of_another_round_or_instance_adopts_nobody() -> None:
+    born = registered()[-1].after
+    for lie in ({"round": "another"}, {"instance_id": "i-2"}):
+        with pytest.raises(Conflict):
+            adopt(born, signal=a_signal(born, Kind.OK, **lie))
+
+
+# ---- claimed
+
+
+def test_a_claim_writes_the_owner_and_takes_the_attestation_away() -> None:
+    taken = claim(an_instance(), "run-7", round="r", provision_id="p-7", until=later(660)).after
+    assert (taken.state, taken.run_id, taken.round, taken.provision_id) == (CLAIMED, "run-7", "r", "p-7")
+    assert (taken.threshold, taken.attested) == (later(660), False)
+
+
+def test_a_claim_marks_the_instance_with_the_claimers_trust_domain_for_ever() -> None:
+    taken = claim(an_instance(), needs=needs(trust_domain="forks")).after
+    freed = offer(release(commit(taken).after).after).after
+    assert taken.trust_domain == freed.trust_domain == "forks"
+
+
+def test_who_inherits_may_take_and_the_mark_becomes_its_own() -> None:
+    used = an_instance(trust_domain="main")
+    taken = claim(used, needs=needs(trust_domain="forks", inherits=("main",))).after
+    assert taken.trust_domain == "forks"
+    with pytest.raises(Conflict, match="trust_domain"):
+        claim(an_instance(trust_domain="forks"), needs=needs(trust_domain="main"))
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"attested": False},
+        {"run_id": "run-2"},
+        {"threshold": NOW},
+        {"trust_domain": "other"},
+        {"image_generation": 2},
+        {"image_generation": 0},
+    ],
+    ids=str,
+)
+def test_what_is_not_free_clean_current_trusted_and_within_its_time_is_not_claimed(unfit: dict[str, Any]) -> None:
+    with pytest.raises(Conflict):
+        claim(an_instance(**unfit))
+
+
+def test_every_condition_of_a_claim_is_a_guard_for_the_store() -> None:
+    guarded = {guard.field for guard in claim(an_instance()).guards}
+    assert guarded == {"run_id", "attested", "threshold", "trust_domain", "image_generation"}
+
+
+def test_a_ticket_suffices_to_claim() -> None:
+    offered = used_and_on_offer(threshold=later(60.7))[-1].after
+    ticket = parse_ticket(offered.ticket().to_json())
+    assert isinstance(ticket, Ticket)
+    believed = Instance.from_ticket(ticket)
+    assert believed.threshold == later(60)  # cut, not rounded
+    assert claim(believed, round="r").guards == claim(offered, round="r").guards
+
+
+def test_a_ticket_without_a_version_does_not() -> None:
+    with pytest.raises(ValueError, match="carries no version"):
+        Instance.from_ticket(a_ticket(version=None))
+
+
+# ---- committed
+
+
+@pytest.mark.parametrize("walk", [claimed(), registered(run_id="run-1")], ids=["claimed", "created"])
+def test_a_member_of_a_committed_provision_runs(walk: Walk) -> None:
+    before = walk[-1].after
+    member = commit(before, until=later(1800)).after
+    assert (member.state, member.run_id, member.round) == (RUNNING, "run-1", before.round)
+    assert member.threshold == later(1800)
+
+
+def test_nobody_runs_before_the_decision_is_written() -> None:
+    with pytest.raises(Conflict, match="is open"):
+        commit(claimed()[-1].after, provision=a_provision(members=("i-1",)))
+
+
+def test_who_is_no_member_does_not_run() -> None:
+    with pytest.raises(Conflict, match="no member"):
+        commit(claimed()[-1].after, provision=committed(members=("i-2",)))
+
+
+def test_a_member_claimed_by_somebody_else_meanwhile_does_not_run() -> None:
+    taken = claimed()[-1].after
+    with pytest.raises(Conflict, match="round"):
+        commit(taken, round="another")
+    with pytest.raises(Conflict, match="provision_id"):
+        commit(taken, provision=committed("p-2"))
+
+
+# ---- given back
+
+
+@pytest.mark.parametrize(
+    "given_back",
+    [
+        roll_back(claimed()[-1].after, round="r", until=later(120), offer_due=later(5)).after,
+        release(running()[-1].after, round="r", until=later(120), offer_due=later(5)).after,
+    ],
+    ids=["rolled back", "released"],
+)
+def test_given_back_it_has_no_owner_a_new_round_and_must_be_cleaned(given_back: Instance) -> None:
+    assert (given_back.state, given_back.run_id, given_back.provision_id, given_back.round) == (IDLE, "", "", "r")
+    assert not given_back.attested
+    assert given_back.threshold == later(120)
+    assert given_back.owes == Debt(Owed.OFFER, later(5))
+    assert given_back.is_pending
+
+
+def test_a_claim_is_rolled_back_by_its_own_round_only() -> None:
+    with pytest.raises(Conflict, match="round"):
+        roll_back(claimed()[-1].after, old_round="another")
+
+
+def test_a_run_releases_only_its_own() -> None:
+    with pytest.raises(Conflict, match="run_id"):
+        release(running()[-1].after, run_id="run-2")
+
+
+# ---- offered
+
+
+def test_attested_in_this_round_it_is_on_offer_and_owes_nothing() -> None:
+    offered = offer(cleaning()[-1].after, at=later(3), until=later(423)).after
+    assert offered.is_claimable
+    assert (offered.threshold, offered.offered_at, offered.owes) == (later(423), later(3), None)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.CLEAN_OK])
+def test_nothing_but_the_attestation_puts_it_on_offer(kind: Kind) -> None:
+    dirty = cleaning()[-1].after
+    with pytest.raises(Conflict):
+        offer(dirty, signal=a_signal(dirty, kind))
+
+
+def test_the_attestation_of_an_earlier_round_or_another_instance_proves_nothing() -> None:
+    dirty = cleaning()[-1].after
+    for lie in ({"round": running()[-1].after.round}, {"instance_id": "i-2"}):
+        with pytest.raises(Conflict):
+            offer(dirty, signal=a_signal(dirty, Kind.CLEAN_OK, **lie))
+
+
+def test_what_is_on_offer_is_not_offered_again() -> None:
+    with pytest.raises(Conflict, match="attested"):
+        offer(used_and_on_offer()[-1].after)
+
+
+def test_kept_it_stays_longer_and_its_old_ticket_is_void() -> None:
+    offered = on_offer()[-1].after
+    kept = keep(offered, until=later(840)).after
+    assert kept.threshold == later(840)
+    assert kept.ticket().version != offered.ticket().version
+
+
+def test_what_is_not_attested_is_not_kept() -> None:
+    with pytest.raises(Conflict, match="attested"):
+        keep(cleaning()[-1].after)
+
+
+# ---- ended
+
+
+@pytest.mark.parametrize("walk", [registered(), on_offer(), claimed(), running(), cleaning()], ids=lambda w: w[-1].step)
+def test_any_live_instance_expires_and_owes_its_termination_at_once(walk: Walk) -> None:
+    before = walk[-1].after
+    ended = expire(before, at=later(1)).after
+    assert (ended.state, ended.attested, ended.threshold) == (TERMINATED, False, later(1))
+    assert ended.owes == Debt(Owed.TERMINATE, later(1))
+    assert ended.due_at == later(1)
+
+
+def test_past_its_threshold_anybody_may_expire_it() -> None:
+    overdue = an_instance(threshold=later(60))
+    assert expire(overdue, round="", at=later(60)).after.state is TERMINATED
+
+
+def test_before_its_threshold_only_who_knows_its_round_may() -> None:
+    with pytest.raises(Conflict, match="another round"):
+        expire(an_instance(threshold=later(60)), round="another", at=later(59))
+
+
+def test_an_expiry_never_lands_on_a_round_it_did_not_see() -> None:
+    overdue = an_instance(threshold=NOW)
+    (guard,) = expire(overdue, round="").guards
+    assert not guard.holds(replace(overdue, round="another"))
+
+
+def test_confirmed_gone_it_owes_nothing_and_may_be_purged() -> None:
+    gone = done(terminated()[-1].after, purge_at=later(3600)).after
+    assert (gone.state, gone.owes, gone.due_at, gone.purge_at) == (TERMINATED, None, None, later(3600))
+
+
+# ---- what it says of itself
+
+
+def test_it_is_due_at_its_threshold_or_earlier_for_its_debt() -> None:
+    assert an_instance(threshold=later(60)).due_at == later(60)
+    assert an_instance(threshold=later(60), owes=Debt(Owed.OFFER, later(5))).due_at == later(5)
+    assert an_instance(threshold=later(60), owes=Debt(Owed.OFFER, later(90))).due_at == later(60)
+    assert buried()[-1].after.due_at is None
+
+
+def test_claimable_pending_and_neither() -> None:
+    told = {
+        walk[-1].step: (walk[-1].after.is_claimable, walk[-1].after.is_pending)
+        for walk in (registered(), on_offer(), claimed(), running(), cleaning(), used_and_on_offer(), terminated())
+    }
+    assert told == {
+        "register": (False, True),
+        "adopt": (True, False),
+        "claim": (False, False),
+        "commit": (False, False),
+        "release": (False, True),
+        "offer": (True, False),
+        "expire": (False, False),
+    }
+    assert not registered(run_id="run-1")[-1].after.is_pending
+
+
+def test_its_ticket_says_what_the_record_says() -> None:
+    offered = on_offer("i-7", cpu=4, mem=16384, instance_type="sim.large", resource_class="large")[-1].after
+    assert offered.ticket() == a_ticket(
+        instance_id="i-7", cpu=4, mem=16384, instance_type="sim.large", resource_class="large", version=offered.version
+    )

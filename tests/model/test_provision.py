@@ -1,0 +1,92 @@
+"""What each step of a provision promises."""
+
+import pytest
+
+from builders import BY, NOW, a_provision, abort, committed, conclude, decide, later, needs, open_provision, settle
+from bullpen.errors import Conflict, InvalidTransition
+from bullpen.model.provision import (
+    ABORTED,
+    COMMITTED,
+    OPEN,
+    Fleet,
+    FleetAnswered,
+    FleetPlanned,
+    FleetState,
+    Owed,
+    Provision,
+    answer_fleet,
+    plan_fleet,
+)
+from bullpen.model.transition import Debt
+
+
+def planned(provision: Provision, token: str, count: int = 1) -> Provision:
+    return plan_fleet(provision, FleetPlanned(at=NOW, by=BY, client_token=token, count=count)).after
+
+
+def test_opened_it_says_what_was_asked_before_anything_is_acquired() -> None:
+    opened = open_provision(run_id="run-7", want=3, needs=needs(cpu=4), deadline=later(600)).after
+    assert (opened.state, opened.version, opened.run_id, opened.want) == (OPEN, 1, "run-7", 3)
+    assert (opened.needs.cpu, opened.deadline, opened.members, opened.fleets) == (4, later(600), (), ())
+
+
+def test_a_fleets_token_is_written_down_before_it_is_used() -> None:
+    twice = planned(planned(a_provision(), "token-1", 3), "token-2", 1)
+    assert twice.fleets == (Fleet("token-1", 3, FleetState.PLANNED), Fleet("token-2", 1, FleetState.PLANNED))
+
+
+def test_an_answer_is_noted_at_its_own_fleet() -> None:
+    twice = planned(planned(a_provision(), "token-1"), "token-2")
+    answered = answer_fleet(twice, FleetAnswered(at=NOW, by=BY, client_token="token-2")).after
+    assert [fleet.state for fleet in answered.fleets] == [FleetState.PLANNED, FleetState.ANSWERED]
+
+
+def test_a_fleet_that_was_not_planned_has_no_answer() -> None:
+    with pytest.raises(Conflict, match="planned no fleet token-2"):
+        answer_fleet(planned(a_provision(), "token-1"), FleetAnswered(at=NOW, by=BY, client_token="token-2"))
+
+
+def test_committed_it_names_its_members_and_owes_the_rest() -> None:
+    decided = decide(a_provision(), "i-1", "i-2", due=later(5)).after
+    assert (decided.state, decided.members) == (COMMITTED, ("i-1", "i-2"))
+    assert decided.owes == Debt(Owed.SETTLE, later(5))
+
+
+def test_aborted_it_says_why_and_owes_the_rest() -> None:
+    decided = abort(a_provision(), "no capacity", due=later(5)).after
+    assert (decided.state, decided.reason, decided.members) == (ABORTED, "no capacity", ())
+    assert decided.owes == Debt(Owed.SETTLE, later(5))
+
+
+@pytest.mark.parametrize("decided", [committed(), abort(a_provision()).after], ids=["committed", "aborted"])
+def test_a_decision_stands(decided: Provision) -> None:
+    for step in (decide, abort, lambda p: plan_fleet(p, FleetPlanned(at=NOW, by=BY, client_token="token", count=1))):
+        with pytest.raises(InvalidTransition):
+            step(decided)
+
+
+@pytest.mark.parametrize("decided", [committed(), abort(a_provision()).after], ids=["committed", "aborted"])
+def test_settled_it_owes_nothing_and_may_be_purged(decided: Provision) -> None:
+    settled = settle(decided, purge_at=later(3600)).after
+    assert (settled.state, settled.owes, settled.due_at) == (decided.state, None, None)
+    assert settled.purge_at == later(3600)
+
+
+def test_when_its_run_is_over_it_owes_the_return_of_its_members_and_is_not_purged_before() -> None:
+    settled = settle(committed(members=("i-1", "i-2"))).after
+    concluded = conclude(settled, due=later(5)).after
+    assert (concluded.state, concluded.members, concluded.purge_at) == (COMMITTED, ("i-1", "i-2"), None)
+    assert concluded.owes == Debt(Owed.RELEASE, later(5))
+    assert settle(concluded).after.owes is None
+
+
+def test_only_what_was_committed_is_released() -> None:
+    for other in (a_provision(), abort(a_provision()).after):
+        with pytest.raises(InvalidTransition):
+            conclude(other)
+
+
+def test_an_open_one_is_due_at_its_deadline_a_decided_one_when_its_debt_is() -> None:
+    opened = a_provision(deadline=later(600))
+    assert opened.due_at == later(600)
+    assert decide(opened, "i-1", due=later(5)).after.due_at == later(5)
