@@ -53,8 +53,8 @@ class Pickup(Frozen, frozen=True):
 class ResourceClass(Frozen, frozen=True):
     """A kind of runner. Instances of the class have at least `cpu` and `mem` (MiB)."""
 
-    cpu: Annotated[int, Meta(ge=1, le=1024)]
-    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]
+    cpu: Annotated[int, Meta(ge=1, le=1024)]  # processors that an instance of the class has at least
+    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]  # MiB that it has at least
     idle_target: Count = 0  # kept on offer by refresh, never used ones created if need be
     max_instances: Count = 0  # 0: only [limits] bounds it
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
@@ -68,12 +68,12 @@ class Limits(Frozen, frozen=True):
 class Trust(Frozen, frozen=True):
     """Who may take over whose used instances: domain → domains it inherits from. By default nobody but the same."""
 
-    inherits: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    inherits: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what one run left, only its like may meet
 
 
 class Agent(Frozen, frozen=True):
     pre_runner_script: str = ""  # shell text run once at boot; a non-zero exit fails the instance
-    pre_runner_timeout: Seconds = 120.0
+    pre_runner_timeout: Seconds = 120.0  # two thirds of timings.validation: registration still has to fit in behind it
     keep: tuple[str, ...] = ()  # glob patterns under the runner's home that survive cleaning (tool caches)
 
 

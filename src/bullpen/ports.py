@@ -11,12 +11,15 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from bullpen.errors import Conflict
+from bullpen.model.control import Control
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import Instance, State
+from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Heartbeat, Pulse, Signal
 from bullpen.model.ticket import Requirements
 from bullpen.model.transition import Change, StoryLine
+from bullpen.model.worker import Accepted, Beat, Card, Rejected, Worker
 
 TOGETHER_LIMIT = 100
 """Changes that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
@@ -108,6 +111,78 @@ class Signals(Protocol):
     async def wait(self, timeout: float) -> None:
         """Return when something may have changed, at the latest after `timeout` seconds. A change since the previous
         call counts: no wake-up is lost between two waits."""
+
+
+class Workers(Protocol):
+    """Workers and their leases. Changes of one that are no beats land through `Records`."""
+
+    async def beat(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
+        """Receive beats by worker key, each on its own and as `model.worker.receive` says, in one write; in order.
+
+        Of two first beats of one key at once, one registers it; the other meets what then stands.
+        """
+
+    async def workers(self, keys: Sequence[str]) -> dict[str, Worker]:
+        """Consistent; absent keys are missing from the answer."""
+
+    async def rearm(self, now: datetime, limit: int) -> int:
+        """Move the due timers of active workers whose lease was renewed to their deadlines; returns how many."""
+
+    async def suspects(self, now: datetime, limit: int) -> list[Worker]:
+        """Active workers whose deadline has passed, the longest silent first."""
+
+    async def to_clean(self, now: datetime, limit: int) -> list[Worker]:
+        """Inactive workers whose cleanup is due."""
+
+    async def owing(self, limit: int) -> list[Worker]:
+        """Workers whose lost jobs are not all given away."""
+
+    async def listed(self, limit: int, after: str = "") -> list[Worker]:
+        """All workers but tombstones, by key, after `after`."""
+
+    async def census(self) -> dict[tuple[str, str], int]:
+        """How many workers there are, by domain and state, tombstones excluded."""
+
+    async def describe(self, key: str, card: Card) -> None:
+        """Store what a worker says of itself, apart from its lease: written on change only."""
+
+    async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
+        """What workers said of themselves; those who said nothing are missing."""
+
+    async def controls(self) -> dict[str, Control]:
+        """What sweepers have agreed on, by name. Consistent."""
+
+
+class Jobs(Protocol):
+    """Jobs of the embedded CI. Their changes land through `Records`."""
+
+    async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
+        """Consistent; absent ids are missing from the answer."""
+
+    async def queued(self, run_id: str, now: datetime, limit: int) -> list[Job]:
+        """Jobs of a run that may be assigned now, the oldest first; one that was lost comes before new ones."""
+
+    async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
+        """Running jobs assigned to a worker in an epoch up to this one."""
+
+    async def unverified(self, now: datetime, limit: int) -> list[Job]:
+        """Running jobs that their worker should have bound by now, and has not."""
+
+    async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
+        """Runs that have queued jobs, in order, after `after`."""
+
+    async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        """All jobs of a run, finished ones included until purged; by id, after `after`."""
+
+
+class Logs(Protocol):
+    """What jobs print, kept apart for each assignment (job and fence)."""
+
+    async def append(self, job_id: str, fence: int, offset: int, content: bytes) -> int:
+        """Write at an offset and return the length; what is there already is left alone, a gap is refused."""
+
+    async def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
+        """Empty at the end, and for a log that does not exist."""
 
 
 class PoolQueue(Protocol):

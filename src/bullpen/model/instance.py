@@ -248,8 +248,6 @@ def claim(instance: Instance, event: Claimed) -> Step:
         Guard("attested", "is", True),
         Guard("threshold", "after", event.at),
         Guard("trust_domain", "in", needs.acceptable_domains),
-        # A ticket that names another domain than the record's would hide from the difference that ours must be written.
-        Guard("trust_domain", "is", instance.trust_domain),
         Guard("image_generation", "is", needs.image_generation),
     )
 

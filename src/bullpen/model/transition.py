@@ -65,6 +65,15 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A condition on a record of the type `kind` that is not changed: it must hold in the same write."""
+
+    kind: type[Any]
+    id: str
+    guards: tuple[Guard, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Debt:
     """Work that a record owes, written in the step that made it due: a crash leaves a debt, never a leak."""
 
@@ -101,7 +110,7 @@ class Change(Generic[S]):
     before: S
     after: S
     guards: tuple[Guard, ...]
-    line: StoryLine
+    line: StoryLine | None
     draws_round: bool = False
     always: tuple[str, ...] = ()
 
@@ -123,6 +132,7 @@ class Transition(Generic[S, E]):
     target: StrEnum
     draws_round: bool
     always: tuple[str, ...]
+    silent: bool
     body: Callable[[S, E], tuple[S, tuple[Guard, ...]]]
     doc: str
 
@@ -135,16 +145,20 @@ class Transition(Generic[S, E]):
                 raise Conflict(f"{subject.id}: {self.step} needs {guard}", found=subject)
         version = subject.version + 1
         after = replace(after, state=self.target, version=version)  # type: ignore[type-var]
-        line = StoryLine(version, self.step, self.target.value, event.at, event.by, event.why)
+        line = None if self.silent else StoryLine(version, self.step, self.target.value, event.at, event.by, event.why)
         return Change(self.step, subject, after, guards, line, self.draws_round, self.always)
 
 
 def transition(
-    *sources: StrEnum, to: StrEnum, draws_round: bool = False, always: tuple[str, ...] = ()
+    *sources: StrEnum,
+    to: StrEnum,
+    draws_round: bool = False,
+    always: tuple[str, ...] = (),
+    silent: bool = False,
 ) -> Callable[[Callable[[S, E], tuple[S, tuple[Guard, ...]]]], Transition[S, E]]:
-    """Make a step of a function `(record, event) -> (record afterwards, guards)`."""
+    """Make a step of a function `(record, event) -> (record afterwards, guards)`. A `silent` one leaves no line."""
 
     def wrap(body: Callable[[S, E], tuple[S, tuple[Guard, ...]]]) -> Transition[S, E]:
-        return Transition(body.__name__, sources, to, draws_round, always, body, (body.__doc__ or "").strip())
+        return Transition(body.__name__, sources, to, draws_round, always, silent, body, (body.__doc__ or "").strip())
 
     return wrap

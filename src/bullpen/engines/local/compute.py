@@ -92,6 +92,7 @@ class LocalCompute:
     async def sightings(self) -> list[Sighting]:
         lines = await self._database.read(machines.alive)
         dead = await self._dead(lines)
+        await self._bury(sorted(dead))
         self._collect_children()
         return [
             Sighting(
@@ -158,6 +159,13 @@ class LocalCompute:
         # Its launcher was killed before it could note the process, if it came so far: then the mark still tells.
         is_young = self._clock.now() - line.launched_at <= LAUNCH_LASTS
         return is_young or bool(descendants(None, mark_of(line.id)))
+
+    async def _bury(self, dead: list[str]) -> None:
+        """Close the lines of the dead that no record will ever have ended: their launcher died before it could register
+        them, or even start them. Refresh ends only what still runs."""
+        forgotten = await self._database.read(lambda snapshot: machines.unrecorded(snapshot, dead)) if dead else []
+        if forgotten:
+            await self.terminate(forgotten)
 
     def _collect_children(self) -> None:
         """Let the kernel forget those of our children that have ended."""

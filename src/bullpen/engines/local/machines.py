@@ -80,6 +80,13 @@ def alive(snapshot: Snapshot) -> list[Line]:
     return [_line(*row) for row in snapshot.execute(f"{_LINE} WHERE ended_at IS NULL ORDER BY id")]
 
 
+def unrecorded(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
+    """Those of `ids` that no instance record names, or none that is live or owes their end."""
+    known = "SELECT 1 FROM instances WHERE instances.id = value AND due_at IS NOT NULL"
+    query = f"SELECT value FROM json_each(?) WHERE NOT EXISTS ({known})"
+    return [id_ for (id_,) in snapshot.execute(query, (json.dumps(list(ids)),))]
+
+
 def book(transaction: Transaction, plan: FleetPlan, machines: Sequence[Machine], at: datetime) -> None:
     """Answer a fleet with these machines, in the order of their ids."""
     transaction.execute(

@@ -96,7 +96,8 @@ class Tables:
         else:
             self.provision_indexes.follow(record.id, record)
         table[record.id] = record
-        self.stories.setdefault(record.id, deque(maxlen=STORY_LENGTH)).append(change.line)
+        if change.line is not None:
+            self.stories.setdefault(record.id, deque(maxlen=STORY_LENGTH)).append(change.line)
         self._wake(record)
 
     def remove(self, record: Instance | Provision) -> None:

@@ -81,8 +81,8 @@ def _land(transaction: Transaction, landing: Landing) -> Row | Conflict | Refuse
         return refusal
     if row is None:
         return _landed_before_or_conflict(transaction, landing)
-    line = change.line
-    transaction.execute(WRITE_LINE, (change.after.id, line.version % STORY_LENGTH, *encode_line(line)))
+    if (line := change.line) is not None:
+        transaction.execute(WRITE_LINE, (change.after.id, line.version % STORY_LENGTH, *encode_line(line)))
     _wake(transaction, landing)
     return row
 

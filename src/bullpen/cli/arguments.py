@@ -1,0 +1,89 @@
+"""What a person typed, checked before any work: each refusal names the option, the value and what is allowed."""
+
+import re
+from typing import NoReturn
+
+from bullpen.config import NAME, Settings
+from bullpen.errors import ConfigError
+from bullpen.model.ticket import UsageClass
+from bullpen.provision.outcome import Request
+from bullpen.settings.setting import nearest, shortened
+
+RUN_ID_LIMIT = 128  # characters: a run id is also a label at the CI
+PATTERNS_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
+PATTERN = r"[A-Za-z0-9.*_-]{1,30}"
+LONGEST_RUNTIME = 7 * 24 * 60  # minutes; no job of a CI system lasts longer than a week
+MOST_CPU = 1024
+MOST_MEM = 32 * 1024 * 1024  # MiB
+
+
+def checked_request(
+    settings: Settings,
+    *,
+    run_id: str,
+    count: str,
+    resource_class: str,
+    usage_class: str,
+    allowed_types: str,
+    cpu: str,
+    mem: str,
+    max_runtime_min: str | None,
+    trust_domain: str,
+    allow_partial: bool,
+) -> Request:
+    """The request that these options ask for, or ConfigError."""
+    patterns = allowed_types.replace(",", " ").split()
+    if not 1 <= len(patterns) <= PATTERNS_LIMIT:
+        allowed = f"1 to {PATTERNS_LIMIT} patterns such as 'local.* c*'"
+        _refuse("--allowed-instance-types", f"{len(patterns)} patterns in {shortened(allowed_types)}", allowed)
+    for pattern in patterns:
+        if not re.fullmatch(PATTERN, pattern):
+            _refuse("--allowed-instance-types", shortened(pattern), "1 to 30 letters, digits, dots, dashes and *")
+    if not re.match(NAME, trust_domain):
+        allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        _refuse("--trust-domain", shortened(trust_domain), allowed)
+    needs = settings.requirements(
+        _one_of("--resource-class", resource_class, list(settings.classes)),
+        UsageClass(_one_of("--usage-class", usage_class, [one.value for one in UsageClass])),
+        tuple(patterns),
+        _whole("--cpu", cpu, 0, MOST_CPU),
+        _whole("--mem", mem, 0, MOST_MEM, "MiB"),
+        trust_domain,
+    )
+    runtime = settings.timings.max_runtime
+    if max_runtime_min is not None:
+        runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, LONGEST_RUNTIME, "minutes")
+    return Request(
+        run_id=checked_run_id(run_id),
+        count=_whole("--count", count, 1, settings.limits.max_count, "(limits.max-count)"),
+        needs=needs,
+        max_runtime=runtime,
+        allow_partial=allow_partial,
+    )
+
+
+def checked_run_id(run_id: str) -> str:
+    """A run id as it goes into records, labels and messages."""
+    if not 1 <= len(run_id) <= RUN_ID_LIMIT or not run_id.isprintable() or " " in run_id:
+        allowed = f"1 to {RUN_ID_LIMIT} printable characters without spaces"
+        found = f"{shortened(run_id)} ({len(run_id)} characters)" if len(run_id) > RUN_ID_LIMIT else shortened(run_id)
+        _refuse("--run-id", found, allowed)
+    return run_id
+
+
+def _whole(option: str, text: str, low: int, high: int, unit: str = "") -> int:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or not low <= int(text) <= high:
+        found = text if re.fullmatch(r"-?[0-9]{1,20}", text) else shortened(text)
+        _refuse(option, found, f"a whole number from {low} to {high} {unit}".rstrip())
+    return int(text)
+
+
+def _one_of(option: str, text: str, known: list[str]) -> str:
+    if text not in known:
+        meant = nearest(text, known)
+        _refuse(option, shortened(text), f"one of {', '.join(known)}", f"Did you mean {meant}?" if meant else "")
+    return text
+
+
+def _refuse(option: str, found: str, allowed: str, remedy: str = "") -> NoReturn:
+    raise ConfigError(f"{option} {found}: must be {allowed}", remedy=remedy)

@@ -1,0 +1,65 @@
+"""`bullpen config show`: every setting, its value and where it comes from."""
+
+import json
+
+import click
+
+from bullpen.cli.answers import print_json
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.text import columns
+
+EPILOG = """
+\b
+Examples:
+  bullpen config show --origin
+  BULLPEN_TIMINGS_IDLE=600 bullpen config show --origin
+  bullpen config show --json
+"""
+
+
+@click.group("config", invoke_without_command=True)
+@pool_options
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Show the settings and where each one comes from."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+@command.command("show", epilog=EPILOG)
+@click.option(
+    "--origin", is_flag=True, help="Add where each value comes from: --set, a variable, the file or the default."
+)
+@json_option
+@pool_options
+@click.pass_obj
+def show(given: Given, origin: bool, as_json: bool) -> int:
+    """Print every setting as the other commands would use it.
+
+    The command line wins over BULLPEN_* variables, those over bullpen.toml, and that over the defaults.
+    """
+    loaded = given.load()
+    if as_json:
+        values = [{"name": name, "value": value, "origin": origin} for name, (value, origin) in loaded.values.items()]
+        print_json({"file": str(loaded.file) if loaded.file else None, "settings": values})
+    else:
+        for_all = loaded.values.items()
+        say(
+            columns(
+                (name, f"= {_toml(value)}", *([f"# {where}"] if origin else [])) for name, (value, where) in for_all
+            )
+        )
+    return 0
+
+
+def _toml(value: object) -> str:
+    """The value as the file would spell it."""
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case tuple() | list():
+            return f"[{', '.join(_toml(item) for item in value)}]"
+        case dict():
+            return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
+    return str(value)

@@ -1,0 +1,174 @@
+"""The acts of the demo. Each tells what it shows and checks every line against the pool; no number is written in."""
+
+import os
+import signal
+from pathlib import Path
+
+from bullpen.audit import audit
+from bullpen.cli.demonstration.stage import Answer, Stage
+from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
+from bullpen.ports import Ports
+
+RUNNERS = 3
+
+PLANT = """
+echo s3cret > "$HOME/token"
+(setsid sleep 600 >/dev/null 2>&1 & echo $! > "$HOME/pid")
+pwd > "$HOME/where"
+"""
+FIND = 'test -e "$HOME/token"'
+
+
+def play(stage: Stage) -> None:
+    cold = cold_start(stage)
+    warm_start(stage, cold)
+    race(stage)
+    mute(stage)
+    failed_fleet(stage)
+    killed(stage)
+    curtain(stage)
+
+
+def cold_start(stage: Stage) -> Answer:
+    stage.title(f"A cold start: nothing is in the pool, {RUNNERS} runners are asked for")
+    answer = stage.provision("cold", RUNNERS)
+    stage.check(answer["created"] == RUNNERS, f"{answer['created']} created in {answer['durationSeconds']:.2f} s")
+    stage.check(_running(stage, "cold") == sorted(_ids(answer)), "all of them run, registered and verified")
+    return answer
+
+
+def warm_start(stage: Stage, cold: Answer) -> None:
+    stage.title("A job leaves a token and a background process behind; the run is released")
+    (code,) = stage.run_jobs("cold", [["sh", "-c", PLANT]])
+    stage.check(code == 0, "the job has run")
+    (home,) = [path.parent for path in (stage.home / "instances").glob("*/home/token")]
+    left_behind = int((home / "pid").read_text())
+    stage.check(_lives(left_behind), f"its token lies in {home.parent.name}, its process {left_behind} runs on")
+    released = stage.run("release", "--run-id", "cold")
+    stage.check(len(released["offered"]) == RUNNERS, f"{len(released['offered'])} runners cleaned and on offer again")
+    stage.check(not (home / "token").exists(), "the token is gone")
+    stage.check(not _lives(left_behind), f"process {left_behind} is gone")
+
+    stage.title(f"A warm start: the next run asks for {RUNNERS}")
+    warm = stage.provision("warm", RUNNERS)
+    times = cold["durationSeconds"] / max(warm["durationSeconds"], 0.001)
+    stage.check(
+        sorted(_ids(warm)) == sorted(_ids(cold)) and warm["created"] == 0,
+        f"the same {warm['selected']} in {warm['durationSeconds']:.3f} s: {times:.1f} times as fast, none created",
+    )
+    codes = stage.run_jobs("warm", [["sh", "-c", FIND]] * RUNNERS)
+    stage.check(all(code != 0 for code in codes), "jobs of this run find no token")
+    stage.run("release", "--run-id", "warm")
+
+
+def race(stage: Stage) -> None:
+    on_offer = len(_on_offer(stage))
+    each = on_offer - 1
+    stage.title(f"Two runs race for one pool: {on_offer} on offer, {each} wanted by each")
+    racers = [stage.start("provision", "--run-id", name, "--count", str(each)) for name in ("left", "right")]
+    left, right = (stage.answer(racer) for racer in racers)
+    both = _ids(left) + _ids(right)
+    stage.check(len(set(both)) == 2 * each, f"each has its {each}, and no runner is claimed twice")
+    created = left["created"] + right["created"]
+    stage.check(
+        created == 2 * each - on_offer, f"{2 * each - created} were reused, and only the missing {created} created"
+    )
+    for name in ("left", "right"):
+        stage.run("release", "--run-id", name)
+
+
+def mute(stage: Stage) -> None:
+    on_offer = _on_offer(stage)
+    stage.title(f"One of the {len(on_offer)} on offer is frozen: it will not answer")
+    victim = on_offer[0].id
+    pid = stage.pids()[victim]
+    os.kill(pid, signal.SIGSTOP)
+    answer = stage.provision("mute", len(on_offer))
+    stage.check(victim not in _ids(answer), f"{len(_ids(answer))} runners are ready, the frozen one is not among them")
+    reason = {one["instanceId"]: one["reason"] for one in answer["discarded"]}.get(victim, "")
+    stage.check(bool(reason), f"{victim}: {reason}")
+    stage.check(not _lives(pid), "it was ended, and a new one took its place")
+    stage.run("release", "--run-id", "mute")
+
+
+def failed_fleet(stage: Stage) -> None:
+    before = sorted(one.id for one in _on_offer(stage))
+    wanted = len(before) + 2
+    capacity = len(before) + 1
+    stage.title(f"A fleet that cannot be had: {wanted} wanted, this host may run {capacity}")
+    answer = stage.provision("short", wanted, "--set", f"local.capacity={capacity}")
+    stage.check(answer["exitCode"] == 1 and answer["state"] == "failed", f"it fails: {answer['reason']}")
+    stage.check(not _running(stage, "short"), "the run has no runner: all or nothing")
+    after = sorted(one.id for one in _on_offer(stage))
+    stage.check(after == before, f"the {len(after)} that were selected are on offer again, the new one is gone")
+
+
+def killed(stage: Stage) -> None:
+    on_offer = len(_on_offer(stage))
+    stage.title(f"kill -9 in the middle of a provision of {on_offer + 1}")
+    victim = stage.start("provision", "--run-id", "killed", "--count", str(on_offer + 1))
+
+    async def claimed(ports: Ports) -> list[Instance]:
+        return [one for one in await ports.records.run_instances("killed") if one.state is CLAIMED]
+
+    caught = stage.until("the first claim", claimed)
+    victim.kill()
+    victim.communicate()
+    stage.check(victim.returncode == -signal.SIGKILL, f"killed with {len(caught)} runners claimed")
+    stage.check(bool(stage.ask(audit)), "the audit sees unfinished business")
+
+    async def is_overdue(ports: Ports) -> bool:
+        held = await ports.records.run_instances("killed")
+        return all(one.threshold <= ports.clock.now() for one in held)
+
+    stage.until("its deadline", is_overdue)
+    actions = stage.run("refresh")["actions"]
+    stage.check(
+        bool(actions), f"refresh took {len(actions)} actions, such as: {actions[0]['what']} {actions[0]['subject']}"
+    )
+
+    async def is_clean(ports: Ports) -> bool:
+        return not [one for one in await ports.records.live(1000) if one.is_pending or one.state is CLAIMED]
+
+    while not stage.ask(is_clean):
+        stage.run("refresh")
+    _audit(stage)
+    stage.check(not _running(stage, "killed"), "the run has nothing: all or nothing")
+
+
+def curtain(stage: Stage) -> None:
+    stage.title("The end")
+    stage.run("refresh")
+    _audit(stage)
+    machines = set(stage.pids().values())
+    ended = stage.run("down")
+    left = [pid for pid in machines if _lives(pid)]
+    stage.check(not stage.pids() and not left, f"{len(ended['terminated'])} runners ended, no process is left")
+
+
+def _audit(stage: Stage) -> None:
+    found = stage.ask(audit)
+    live = len(stage.live())
+    stage.check(
+        not found,
+        "; ".join(found) or f"the audit of processes, records, tickets and registrations: {live} runners, nothing lost",
+    )
+
+
+def _ids(answer: Answer) -> list[str]:
+    return [one["instanceId"] for one in answer["instances"]]
+
+
+def _running(stage: Stage, run_id: str) -> list[str]:
+    return sorted(one.id for one in stage.live() if one.state is RUNNING and one.run_id == run_id)
+
+
+def _on_offer(stage: Stage) -> list[Instance]:
+    return [one for one in stage.live() if one.state is IDLE and one.attested]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

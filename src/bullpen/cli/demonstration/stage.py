@@ -1,0 +1,127 @@
+"""The stage: a home of its own, the real command line as subprocesses, and a check behind every line that is told."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bullpen.cli.output import has_colours
+from bullpen.config import Settings
+from bullpen.model.instance import Instance
+from bullpen.ports import Ports
+from bullpen.wiring import embedded, embedded_jobs
+
+T = TypeVar("T")
+Answer = dict[str, Any]
+LOOK_EVERY = 0.02
+PATIENCE = 20.0
+
+
+class Failed(Exception):
+    """A line of the story is not true."""
+
+
+class Stage:
+    def __init__(self, home: Path, settings: Settings) -> None:
+        self.home = home
+        self.settings = settings
+        self._good, self._bad, self._plain = (
+            ("\033[32m✔\033[0m", "\033[31m✘\033[0m", "\033[1m{}\033[0m")
+            if has_colours(sys.stdout)
+            else ("✔", "✘", "{}")
+        )
+
+    def title(self, text: str) -> None:
+        print(f"\n{self._plain.format(text)}", flush=True)
+
+    def check(self, is_true: bool, line: str) -> None:
+        """Tell a line of the story if it is true; end the story if it is not."""
+        print(f"  {self._good if is_true else self._bad} {line}", flush=True)
+        if not is_true:
+            raise Failed(line)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command as a user would."""
+        program = "import sys; from bullpen.cli import main; sys.exit(main())"
+        assignments = [part for name, value in self._timings().items() for part in ("--set", f"{name}={value}")]
+        return subprocess.Popen(
+            [sys.executable, "-c", program, "--home", str(self.home), *assignments, *arguments, "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={k: v for k, v in os.environ.items() if not k.startswith("BULLPEN_")},
+        )
+
+    def run(self, *arguments: str) -> Answer:
+        """Run a command to its end and return its answer."""
+        return self.answer(self.start(*arguments))
+
+    def answer(self, process: "subprocess.Popen[str]") -> Answer:
+        output, _ = process.communicate(timeout=60)
+        answer: Answer = json.loads(output)
+        if process.returncode == 2:  # a mistake of ours, not of the pool
+            raise Failed(answer["reason"])
+        return answer | {"exitCode": process.returncode}
+
+    def provision(self, run_id: str, count: int, *more: str) -> Answer:
+        return self.run("provision", "--run-id", run_id, "--count", str(count), *more)
+
+    def ask(self, question: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
+        """Look at the pool through its ports."""
+
+        async def asked() -> T:
+            async with embedded(self.home, self.settings) as ports:
+                return await question(ports)
+
+        return asyncio.run(asked())
+
+    def until(self, what: str, question: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
+        """Look again and again until the answer is true."""
+
+        async def look(ports: Ports) -> T:
+            async with asyncio.timeout(PATIENCE):
+                while not (found := await question(ports)):
+                    await ports.signals.wait(LOOK_EVERY)
+                return found
+
+        try:
+            return self.ask(look)
+        except TimeoutError:
+            raise Failed(f"{what} did not happen within {PATIENCE:g} s") from None
+
+    def run_jobs(self, run_id: str, commands: Sequence[Sequence[str]]) -> list[int]:
+        """Let the runners of a run execute commands, one each; returns their exit codes."""
+
+        async def submitted(ports: Ports) -> list[int]:
+            codes = []
+            async with embedded_jobs(self.home) as jobs, asyncio.timeout(PATIENCE):
+                for command in commands:
+                    id = await jobs.submit(run_id, command)
+                    while (job := await jobs.get(id)) is None or job.exit_code is None:
+                        await ports.signals.wait(LOOK_EVERY)
+                    codes.append(job.exit_code)
+            return codes
+
+        return self.ask(submitted)
+
+    def live(self) -> list[Instance]:
+        return self.ask(lambda ports: ports.records.live(1000))
+
+    def pids(self) -> dict[str, int]:
+        async def asked(ports: Ports) -> dict[str, int]:
+            return {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive and seen.pid}
+
+        return self.ask(asked)
+
+    def _timings(self) -> dict[str, object]:
+        """What the demo's settings change, said on each command line."""
+        return {
+            f"timings.{name.replace('_', '-')}": getattr(self.settings.timings, name)
+            for name in self.settings.timings.__struct_fields__
+            if getattr(self.settings.timings, name) != getattr(Settings().timings, name)
+        }

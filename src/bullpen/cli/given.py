@@ -1,0 +1,64 @@
+"""Which pool and which settings: the options that every command takes, before it or after it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bullpen.errors import ConfigError
+from bullpen.settings import Loaded, load
+
+DEFAULT_HOME = ".bullpen"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Given:
+    """Filled while the options are parsed; what stands after the command wins over what stands before it."""
+
+    home: str | None = None
+    config: str | None = None
+    assignments: list[str] = field(default_factory=list)
+
+    @property
+    def directory(self) -> Path:
+        if self.home == "":
+            raise ConfigError("--home '': must name a directory", remedy=f"Leave it out for {DEFAULT_HOME}.")
+        return Path(self.home or os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
+
+    def load(self) -> Loaded:
+        """The settings, or ConfigError before anything else is done."""
+        if self.config == "":
+            raise ConfigError(
+                "--config '': must name a file", remedy="Leave it out for ./bullpen.toml or the defaults."
+            )
+        return load(os.environ, config=self.config or "", assignments=self.assignments)
+
+
+def pool_options(function: F) -> F:
+    """Add --home, --config and --set; they arrive in the command's `Given`, not as arguments."""
+    shared: dict[str, Any] = {"expose_value": False, "callback": _note}
+    for option in (
+        click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Override a setting.", **shared),
+        click.option("--config", metavar="FILE", help="Settings [BULLPEN_CONFIG; ./bullpen.toml].", **shared),
+        click.option("--home", metavar="DIR", help="The pool's state [BULLPEN_HOME; .bullpen].", **shared),
+    ):
+        function = option(function)
+    return function
+
+
+def json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")(
+        function
+    )
+
+
+def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
+    given = context.ensure_object(Given)
+    if option.name == "assignments":
+        given.assignments += value
+    elif value is not None:
+        setattr(given, option.name, value)

@@ -1,0 +1,44 @@
+"""Where words go: answers to stdout, complaints to stderr. With --json a complaint is also one object on stdout."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+from bullpen.errors import BullpenError
+
+
+class AnswerLost(BullpenError):
+    """What was done is done, but its answer could not be written."""
+
+
+def say(text: str) -> None:
+    """Print an answer, now: a failure belongs to this line and not to the end of the program. Raise AnswerLost."""
+    try:
+        print(text, flush=True)
+    except OSError as exc:
+        remedy = "The work is done; only its answer is lost."
+        raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
+
+
+def complain(reason: str, remedy: str = "", *, as_json: bool = False) -> None:
+    """Say what went wrong in a line that names its subject, and what to do in another."""
+    reason, remedy = _one_line(reason), _one_line(remedy)
+    red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
+    print(f"{red}bullpen: error:{plain} {reason}", file=sys.stderr)
+    if remedy:
+        print(f"  → {remedy}", file=sys.stderr)
+    if as_json:
+        with suppress(AnswerLost):
+            say(json.dumps({"state": "failed", "reason": reason, "remedy": remedy}))
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Only where a person looks, and not where they asked for none."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _one_line(text: str) -> str:
+    """Without line breaks and control characters: what a user typed must not steer their terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

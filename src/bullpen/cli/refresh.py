@@ -1,0 +1,45 @@
+"""`bullpen refresh`: what is becomes what should be."""
+
+import click
+
+from bullpen.cli.answers import print_json
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import columns
+
+EPILOG = """
+\b
+Examples:
+  bullpen refresh --dry-run     what would be done, and why
+  bullpen refresh               do it; safe at any time, as often as you like
+"""
+
+
+@click.command("refresh", epilog=EPILOG)
+@click.option("--dry-run", is_flag=True, help="Say what would be done and why; change nothing.")
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, dry_run: bool, as_json: bool) -> int:
+    """Bring the pool to what it should be: reap, reconcile, keep warm.
+
+    Ends what is past its threshold, finishes what a killed process left, and keeps pools at their idle target.
+    """
+    settings = given.load().settings
+    from bullpen.refresh import refresh
+
+    actions = perform(
+        given.directory,
+        settings,
+        lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell),
+        as_json=as_json,
+    )
+    if as_json:
+        listed = [{"what": one.what, "subject": one.subject, "reason": one.reason} for one in actions]
+        print_json({"state": "success", "dryRun": dry_run, "actions": listed})
+    elif not actions:
+        say("nothing to do")
+    else:
+        say(columns((f"would {one.what}" if dry_run else one.what, one.subject, one.reason) for one in actions))
+    return 0

@@ -1,0 +1,63 @@
+"""`bullpen release`: a run's runners go back to the pool."""
+
+import asyncio
+
+import click
+
+from bullpen.cli.answers import print_json
+from bullpen.cli.arguments import checked_run_id
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import plural
+from bullpen.errors import Interrupted
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Tell
+
+EPILOG = """
+\b
+Examples:
+  bullpen release --run-id 4711
+  bullpen release --run-id 4711 --json
+
+Cut off anywhere, it is safe to run again.
+"""
+
+
+@click.command("release", epilog=EPILOG)
+@click.option("--run-id", required=True, metavar="ID", help="The run whose runners go back.")
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, run_id: str, as_json: bool) -> int:
+    """Give a run's runners back: deregistered, cleaned, attested, then on offer again.
+
+    One that does not attest that it is clean is ended instead.
+    """
+    settings = given.load().settings
+    run_id = checked_run_id(run_id)
+    from bullpen.release import Released, release
+
+    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Released, bool]:
+        return await release(ports, settings, run_id, stop=stop, tell=tell), stop.is_set()
+
+    released, interrupted = perform(given.directory, settings, work, stops=True, as_json=as_json)
+    if as_json:
+        print_json(
+            {
+                "runId": released.run_id,
+                "state": "success",
+                "offered": list(released.offered),
+                "terminated": list(released.terminated),
+                "pending": list(released.pending),
+                "durationSeconds": round(released.duration, 3),
+            }
+        )
+    elif not (released.offered or released.terminated or released.pending):
+        say(f"{run_id}: holds no runners; nothing to release")
+    else:
+        say(f"{run_id}: {plural(len(released.offered), 'runner')} on offer again in {released.duration:.2f} s")
+        for label, ids in (("ended", released.terminated), ("still cleaning", released.pending)):
+            for id in ids:
+                say(f"  {id} {label}")
+    return Interrupted.exit_code if interrupted else 0

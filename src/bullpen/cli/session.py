@@ -1,0 +1,71 @@
+"""One use case on an event loop, with the pool opened, progress shown and signals turned into a stop event."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from bullpen.cli.output import complain
+from bullpen.cli.progress import Progress
+from bullpen.config import Settings
+from bullpen.errors import Interrupted
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Tell
+
+T = TypeVar("T")
+Work = Callable[[Ports, asyncio.Event, Tell], Awaitable[T]]
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = False, as_json: bool = False) -> T:
+    """Open the pool at `home` and return what `work` makes of it.
+
+    The first signal asks the work to stop: through the event if it `stops` by itself, else by cancelling it, which is
+    as safe as a crash. A second signal ends this process at once; what is left to do stands in the records as debts.
+    """
+    with Progress() as progress:
+        return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
+
+
+async def _perform(home: Path, settings: Settings, work: Work[T], progress: Progress, stops: bool, as_json: bool) -> T:
+    from bullpen.wiring import embedded
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    async def opened() -> T:
+        async with embedded(home, settings) as ports:
+            return await work(ports, stop, progress)
+
+    task = loop.create_task(opened())
+
+    def on_signal() -> None:
+        if stop.is_set():
+            _leave(progress, as_json)
+        stop.set()
+        progress("stopping: giving back what was acquired (once more leaves that to others)" if stops else "stopping")
+        if not stops:
+            task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        raise Interrupted("interrupted", remedy="Nothing is lost: run it again.") from None
+
+
+def _leave(progress: Progress, as_json: bool) -> NoReturn:
+    progress.close()
+    complain(
+        "interrupted twice: left at once; what was not given back is written down as owed",
+        "`bullpen refresh` pays it now; the next provision or release pays it too.",
+        as_json=as_json,
+    )
+    sys.stdout.flush()
+    os._exit(Interrupted.exit_code)

@@ -1,0 +1,67 @@
+"""`bullpen status`: every instance, and what each pool has on offer."""
+
+from datetime import UTC, datetime
+
+import click
+
+from bullpen.cli.answers import of_status, print_json
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import ago, columns
+from bullpen.inventory import Pool, Standing, Status, status
+
+EPILOG = """
+\b
+Examples:
+  bullpen status
+  bullpen status --json | jq '.instances[] | {instanceId, state, pid}'
+"""
+
+
+@click.command("status", epilog=EPILOG)
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, as_json: bool) -> int:
+    """Show every instance and what each pool has on offer. Changes nothing."""
+    settings = given.load().settings
+    from bullpen.wiring import is_unused
+
+    found = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
+    if not is_unused(given.directory):
+        found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings), as_json=as_json)
+    if as_json:
+        print_json(of_status(found))
+    else:
+        _tell(found, datetime.now(UTC))
+    return 0
+
+
+def _tell(found: Status, now: datetime) -> None:
+    if found.instances:
+        titles = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
+        say(columns([titles, *(_row(standing, now) for standing in found.instances)]) + "\n")
+    say(
+        columns(
+            [
+                ("POOL", "TICKETS", "CLAIMABLE"),
+                *((p.resource_class, str(p.tickets), str(p.claimable)) for p in found.pools),
+            ]
+        )
+    )
+
+
+def _row(standing: Standing, now: datetime) -> tuple[str, ...]:
+    one, heartbeat = standing.instance, standing.pulse.heartbeat
+    state = "idle, cleaning" if one.state.value == "idle" and not one.attested else one.state.value
+    return (
+        one.id,
+        state,
+        one.run_id or "–",
+        one.resource_class,
+        one.instance_type,
+        ago(one.threshold, now),
+        ago(heartbeat.at if heartbeat else None, now),
+        str(standing.pid or "–"),
+    )

@@ -1,0 +1,50 @@
+"""`bullpen why`: the story of a record."""
+
+import click
+
+from bullpen.cli.answers import of_story, print_json
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import columns
+from bullpen.errors import NotFound
+from bullpen.inventory import Story, stories
+from bullpen.model.ticket import format_time
+
+EPILOG = """
+\b
+Examples:
+  bullpen why i-0123456789abcdef
+  bullpen why 4711                  everything that belongs to run 4711
+"""
+
+
+@click.command("why", epilog=EPILOG)
+@click.argument("id")
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, id: str, as_json: bool) -> int:
+    """Tell the story of an instance, a provision or a run: its last steps, when, by whom and why."""
+    settings = given.load().settings
+    from bullpen.wiring import is_unused
+
+    if is_unused(given.directory):
+        raise NotFound(
+            f"{id}: there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME."
+        )
+    found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, id), as_json=as_json)
+    if as_json:
+        print_json({"id": id, "stories": [of_story(story) for story in found]})
+    else:
+        say("\n\n".join(_told(story) for story in found))
+    return 0
+
+
+def _told(story: Story) -> str:
+    record = story.record
+    head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
+    if record and record.owes:
+        head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
+    lines = [(format_time(line.at), line.step, f"→ {line.state}", line.by, line.why) for line in story.lines]
+    return f"{head}\n{columns(lines, indent='  ')}".rstrip()

@@ -1,0 +1,221 @@
+"""Job: a command that a run wants executed, at least once, with exactly one result.
+
+            assign                       finish
+    ┌────────┐ ──────────▶ ┌─────────┐ ──────────▶ ┌──────────┐
+    │ queued │             │ running │             │ finished │   exit code, or a reason
+    └────────┘ ◀────────── └─────────┘             └──────────┘
+         │      reschedule      │  give_up: lost too often       ▲
+         └──────────────────────┴────────────────────────────────┘
+              cancel, give_up: nobody is left to run it
+
+Every assignment raises the *fence* and names the worker and its epoch. A result counts only with the fence, worker and
+epoch of the current assignment: a worker that was given up and comes back late is refused, whatever it did meanwhile.
+Execution is at least once, completion exactly once; what a lost worker's job does outside until its machine is ended
+is bounded only by that, which is what `side_effects` waits for.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from bullpen.errors import Conflict
+from bullpen.model.transition import Event, Guard, transition
+
+LOSSES = 3
+"""How often a job may lose its worker before it fails: by then it is likely the job that kills them."""
+
+
+class State(StrEnum):
+    ABSENT = "absent"  # never stored
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+ABSENT, QUEUED, RUNNING, FINISHED = State
+
+
+class Result(StrEnum):
+    NONE = ""
+    SUCCEEDED = "succeeded"  # exit code 0
+    FAILED = "failed"  # another exit code, or no worker could finish it
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: str
+    state: State
+    version: int
+    run_id: str
+    command: tuple[str, ...]
+    name: str = ""
+    index: int = 0
+    timeout: float = 0.0  # seconds; 0: the run's maximum runtime bounds it
+    capability: str = ""  # what its worker must have
+    side_effects: bool = False  # given to another worker only once the machine of the lost one is gone
+    queued_at: datetime | None = None
+    not_before: datetime | None = None  # a lost job waits a little longer each time
+    fence: int = 0
+    worker: str = ""
+    epoch: int = 0
+    instance_id: str = ""
+    bound: bool = False  # the worker has said that it runs it
+    verify_by: datetime | None = None  # assigned but not bound by then: given to another
+    losses: int = 0
+    avoid: str = ""  # the worker that lost it last
+    cancelling: bool = False  # its worker is told to stop it
+    result: Result = Result.NONE
+    exit_code: int | None = None
+    reason: str = ""
+    finished_at: datetime | None = None
+    purge_at: datetime | None = None
+
+
+def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
+    return Job(id=job_id, state=ABSENT, version=0, run_id=run_id, command=command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(Event):
+    name: str = ""
+    index: int = 0
+    timeout: float = 0.0
+    capability: str = ""
+    side_effects: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Event):
+    worker: str
+    epoch: int
+    instance_id: str
+    verify_by: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder(Event):
+    """Somebody speaks as the holder of an assignment: all three must be those of the current one."""
+
+    worker: str
+    epoch: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran(Holder):
+    exit_code: int
+    result: Result
+    purge_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Holder):
+    not_before: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp(Event):
+    purge_at: datetime
+    result: Result = Result.FAILED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAsked(Event):
+    pass
+
+
+Step = tuple[Job, tuple[Guard, ...]]
+
+
+@transition(ABSENT, to=QUEUED)
+def submit(job: Job, event: Submitted) -> Step:
+    after = replace(
+        job,
+        name=event.name,
+        index=event.index,
+        timeout=event.timeout,
+        capability=event.capability,
+        side_effects=event.side_effects,
+        queued_at=event.at,
+    )
+    return after, ()
+
+
+@transition(QUEUED, to=RUNNING)
+def assign(job: Job, event: Assigned) -> Step:
+    """A worker gets the job, under a new fence; the store checks in the same write that the worker is alive."""
+    if job.not_before is not None and job.not_before > event.at:
+        raise Conflict(f"{job.id} waits until {job.not_before}", found=job)
+    after = replace(
+        job,
+        fence=job.fence + 1,
+        worker=event.worker,
+        epoch=event.epoch,
+        instance_id=event.instance_id,
+        bound=False,
+        verify_by=event.verify_by,
+        not_before=None,
+    )
+    return after, ()
+
+
+@transition(RUNNING, to=RUNNING)
+def bind(job: Job, event: Holder) -> Step:
+    """The worker says that it runs the job: an assignment that got lost on the way would not have been bound."""
+    return replace(job, bound=True, verify_by=None), _held_by(event)
+
+
+@transition(RUNNING, to=FINISHED)
+def finish(job: Job, event: Ran) -> Step:
+    """Exactly once: only the current assignment may report a result."""
+    after = replace(
+        job, result=event.result, exit_code=event.exit_code, reason=event.why, finished_at=event.at, verify_by=None
+    )
+    return replace(after, purge_at=event.purge_at), _held_by(event)
+
+
+@transition(RUNNING, to=QUEUED)
+def reschedule(job: Job, event: Lost) -> Step:
+    """Its worker is lost: back to the queue, for another one."""
+    if job.losses + 1 >= LOSSES:
+        raise Conflict(f"{job.id} has been lost {job.losses + 1} times: give it up", found=job)
+    if job.cancelling:
+        raise Conflict(f"{job.id} is being cancelled: give it up", found=job)
+    after = replace(
+        job,
+        worker="",
+        epoch=0,
+        instance_id="",
+        bound=False,
+        verify_by=None,
+        losses=job.losses + 1,
+        avoid=event.worker,
+        not_before=event.not_before,
+    )
+    return after, _held_by(event)
+
+
+@transition(QUEUED, RUNNING, to=FINISHED)
+def give_up(job: Job, event: GivenUp) -> Step:
+    """Nobody will run it: lost too often, cancelled, or its run has no runner left. Its reason says which."""
+    after = replace(job, result=event.result, reason=event.why, finished_at=event.at, purge_at=event.purge_at)
+    return replace(after, verify_by=None, not_before=None), ()
+
+
+@transition(RUNNING, to=RUNNING)
+def ask_to_cancel(job: Job, event: CancelAsked) -> Step:
+    """Its worker is told with its next beat to stop it, and reports the end."""
+    return replace(job, cancelling=True), ()
+
+
+STEPS = (submit, assign, bind, finish, reschedule, give_up, ask_to_cancel)
+
+
+def _held_by(event: Holder) -> tuple[Guard, ...]:
+    return (
+        Guard("fence", "is", event.fence),
+        Guard("worker", "is", event.worker),
+        Guard("epoch", "is", event.epoch),
+    )

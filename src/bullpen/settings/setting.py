@@ -1,0 +1,108 @@
+"""One setting: its dotted name, its variable, its default, what it allows, and how a value or a text for it is read."""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, inspect, structs
+
+from bullpen.config import ResourceClass, Settings
+from bullpen.errors import ConfigError
+
+PREFIX = "BULLPEN_"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`name` is the table and key of the file, `type` what msgspec checks. Not every setting has a default."""
+
+    name: str
+    type: Any
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, by rule."""
+        return PREFIX + self.name.translate(str.maketrans(".-", "__")).upper()
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not NODEFAULT
+
+    def checked(self, value: Any, origin: str) -> Any:
+        """The value as the settings keep it, or ConfigError with its place, itself and what is allowed."""
+        try:
+            return msgspec.convert(value, self.type)
+        except msgspec.ValidationError as exc:
+            raise ConfigError(f"{origin}: {self.name} = {shortened(value)}: must be {described(self.type)}") from exc
+
+    def read(self, text: str, origin: str) -> Any:
+        """The same for a text from a variable or the command line: numbers as written, lists with commas."""
+        kind = inspect.type_info(self.type)
+        value: Any = text
+        if isinstance(kind, inspect.IntType | inspect.FloatType | inspect.DictType):
+            value = _parsed(text)
+        elif isinstance(kind, inspect.VarTupleType):
+            value = [part.strip() for part in text.split(",") if part.strip()]
+        return self.checked(value, origin)
+
+
+def known_settings(classes: Iterable[str]) -> dict[str, Setting]:
+    """Every setting by its dotted name, in the order of `config.py`, for these resource classes."""
+    defaults = Settings()
+    known: list[Setting] = []
+    for section in structs.fields(Settings):
+        if section.name != "classes":
+            known += _fields(section.encode_name, section.type, getattr(defaults, section.name))
+    for name in classes:
+        known += _fields(f"classes.{name}", ResourceClass, defaults.classes.get(name))
+    return {setting.name: setting for setting in known}
+
+
+def _fields(table: str, struct: type[msgspec.Struct], filled: msgspec.Struct | None) -> list[Setting]:
+    return [
+        Setting(f"{table}.{key.encode_name}", key.type, key.default if filled is None else getattr(filled, key.name))
+        for key in structs.fields(struct)
+    ]
+
+
+def _parsed(text: str) -> Any:
+    """The TOML value that a text spells; if it spells none or more than one, the text, for the check to refuse."""
+    try:
+        match tomllib.loads(f"value = {text.strip()}"):
+            case {"value": value, **others} if not others:
+                return value
+    except (tomllib.TOMLDecodeError, RecursionError):
+        pass
+    return text
+
+
+def described(type_: Any) -> str:
+    """What a type allows, for a person."""
+    match inspect.type_info(type_):
+        case inspect.IntType(ge=low, le=high):
+            return f"a whole number from {low} to {high}" if high is not None else f"a whole number from {low}"
+        case inspect.FloatType(le=high):
+            return f"seconds, more than 0 and at most {high}"
+        case inspect.VarTupleType():
+            return "a list of texts"
+        case inspect.DictType():
+            return "a table of lists of texts"
+    return "a text"
+
+
+def shortened(value: Any, limit: int = 60) -> str:
+    """A value as an error message shows it: never a screenful."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, or nothing."""
+    import difflib  # only ever needed on the way to an error
+
+    known = list(known)
+    last = [candidate for candidate in known if candidate.endswith(f".{name}")]
+    return next(iter(last or difflib.get_close_matches(name, known, n=1, cutoff=0.6)), "")

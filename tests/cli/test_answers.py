@@ -1,0 +1,256 @@
+"""What the commands answer: the JSON fields are a promise to scripts, the text one to people."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bullpen.provision
+import bullpen.refresh
+import bullpen.release
+import bullpen.wiring
+from builders import NOW, cleaning, on_offer, open_provision, running
+from bullpen.cli.answers import of_status
+from bullpen.config import Settings
+from bullpen.engines.memory import Memory
+from bullpen.handover import Fate
+from bullpen.inventory import Pool, Standing, Status
+from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request, Tell
+from bullpen.refresh import Action
+from bullpen.release import Released
+from command_line import CommandLine
+
+PROVISION = ("provision", "--run-id", "run-1", "--count", "2")
+MET = Outcome(
+    run_id="run-1",
+    provision_id="p-1",
+    requested=2,
+    members=(
+        Member(running("i-1", instance_type="local.small")[-1].after, Origin.SELECTED),
+        Member(running("i-2", instance_type="local.small")[-1].after, Origin.CREATED),
+    ),
+    discarded=(Discarded("i-3", Origin.SELECTED, "mute", Fate.TERMINATED),),
+    collisions=1,
+    duration=1.23456,
+    timings={"selection": 0.11111},
+)
+NOT_MET = Outcome(run_id="run-1", provision_id="p-1", requested=2, reason="no room", remedy="Ask for less.")
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """The pool that commands find, whatever the home."""
+    services = Memory()
+
+    @asynccontextmanager
+    async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
+        yield services.ports()
+
+    monkeypatch.setattr(bullpen.wiring, "embedded", embedded)
+    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home: False)
+    return services
+
+
+@pytest.fixture
+def answer_provision(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
+    def answer(outcome: Outcome) -> None:
+        async def provision(
+            ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell
+        ) -> Outcome:
+            tell("1 of 2 ready")
+            return outcome
+
+        monkeypatch.setattr(bullpen.provision, "provision", provision)
+
+    return answer
+
+
+Answer = Callable[[Outcome], None]
+
+
+def test_a_provision_that_was_met_answers_with_every_promised_field(
+    bullpen: CommandLine, answer_provision: Answer
+) -> None:
+    answer_provision(MET)
+    ran = bullpen(*PROVISION, "--json")
+    assert ran.code == 0
+    assert ran.answer == {
+        "runId": "run-1",
+        "provisionId": "p-1",
+        "label": "run-1",
+        "state": "success",
+        "requested": 2,
+        "selected": 1,
+        "created": 1,
+        "durationSeconds": 1.235,
+        "timings": {"selection": 0.111},
+        "reason": "",
+        "remedy": "",
+        "instances": [
+            {
+                "instanceId": "i-1",
+                "origin": "selected",
+                "state": "running",
+                "resourceClass": "small",
+                "instanceType": "local.small",
+                "usageClass": "on-demand",
+            },
+            {
+                "instanceId": "i-2",
+                "origin": "created",
+                "state": "running",
+                "resourceClass": "small",
+                "instanceType": "local.small",
+                "usageClass": "on-demand",
+            },
+        ],
+        "discarded": [{"instanceId": "i-3", "origin": "selected", "reason": "mute", "outcome": "terminated"}],
+        "collisions": 1,
+    }
+
+
+def test_a_provision_that_was_not_met_answers_in_the_same_form(bullpen: CommandLine, answer_provision: Answer) -> None:
+    answer_provision(NOT_MET)
+    ran = bullpen(*PROVISION, "--json")
+    assert ran.code == 1
+    answer = ran.answer
+    assert (answer["state"], answer["reason"], answer["remedy"]) == ("failed", "no room", "Ask for less.")
+    assert answer["instances"] == []
+
+
+def test_a_provision_that_was_interrupted_exits_with_130(bullpen: CommandLine, answer_provision: Answer) -> None:
+    answer_provision(replace(NOT_MET, interrupted=True))
+    assert bullpen(*PROVISION).code == 130
+
+
+def test_progress_goes_to_stderr(bullpen: CommandLine, answer_provision: Answer) -> None:
+    answer_provision(MET)
+    ran = bullpen(*PROVISION)
+    assert "1 of 2 ready" in ran.err
+    assert "1 of 2 ready" not in ran.out
+
+
+def test_a_person_reads_who_serves_the_run_and_who_was_not_kept(bullpen: CommandLine, answer_provision: Answer) -> None:
+    answer_provision(MET)
+    ran = bullpen(*PROVISION)
+    assert ran.out.startswith("run-1: 2 of 2 runners ready in 1.23 s (1 selected, 1 created)\n")
+    assert "i-1  selected  local.small  on-demand" in ran.out
+    assert "  not kept, terminated: i-3 (mute)\n" in ran.err
+
+
+def test_a_person_reads_one_line_for_a_whole_fleet_given_back(bullpen: CommandLine, answer_provision: Answer) -> None:
+    fleet = tuple(Discarded(f"i-{n}", Origin.CREATED, "no room", Fate.TERMINATED) for n in range(50))
+    answer_provision(replace(NOT_MET, discarded=fleet))
+    ran = bullpen(*PROVISION)
+    assert "  not kept, terminated: i-0, i-1, i-2 and 47 more\n" in ran.err
+    assert ran.err.count("no room") == 1
+
+
+def test_a_person_reads_why_it_was_not_met_and_what_to_do(bullpen: CommandLine, answer_provision: Answer) -> None:
+    answer_provision(NOT_MET)
+    ran = bullpen(*PROVISION)
+    assert ran.out == ""
+    assert "bullpen: error: run-1: no room\n  → Ask for less.\n" in ran.err
+
+
+def test_release_answers_what_became_of_each_instance(
+    bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def release(ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell) -> Released:
+        return Released(run_id, ("i-1",), ("i-2",), ("i-3",), 0.5)
+
+    monkeypatch.setattr("bullpen.release.release", release)
+    ran = bullpen("release", "--run-id", "run-1", "--json")
+    assert ran.code == 0
+    assert ran.answer == {
+        "runId": "run-1",
+        "state": "success",
+        "offered": ["i-1"],
+        "terminated": ["i-2"],
+        "pending": ["i-3"],
+        "durationSeconds": 0.5,
+    }
+
+
+def test_refresh_answers_with_a_reason_per_action(
+    bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, tell: Tell) -> list[Action]:
+        return [Action("expire", "i-1", "past its threshold")] if dry_run else []
+
+    monkeypatch.setattr("bullpen.refresh.refresh", refresh)
+    ran = bullpen("refresh", "--dry-run", "--json")
+    assert ran.answer == {
+        "state": "success",
+        "dryRun": True,
+        "actions": [{"what": "expire", "subject": "i-1", "reason": "past its threshold"}],
+    }
+    assert bullpen("refresh", "--dry-run").out == "would expire  i-1  past its threshold\n"
+    assert bullpen("refresh").out == "nothing to do\n"
+
+
+def test_status_answers_with_every_field_of_the_record() -> None:
+    one = cleaning("i-1")[-1].after
+    pulse = Pulse(Signal("i-1", Kind.OK, "", one.round, 1), Heartbeat("i-1", NOW, 2))
+    answer = of_status(Status((Standing(one, pulse, 4711),), (Pool("small", 1, 2),)))
+    assert answer["pools"] == [{"resourceClass": "small", "tickets": 1, "claimable": 2}]
+    (found,) = answer["instances"]
+    assert found == {
+        "instanceId": "i-1",
+        "state": "idle",
+        "runId": "",
+        "round": one.round,
+        "threshold": one.threshold.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "version": one.version,
+        "attested": False,
+        "trustDomain": "default",
+        "imageGeneration": 1,
+        "resourceClass": "small",
+        "instanceType": one.instance_type,
+        "usageClass": "on-demand",
+        "cpu": one.cpu,
+        "mem": one.mem,
+        "provisionId": "",
+        "offeredAt": "2030-01-01T00:00:00Z",
+        "owes": {"kind": "await-and-offer", "dueAt": found["owes"]["dueAt"]},
+        "purgeAt": None,
+        "pid": 4711,
+        "signal": "UD_OK",
+        "heartbeatAt": "2030-01-01T00:00:00Z",
+    }
+
+
+def test_why_tells_the_steps_with_their_reasons(bullpen: CommandLine, memory: Memory) -> None:
+    async def fill() -> None:
+        records = memory.ports().records
+        await records.apply(open_provision())
+        for change in on_offer("i-1"):
+            await records.apply(change)
+
+    asyncio.run(fill())
+    ran = bullpen("why", "i-1")
+    assert ran.out.startswith("i-1 is idle\n")
+    assert "adopt     → idle" in ran.out
+    assert bullpen("why", "i-1", "--json").answer["stories"][0]["story"][0]["step"] == "register"
+
+
+def test_config_show_tells_the_origin_of_every_value(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    bullpen.write_settings("[timings]\nidle = 60\nlease = 30")
+    monkeypatch.setenv("BULLPEN_TIMINGS_LEASE", "20")
+    lines = bullpen("config", "show", "--origin", "--set", "timings.purge=10").out.splitlines()
+    shown = {line.split()[0]: line.split()[2:] for line in lines}
+    assert shown["timings.idle"] == ["60.0", "#", "bullpen.toml"]
+    assert shown["timings.lease"] == ["20.0", "#", "BULLPEN_TIMINGS_LEASE"]
+    assert shown["timings.purge"] == ["10.0", "#", "--set"]
+    assert shown["timings.hedge"] == ["2.0", "#", "default"]
+
+
+def test_config_show_answers_in_json(bullpen: CommandLine) -> None:
+    answer = bullpen("config", "show", "--json").answer
+    assert answer["file"] is None
+    assert {"name": "timings.idle", "value": 420.0, "origin": "default"} in answer["settings"]

@@ -1,0 +1,125 @@
+"""Bad input to `provision` and `release`: refused by name, with what is allowed, before anything is touched."""
+
+import pytest
+
+from bullpen.cli.arguments import checked_request
+from bullpen.config import Settings
+from bullpen.model.ticket import UsageClass
+from bullpen.provision.outcome import Request
+from command_line import CommandLine
+
+GOOD = {"--run-id": "run-1", "--count": "1"}
+MISTAKES = [
+    ("--count", "0", "from 1 to 500"),
+    ("--count", "-1", "from 1 to 500"),
+    ("--count", "501", "limits.max-count"),
+    ("--count", "9" * 5000, "limits.max-count"),
+    ("--count", "three", "a whole number"),
+    ("--count", "1.5", "a whole number"),
+    ("--count", "1_0", "a whole number"),
+    ("--count", "٣", "a whole number"),
+    ("--count", "", "a whole number"),
+    ("--run-id", "", "1 to 128"),
+    ("--run-id", "x" * 129, "1 to 128"),
+    ("--run-id", "a\nb", "printable"),
+    ("--run-id", "a\x1b[31mb", "printable"),
+    ("--run-id", "a b", "without spaces"),
+    ("--run-id", "a\u00a0b", "without spaces"),
+    ("--run-id", "\u202eabc", "printable"),
+    ("--run-id", "\udcff", "printable"),
+    ("--resource-class", "smal", "Did you mean small?"),
+    ("--resource-class", "", "one of small, medium, large"),
+    ("--usage-class", "ondemand", "Did you mean on-demand?"),
+    ("--usage-class", "free", "one of on-demand, spot"),
+    ("--allowed-instance-types", "", "1 to 400 patterns"),
+    ("--allowed-instance-types", " ,", "1 to 400 patterns"),
+    ("--allowed-instance-types", "a " * 401, "1 to 400 patterns"),
+    ("--allowed-instance-types", "local.[ab]", "letters, digits, dots, dashes and *"),
+    ("--allowed-instance-types", "x" * 31, "1 to 30"),
+    ("--cpu", "-1", "from 0 to 1024"),
+    ("--cpu", "1025", "from 0 to 1024"),
+    ("--mem", "-1", "MiB"),
+    ("--mem", "4G", "MiB"),
+    ("--max-runtime-min", "0", "from 1 to 10080 minutes"),
+    ("--max-runtime-min", "10081", "from 1 to 10080 minutes"),
+    ("--max-runtime-min", "soon", "from 1 to 10080 minutes"),
+    ("--trust-domain", "", "1 to 63"),
+    ("--trust-domain", "a/b", "1 to 63"),
+    ("--trust-domain", "main\n", "1 to 63"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "allowed"), MISTAKES)
+def test_a_mistake_is_named_with_what_is_allowed_and_changes_nothing(
+    bullpen: CommandLine, option: str, value: str, allowed: str
+) -> None:
+    arguments = [part for pair in ({**GOOD, option: value}).items() for part in pair]
+    ran = bullpen("provision", *arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith(f"bullpen: error: {option} ")
+    assert allowed in ran.err
+    assert len(ran.err) < 400
+    assert "\x1b" not in ran.err
+    assert bullpen.left_behind == []
+
+
+@pytest.mark.parametrize("run_id", ["", "x" * 129, "a\tb"])
+def test_release_refuses_the_same_run_ids(bullpen: CommandLine, run_id: str) -> None:
+    ran = bullpen("release", "--run-id", run_id)
+    assert (ran.code, ran.out, bullpen.left_behind) == (2, "", [])
+    assert "--run-id" in ran.err
+
+
+@pytest.mark.parametrize("missing", ["--run-id", "--count"])
+def test_a_missing_option_is_named(bullpen: CommandLine, missing: str) -> None:
+    arguments = [part for option, value in GOOD.items() if option != missing for part in (option, value)]
+    ran = bullpen("provision", *arguments)
+    assert ran.code == 2
+    assert missing in ran.err
+    assert "bullpen provision --help" in ran.err
+    assert bullpen.left_behind == []
+
+
+def test_a_wrong_setting_stops_a_command_before_it_touches_the_home(bullpen: CommandLine) -> None:
+    bullpen.write_settings("[timings]\nleese = 3")
+    ran = bullpen("provision", "--run-id", "run-1", "--count", "1")
+    assert (ran.code, bullpen.left_behind) == (2, [])
+    assert "Did you mean timings.lease?" in ran.err
+
+
+def request(**changed: str | None) -> Request:
+    options: dict[str, str | None] = {
+        "run_id": "run-1",
+        "count": "2",
+        "resource_class": "small",
+        "usage_class": "on-demand",
+        "allowed_types": "*",
+        "cpu": "0",
+        "mem": "0",
+        "max_runtime_min": None,
+        "trust_domain": "default",
+    }
+    return checked_request(Settings(), allow_partial=False, **{**options, **changed})  # type: ignore[arg-type]
+
+
+def test_patterns_are_separated_by_spaces_or_commas() -> None:
+    assert request(allowed_types="local.* c*,m5.large").needs.allowed_types == ("local.*", "c*", "m5.large")
+
+
+def test_minutes_of_runtime_become_seconds() -> None:
+    assert request(max_runtime_min="2").max_runtime == 120
+
+
+def test_without_a_runtime_the_setting_decides() -> None:
+    assert request().max_runtime == Settings().timings.max_runtime
+
+
+def test_what_was_asked_arrives_in_the_requirements() -> None:
+    needs = request(usage_class="spot", cpu="2", mem="512", trust_domain="main").needs
+    assert (needs.usage_class, needs.cpu, needs.mem, needs.trust_domain) == (UsageClass.SPOT, 2, 512, "main")
+
+
+@pytest.mark.parametrize("run_id", ["4711", "owner/repo#12", "x" * 128, "läufer-1"])
+def test_ordinary_run_ids_are_taken_as_they_are(run_id: str) -> None:
+    assert request(run_id=run_id).run_id == run_id

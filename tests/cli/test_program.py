@@ -1,0 +1,193 @@
+"""What holds for every command: exit codes, one clear error, one JSON object, and nothing else on stdout."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import bullpen.wiring
+from bullpen.cli import main
+from bullpen.cli.output import complain
+from bullpen.cli.overview import COMMANDS, overview
+from bullpen.config import Settings
+from bullpen.errors import BullpenError, ConfigError, Refused, Unavailable
+from bullpen.ports import Ports
+from command_line import CommandLine
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
+        raise error
+        yield
+
+    monkeypatch.setattr(bullpen.wiring, "embedded", embedded)
+
+
+PROVISION = ("provision", "--run-id", "run-1", "--count", "1")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("wrong", remedy="Right it."), 2),
+        (Unavailable("busy", remedy="Later."), 75),
+        (Refused("no", remedy="Ask for less."), 1),
+    ],
+)
+def test_an_error_becomes_its_exit_code_one_line_and_a_remedy(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch, error: BullpenError, code: int
+) -> None:
+    fail_with(error, monkeypatch)
+    ran = bullpen(*PROVISION)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err == f"bullpen: error: {error}\n  → {error.remedy}\n"
+
+
+def test_with_json_an_error_is_also_one_object(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(Unavailable("busy", remedy="Later."), monkeypatch)
+    ran = bullpen(*PROVISION, "--json")
+    assert ran.code == 75
+    assert ran.answer == {"state": "failed", "reason": "busy", "remedy": "Later."}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("provision", "--run-id", "x", "--count", "0", "--json"),
+        ("provision", "--json"),
+        ("provision", "--bogus", "--json"),
+        ("release", "--run-id", "", "--json"),
+        ("status", "--home", "", "--json"),
+        ("status", "--config", "", "--json"),
+        ("config", "show", "--set", "timings.idel=3", "--json"),
+        ("nonsense", "--json"),
+    ],
+)
+def test_with_json_a_mistake_is_one_object_too(bullpen: CommandLine, arguments: tuple[str, ...]) -> None:
+    ran = bullpen(*arguments)
+    assert ran.code == 2
+    assert ran.answer["state"] == "failed"
+    assert ran.answer["reason"]
+    assert bullpen.left_behind == []
+
+
+def test_an_unexpected_error_is_one_line_without_a_traceback(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(ZeroDivisionError("of a test"), monkeypatch)
+    ran = bullpen(*PROVISION)
+    assert ran.code == 70
+    assert ran.err.startswith("bullpen: error: unexpected ZeroDivisionError: of a test\n")
+    assert "Traceback" not in ran.err
+
+
+def test_the_traceback_shows_where_it_is_asked_for(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BULLPEN_DEBUG", "1")
+    fail_with(ZeroDivisionError("of a test"), monkeypatch)
+    ran = bullpen(*PROVISION)
+    assert ran.code == 70
+    assert "Traceback" in ran.err
+
+
+def test_an_interruption_at_any_time_is_no_traceback(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(KeyboardInterrupt(), monkeypatch)
+    ran = bullpen(*PROVISION)
+    assert ran.code == 130
+    assert ran.err.startswith("bullpen: error: interrupted\n")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("provsion", "provision"), ("stauts", "status"), ("Release", "release")])
+def test_a_misspelt_command_is_told_the_right_one(bullpen: CommandLine, typed: str, meant: str) -> None:
+    ran = bullpen(typed)
+    assert ran.code == 2
+    assert f"Did you mean `bullpen {meant}`?" in ran.err
+
+
+def test_an_unknown_option_is_told_where_help_is(bullpen: CommandLine) -> None:
+    ran = bullpen("status", "--jsn")
+    assert ran.code == 2
+    assert "--jsn" in ran.err
+    assert "`bullpen status --help`" in ran.err
+
+
+def test_the_home_after_the_command_wins_over_the_one_before(bullpen: CommandLine) -> None:
+    ran = bullpen("--home", "before", "why", "i-1", "--home", "after")
+    assert "no pool in after" in ran.err
+
+
+def test_the_home_on_the_command_line_wins_over_the_variable(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BULLPEN_HOME", "variable")
+    assert "no pool in variable" in bullpen("why", "i-1").err
+    assert "no pool in option" in bullpen("--home", "option", "why", "i-1").err
+
+
+@pytest.mark.parametrize("command", ["status", "down", "doctor"])
+def test_asking_about_a_pool_that_never_was_makes_none(bullpen: CommandLine, command: str) -> None:
+    ran = bullpen(command, "--json")
+    assert ran.code == 0
+    assert ran.answer
+    assert bullpen.left_behind == []
+
+
+WRITTEN = [name for commands in COMMANDS.values() for name in commands]
+
+
+@pytest.mark.parametrize("command", WRITTEN)
+def test_every_command_explains_itself(bullpen: CommandLine, command: str) -> None:
+    ran = bullpen(command, "--help")
+    assert ran.code == 0
+    assert "Usage: bullpen" in ran.out
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("command", [name for name in WRITTEN if name not in ("config", "demo")])
+def test_the_help_of_every_command_has_examples(bullpen: CommandLine, command: str) -> None:
+    assert f"bullpen {command}" in bullpen(command, "--help").out.partition("Examples:")[2].replace(
+        " --home /srv/pool", ""
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_every_command(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bullpen", *arguments])
+    assert main() == 0
+    assert capsys.readouterr().out == overview()
+
+
+def test_help_after_an_option_is_the_same_help(bullpen: CommandLine) -> None:
+    assert bullpen("--home", "x", "--help").out == overview()
+
+
+def test_the_help_fits_a_terminal() -> None:
+    assert max(map(len, overview().splitlines())) <= 80
+
+
+def test_what_a_user_typed_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("a\x1b[2Jb\nc\rd", "e\nf")
+    assert capsys.readouterr().err == "bullpen: error: a [2Jb c d\n  → e f\n"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "variables", "coloured"),
+    [(True, {}, True), (True, {"NO_COLOR": "1"}, False), (True, {"TERM": "dumb"}, False), (False, {}, False)],
+)
+def test_colours_only_where_a_person_wants_them(
+    bullpen: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    terminal: bool,
+    variables: dict[str, str],
+    coloured: bool,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    complain("wrong")
+    assert ("\x1b[" in capsys.readouterr().err) is coloured

@@ -1,0 +1,91 @@
+"""Read-only questions: everything that lives is listed once, and every pool with what it really offers."""
+
+from datetime import timedelta
+
+import pytest
+
+from builders import a_signal, claimed, on_offer, open_provision, running, terminated
+from bullpen import inventory
+from bullpen.config import Settings
+from bullpen.engines.memory import Memory
+from bullpen.errors import NotFound
+from bullpen.model.instance import Instance
+from bullpen.model.signal import Heartbeat, Kind
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+
+
+async def holding(*walks: list[Change[Instance]]) -> Ports:
+    """A pool with these instances; provisions they name are opened first."""
+    ports = Memory().ports()
+    await ports.records.apply(open_provision())
+    for walk in walks:
+        for change in walk:
+            await ports.records.apply(change)
+    return ports
+
+
+async def test_the_status_lists_what_lives_and_what_is_still_to_be_ended() -> None:
+    ports = await holding(on_offer("i-1"), running("i-2"), terminated("i-3"))
+    found = await inventory.status(ports, Settings())
+    assert [(s.instance.id, s.instance.state) for s in found.instances] == [
+        ("i-1", "idle"),
+        ("i-2", "running"),
+        ("i-3", "terminated"),
+    ]
+
+
+async def test_the_status_goes_on_after_the_first_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "PAGE", 2)
+    ports = await holding(*(on_offer(f"i-{number}") for number in range(5)))
+    assert len((await inventory.status(ports, Settings())).instances) == 5
+
+
+async def test_a_pool_counts_its_tickets_and_what_could_be_claimed() -> None:
+    ports = await holding(on_offer("i-1"), on_offer("i-2"), claimed("i-3"))
+    await ports.queue.send("small", ["a ticket"])
+    pools = {pool.resource_class: pool for pool in (await inventory.status(ports, Settings())).pools}
+    assert pools["small"] == inventory.Pool("small", tickets=1, claimable=2)
+    assert pools["large"] == inventory.Pool("large", tickets=0, claimable=0)
+
+
+async def test_an_instance_past_its_threshold_is_not_claimable() -> None:
+    ports = Memory().ports()
+    now = ports.clock.now()
+    await ports.records.apply(open_provision())
+    for change in on_offer("i-1", threshold=now - timedelta(seconds=1)):
+        await ports.records.apply(change)
+    assert (await inventory.status(ports, Settings())).pools[0].claimable == 0
+
+
+async def test_the_queue_of_a_class_that_is_no_longer_configured_is_shown() -> None:
+    ports = Memory().ports()
+    await ports.queue.ensure("retired")
+    assert "retired" in [pool.resource_class for pool in (await inventory.status(ports, Settings())).pools]
+
+
+async def test_the_status_shows_what_an_agent_last_reported() -> None:
+    walk = on_offer("i-1")
+    ports = await holding(walk)
+    await ports.signals.report(signal := a_signal(walk[-1].after, Kind.OK))
+    await ports.signals.beat(beat := Heartbeat("i-1", ports.clock.now(), 1))
+    (standing,) = (await inventory.status(ports, Settings())).instances
+    assert (standing.pulse.signal, standing.pulse.heartbeat) == (signal, beat)
+
+
+async def test_a_story_is_told_from_its_first_step() -> None:
+    ports = await holding(running("i-1"))
+    (story,) = await inventory.stories(ports, "i-1")
+    assert [line.step for line in story.lines] == ["register", "adopt", "claim", "commit"]
+
+
+async def test_the_story_of_a_run_is_that_of_its_provisions_and_instances() -> None:
+    ports = await holding(running("i-1", "run-1"), on_offer("i-2"))
+    assert [story.id for story in await inventory.stories(ports, "run-1")] == ["p-1", "i-1"]
+
+
+async def test_a_record_that_never_was_is_not_found() -> None:
+    ports = Memory().ports()
+    for subject in ("i-1", "p-1", "run-1"):
+        with pytest.raises(NotFound, match=subject):
+            await inventory.stories(ports, subject)
