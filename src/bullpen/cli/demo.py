@@ -16,8 +16,8 @@ from bullpen.config import Settings, Timings
 TIMINGS = Timings(
     registration=3.0,  # a frozen runner is found out sooner
     hedge=1.0,
-    provision=4.0,  # nobody wants to watch a killed provision's deadline for ten minutes
-    validation=4.0,
+    validation=15.0,
+    provision=20.0,
     claim_grace=1.0,
     settle=1.0,
     takeover=0.5,

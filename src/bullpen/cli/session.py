@@ -64,7 +64,7 @@ def _leave(progress: Progress, as_json: bool) -> NoReturn:
     progress.close()
     complain(
         "interrupted twice: left at once; what was not given back is written down as owed",
-        "`bullpen refresh` pays it now; the next provision or release pays it too.",
+        "`bullpen release` of the run gives it back now; refresh and the next provision do so once it is due.",
         as_json=as_json,
     )
     sys.stdout.flush()

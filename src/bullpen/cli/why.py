@@ -46,5 +46,8 @@ def _told(story: Story) -> str:
     head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
     if record and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
-    lines = [(format_time(line.at), line.step, f"→ {line.state}", line.by, line.why) for line in story.lines]
+    lines = [
+        (format_time(line.at), line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why)
+        for line in story.lines
+    ]
     return f"{head}\n{columns(lines, indent='  ')}".rstrip()

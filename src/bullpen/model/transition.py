@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from bullpen.errors import Conflict, InvalidTransition
@@ -58,7 +60,7 @@ class Guard:
             case "in":
                 return stored in self.value
             case "after":
-                return bool(stored > self.value)
+                return stored is not None and bool(stored > self.value)
 
     def __str__(self) -> str:
         return f"{self.field} {self.test} {self.value!r}"
@@ -116,11 +118,15 @@ class Change(Generic[S]):
 
     def difference(self) -> dict[str, Any]:
         """The fields that the write sets, by name; always contains the version."""
-        return {
-            f.name: new
-            for f in fields(self.after)  # type: ignore[arg-type]
-            if (new := getattr(self.after, f.name)) != getattr(self.before, f.name) or f.name in self.always
-        }
+        names, values = _fields_of(type(self.after))
+        pairs = zip(names, values(self.after), values(self.before), strict=True)
+        return {name: new for name, new, old in pairs if new != old or name in self.always}
+
+
+@lru_cache(maxsize=16)
+def _fields_of(kind: type[Any]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    names = tuple(field.name for field in fields(kind))
+    return names, attrgetter(*names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,14 @@ echo s3cret > "$HOME/token"
 (setsid sleep 600 >/dev/null 2>&1 & echo $! > "$HOME/pid")
 pwd > "$HOME/where"
 """
+IMPATIENT = ("--set", "timings.provision=4", "--set", "timings.validation=4")
+"""Nobody wants to watch the deadline of a killed provision for ten minutes."""
+
 FIND = 'test -e "$HOME/token"'
 
 
 def play(stage: Stage) -> None:
+    stage.run("refresh")  # makes the queues, so that later ones tell only what they repair
     cold = cold_start(stage)
     warm_start(stage, cold)
     race(stage)
@@ -84,7 +88,11 @@ def mute(stage: Stage) -> None:
     pid = stage.pids()[victim]
     os.kill(pid, signal.SIGSTOP)
     answer = stage.provision("mute", len(on_offer))
-    stage.check(victim not in _ids(answer), f"{len(_ids(answer))} runners are ready, the frozen one is not among them")
+    ready = _ids(answer)
+    stage.check(
+        len(ready) == len(on_offer) and victim not in ready,
+        f"{len(ready)} runners are ready, the frozen one is not among them",
+    )
     reason = {one["instanceId"]: one["reason"] for one in answer["discarded"]}.get(victim, "")
     stage.check(bool(reason), f"{victim}: {reason}")
     stage.check(not _lives(pid), "it was ended, and a new one took its place")
@@ -106,7 +114,7 @@ def failed_fleet(stage: Stage) -> None:
 def killed(stage: Stage) -> None:
     on_offer = len(_on_offer(stage))
     stage.title(f"kill -9 in the middle of a provision of {on_offer + 1}")
-    victim = stage.start("provision", "--run-id", "killed", "--count", str(on_offer + 1))
+    victim = stage.start("provision", "--run-id", "killed", "--count", str(on_offer + 1), *IMPATIENT)
 
     async def claimed(ports: Ports) -> list[Instance]:
         return [one for one in await ports.records.run_instances("killed") if one.state is CLAIMED]

@@ -95,7 +95,7 @@ def send(directory: Path, name: str, payload: bytes = b"") -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         try:
-            sender.sendto(payload[:LARGEST_PAYLOAD], os.fspath(path))
+            sender.sendto(payload[:LARGEST_PAYLOAD], path)
         except OSError as exc:
             # Full (EAGAIN) is as good as delivered: the listener has wake-ups to read. The rest is left to its poll.
             if exc.errno == errno.ECONNREFUSED:
@@ -112,22 +112,22 @@ def broadcast(directory: Path, prefix: str = CONTROL, payload: bytes = b"") -> N
         send(directory, name.removesuffix(".sock"), payload)
 
 
-def _path(directory: Path, name: str) -> Path:
+def _path(directory: Path, name: str) -> str:
     if not name or name.startswith(".") or "/" in name or "\0" in name or len(os.fsencode(name)) > LONGEST_NAME:
         raise ValueError(f"{name!r} cannot name a listener: 1 to {LONGEST_NAME} bytes, no slash, no dot in front")
-    return directory / f"{name}.sock"
+    return f"{directory}/{name}.sock"  # a text: this is done for every record that changes
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Which socket stands at the path. The time is part of it, because inode numbers are soon used again."""
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns
 
 
-def _remove(path: Path, identity: tuple[int, int] | None) -> None:
+def _remove(path: str, identity: tuple[int, int] | None) -> None:
     if identity is not None and _identity(path) == identity:
         with suppress(OSError):
-            path.unlink()
+            os.unlink(path)

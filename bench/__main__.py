@@ -1,0 +1,87 @@
+"""`python -m bench`: measure, print the table, write `bench/results.json`."""
+
+import argparse
+import importlib
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.table import Measurement, Row, render, skipped, to_json
+
+RESULTS = Path(__file__).parent / "results.json"
+
+SUBJECTS = ("warm", "releasing", "refreshing", "races", "crashes", "judging", "claims", "embedded", "startup")
+"""Modules beside this one, each with its `MEASUREMENTS`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1 if a target is missed or a row was skipped."""
+    options = _parser().parse_args(arguments)
+    # SIGTERM ends us as Ctrl-C does: every measurement gets to end the processes that it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    known = [measurement for subject in SUBJECTS for measurement in _measurements(subject)]
+    chosen = [one for one in known if options.only.lower() in one.name.lower()]
+    if not chosen:
+        names = "\n  ".join(one.name for one in known)
+        print(f"--only {options.only}: no such measurement. There are:\n  {names}", file=sys.stderr)
+        return 2
+    rows = list(_measured(chosen))
+    print(*render(rows), sep="\n")
+    out: Path | None = options.out or (None if options.only else RESULTS)
+    if out is not None:
+        out.write_text(to_json(rows), encoding="utf-8")
+        _tell(f"written to {out}")
+    return 0 if all(one.ok for one in rows) else 1
+
+
+def _measurements(subject: str) -> Sequence[Measurement]:
+    """Those of a subject; if a part that it measures cannot even be imported, one that fails by saying so."""
+    try:
+        found: Sequence[Measurement] = importlib.import_module(f"bench.{subject}").MEASUREMENTS
+    except ImportError as error:
+        reason = error
+
+        def fail() -> Iterator[Row]:
+            raise reason
+
+        return [Measurement(subject, fail)]
+    return found
+
+
+def _measured(measurements: Sequence[Measurement]) -> Iterator[Row]:
+    began = time.monotonic()
+    for number, measurement in enumerate(measurements, 1):
+        _tell(f"[{number}/{len(measurements)}] {time.monotonic() - began:5.1f} s  {measurement.name}")
+        try:
+            yield from measurement.measure()
+        except Exception as error:
+            # One part that is broken or missing must not hide what the others cost.
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            _tell(f"SKIPPED {measurement.name}: {why}")
+            yield skipped(measurement.name, why)
+    _tell(f"done in {time.monotonic() - began:.1f} s")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only", metavar="PATTERN", default="", help="measure what has this in its name; writes no file"
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="where to write the rows (default: bench/results.json)"
+    )
+    return parser
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        _tell("interrupted; nothing was written")
+        sys.exit(130)

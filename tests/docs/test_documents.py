@@ -1,0 +1,80 @@
+"""What the documents say is what the program does: settings, commands, and every output that they show."""
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bullpen.cli.overview import COMMANDS
+from bullpen.model import instance
+from measured_table import published as published_measurements
+from measured_table import with_target
+from settings_table import published, render
+from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrough
+
+NAMES = [name for commands in COMMANDS.values() for name in commands]
+MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+PAGES = [*DOCUMENTS, "docs/concepts.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    run("bullpen down", tmp_path)
+
+
+def test_the_published_table_of_settings_is_what_the_code_has() -> None:
+    assert published() == render(), "stale: run `python tests/settings_table.py`"
+
+
+def test_every_setting_has_a_reason() -> None:
+    assert [row for row in render().splitlines() if row.endswith("|  |")] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_in_a_console_block_exists(document: str) -> None:
+    shown = [shlex.split(command, comments=True) for command in every_command(document)]
+    assert shown
+    assert {words[1] for words in shown if words[0] == "bullpen"} <= {*NAMES, "--home", "--help", "--version"}
+    assert {words[1] for words in shown if words[0] == "make"} <= set(MAKE_TARGETS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_states_in_the_readme_are_drawn_as_in_the_model() -> None:
+    (drawing,) = re.findall(r"^```\n([^`]*? idle [^`]*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert drawing in textwrap.dedent("\n".join((instance.__doc__ or "").split("\n")[1:]).split("\nEvery change")[0])
+
+
+def test_no_measurement_with_a_target_is_left_out_of_the_readme() -> None:
+    shown = published_measurements()
+    missing = [row["name"] for row in with_target() if f"| {row['name']} |" not in shown]
+    assert missing == [], "stale: run `python tests/measured_table.py`"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_walk_through_runs_and_prints_what_it_shows(document: str, folder: Path) -> None:
+    steps = walkthrough(document)
+    assert steps[-1].command == "bullpen down", "a reader who follows it is left with nothing running"
+    for shown in steps:
+        ran = run(shown.command, folder)
+        assert ran.returncode == 0, f"{shown.command}: {ran.stderr}"
+        # Rows come in the order of ids, which are drawn by chance.
+        assert sorted(blanked(ran.stdout).splitlines()) == sorted(blanked(shown.output).splitlines()), shown.command
+
+
+@pytest.mark.slow
+def test_the_acts_that_the_readme_shows_are_what_the_demo_prints(folder: Path) -> None:
+    (block,) = re.findall(r"^\$ make demo\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    ran = run("bullpen demo", folder)
+    assert ran.returncode == 0, ran.stderr
+    printed = [blanked(act) for act in ran.stdout.split("\n\n")]
+    assert [act for act in block.strip().split("\n\n") if act != "[…]" and blanked(act) not in printed] == []

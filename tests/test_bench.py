@@ -1,0 +1,100 @@
+"""The benchmark's table and file. No test asserts a time: cheap measurements run at tiny sizes, for their form only."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel
+
+from bench import crashes, judging, races, refreshing, releasing, warm  # noqa: E402
+from bench.__main__ import main  # noqa: E402
+from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
+
+FIELDS = ["name", "value", "unit", "target", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "ok"),
+    [
+        (125, "≤ 125", True),
+        (126, "≤ 125", False),
+        (0.6, "< 0.6", False),
+        (2, "≥ 2", True),
+        (0, "= 0", True),
+        (9, "", True),
+    ],
+)
+def test_a_row_is_ok_when_its_target_is_met(value: float, target: str, ok: bool) -> None:
+    assert row("requests", value, "requests", target) == Row("requests", value, "requests", target, ok)
+
+
+def test_what_was_not_measured_is_not_ok_and_says_why() -> None:
+    assert skipped("claims", "no engine") == Row("claims", "skipped: no engine", "", "", ok=False)
+
+
+def test_the_table_has_a_line_for_each_row_under_aligned_columns() -> None:
+    rows = [
+        row("one", 1234.5, "requests", "≤ 2000"),
+        row("another one", 0.25, "s"),
+        skipped("third", "it is not there"),
+    ]
+    head, *lines = render(rows)
+    assert head.split() == FIELDS
+    assert [line.split("  ")[0] for line in lines] == ["one", "another one", "third"]
+    assert lines[0].endswith("1,234  requests  ≤ 2000  yes")
+    assert lines[2].split()[-1] == "NO"
+    assert head.index("target") == lines[0].index("≤")
+
+
+def test_the_file_is_a_list_of_objects_with_the_columns_of_the_table() -> None:
+    rows = [row("one", 1, "requests", "≤ 2"), skipped("other", "it is not there")]
+    written = json.loads(to_json(rows))
+    assert [list(one) for one in written] == [FIELDS, FIELDS]
+    assert written[0] == {"name": "one", "value": 1, "unit": "requests", "target": "≤ 2", "ok": True}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda: warm.warm(sizes=(2, 3)), id="provision warm"),
+        pytest.param(lambda: warm.mute(wants=(5,)), id="mute"),
+        pytest.param(lambda: warm.behind(others=(20,)), id="behind others"),
+        pytest.param(lambda: warm.surplus(wants=(2,)), id="half of a pool"),
+        pytest.param(lambda: releasing.release(sizes=(2,)), id="release"),
+        pytest.param(lambda: releasing.release_beside_history(dead=(5,)), id="beside history"),
+        pytest.param(lambda: refreshing.idle(sizes=(3,)), id="refresh"),
+        pytest.param(lambda: races.cold_launches(pools=(4,), seeds=2), id="cold launches"),
+        pytest.param(lambda: crashes.lost_by_kill(pools=(2,), moments=3), id="lost by kill"),
+        pytest.param(lambda: judging.judged(sizes=(50,)), id="judged"),
+    ],
+)
+def test_every_virtual_measurement_runs_at_a_tiny_size(rows: Callable[[], Iterable[Row]]) -> None:
+    found = list(rows())
+    assert found
+    assert len({one.name for one in found}) == len(found)
+    assert all(isinstance(one.value, int | float) and one.unit for one in found)
+
+
+def test_a_broken_measurement_is_a_row_that_says_so_and_fails_the_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Iterable[Row]:
+        raise RuntimeError("no such engine")
+
+    monkeypatch.setattr(judging, "MEASUREMENTS", (Measurement("tickets judged", broken),))
+    out = tmp_path / "rows.json"
+    assert main(["--only", "tickets", "--out", str(out)]) == 1
+    assert json.loads(out.read_text())[0]["value"] == "skipped: RuntimeError: no such engine"
+    assert "SKIPPED tickets judged" in capsys.readouterr().err
+
+
+def test_a_pattern_that_fits_nothing_lists_what_there_is() -> None:
+    command = [sys.executable, "-m", "bench", "--only", "no such thing"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert answer.returncode == 2
+    assert "provision warm" in answer.stderr
