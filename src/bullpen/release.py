@@ -47,11 +47,16 @@ async def release(
     loop = asyncio.get_running_loop()
     began = loop.time()
     by = f"release of {run_id}"
-    decided = await _decide_provisions(ports, settings, run_id, by)
+    decided = await _decide(ports, settings, await ports.records.run_provisions(run_id), by)
     held = await _instances(ports, run_id, decided)
+    if newer := await _unseen_provisions(ports, held, decided):
+        decided += await _decide(ports, settings, newer, by)
+        held = await _instances(ports, run_id, decided)
     owing = await _conclude(ports, settings, decided, held, by)
-    landed = await _give_back(ports, settings, held, by)
-    await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in owing])
+    landed, moved = await _give_back(ports, settings, held, by)
+    # What moved under our hands is still owed: whoever pays the provision's debt looks again.
+    settled = [one for one in owing if one.id not in moved]
+    await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in settled])
     fates = await _see_through(ports, settings, landed, stop, tell, by)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
     return Released(
@@ -63,19 +68,19 @@ async def release(
     )
 
 
-async def _decide_provisions(ports: Ports, settings: Settings, run_id: str, by: str) -> list[Provision]:
+async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: str) -> list[Provision]:
     """Abort what is open, so that nothing more is acquired for the run, and finish what was committed."""
     now = ports.clock.now()
     due = handover.later(now, settings.timings.takeover)
     aborted = provisions.Aborted(at=now, by=by, why="its run was released", settle_due=due)
-    found = await ports.records.run_provisions(run_id)
     decided = [one for one in found if one.state is not provisions.OPEN]
     undecided = [one for one in found if one.state is provisions.OPEN]
-    for landed in await ports.records.apply_each([provisions.abort(one, aborted) for one in undecided]):
-        # One that was decided under our hands stays as it was decided.
-        one = landed.found if isinstance(landed, Conflict) else landed
-        if isinstance(one, Provision):
-            decided.append(one)
+    while undecided:
+        landed = await ports.records.apply_each([provisions.abort(one, aborted) for one in undecided])
+        # One that was decided under our hands stays as it was decided; one that only moved on is tried again.
+        current = [one.found if isinstance(one, Conflict) else one for one in landed]
+        decided += [one for one in current if isinstance(one, Provision) and one.state is not provisions.OPEN]
+        undecided = [one for one in current if isinstance(one, Provision) and one.state is provisions.OPEN]
     settled = []
     for one in decided:
         if one.state is provisions.COMMITTED and one.owes is not None:
@@ -86,11 +91,18 @@ async def _decide_provisions(ports: Ports, settings: Settings, run_id: str, by: 
 
 
 async def _instances(ports: Ports, run_id: str, decided: list[Provision]) -> list[Instance]:
-    """The run's instances: by its index, and members by consistent reads, for an index may not know the newest yet."""
-    found = {one.id: one for one in await ports.records.run_instances(run_id)}
-    members = [id for one in decided for id in one.members if id not in found]
-    found |= await ports.records.instances(members) if members else {}
+    """The run's instances: by its index and as members, each as it stands, for an index may be behind."""
+    ids = dict.fromkeys(one.id for one in await ports.records.run_instances(run_id))
+    ids |= dict.fromkeys(id for one in decided for id in one.members)
+    found = await ports.records.instances(list(ids)) if ids else {}
     return [one for one in found.values() if one.run_id == run_id]
+
+
+async def _unseen_provisions(ports: Ports, held: list[Instance], decided: list[Provision]) -> list[Provision]:
+    """Provisions that hold instances of the run and were opened after we looked, or are not in the index yet."""
+    seen = {one.id for one in decided}
+    unseen = [id for id in dict.fromkeys(one.provision_id for one in held) if id not in seen]
+    return [one for id in unseen if (one := await ports.records.provision(id)) is not None]
 
 
 async def _conclude(
@@ -103,14 +115,23 @@ async def _conclude(
     )
     in_use = {one.provision_id for one in held}
     committed = [one for one in decided if one.state is provisions.COMMITTED and one.id in in_use]
-    landed = await ports.records.apply_each([provisions.release(one, over) for one in committed])
-    aborted = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
-    return aborted + [one for one in landed if isinstance(one, Provision)]
+    owing = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
+    while committed:
+        landed = await ports.records.apply_each([provisions.release(one, over) for one in committed])
+        owing += [one for one in landed if isinstance(one, Provision)]
+        # Somebody wrote that it is settled, or over, at the same moment: ours must stand too.
+        committed = [one.found for one in landed if isinstance(one, Conflict) and isinstance(one.found, Provision)]
+    return owing
 
 
-async def _give_back(ports: Ports, settings: Settings, held: list[Instance], by: str) -> list[Instance]:
+async def _give_back(
+    ports: Ports, settings: Settings, held: list[Instance], by: str
+) -> tuple[list[Instance], set[str]]:
+    """The instances given back, and the provisions of those that somebody else moved at the same moment."""
     changes = [_step(ports, settings, one, by=by) for one in held if one.state in LIVE and one.state is not IDLE]
-    return [one for one in await ports.records.apply_each(changes) if isinstance(one, Instance)]
+    landed = await ports.records.apply_each(changes)
+    moved = {c.before.provision_id for c, one in zip(changes, landed, strict=True) if isinstance(one, Conflict)}
+    return [one for one in landed if isinstance(one, Instance)], moved
 
 
 def _step(ports: Ports, settings: Settings, one: Instance, *, by: str) -> Change[Instance]:

@@ -67,6 +67,7 @@ class Watcher:
         self._nap_ends = 0.0
         self._tick = timings.tick_first
         self._last: dict[str, Pulse] = {}
+        self._looked: dict[str, float] = {}
         self._changed: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
@@ -109,6 +110,17 @@ class Watcher:
             for id in ids
         }
 
+    async def signs_of_life(self, ids: list[str]) -> set[str]:
+        """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before they are
+        condemned."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timings.heartbeat * 1.5
+        while True:
+            alive = {id for id, lives in (await self.is_alive(ids)).items() if lives}
+            if len(alive) == len(ids) or loop.time() >= until:
+                return alive
+            await self._signals.wait(min(self._timings.tick_longest, until - loop.time()))
+
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -130,9 +142,10 @@ class Watcher:
     def _observe(self, pulses: Mapping[str, Pulse]) -> None:
         now = asyncio.get_running_loop().time()
         for id, pulse in pulses.items():
-            if id in self._last and self._last[id] != pulse:
+            # A change since a look of long ago may itself be of long ago: it proves nothing.
+            if id in self._last and self._last[id] != pulse and now - self._looked[id] <= self._timings.alive:
                 self._changed[id] = now
-            self._last[id] = pulse
+            self._last[id], self._looked[id] = pulse, now
 
     def _answer(self, now: float) -> None:
         open_waits = []

@@ -1,13 +1,17 @@
 """Provision, release and refresh killed at every callback: nothing is lost, nothing is left, all or nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+
+from bullpen.config import ResourceClass, Settings
+from bullpen.sim.agent import Temper
+from bullpen.sim.world import World
 from histories import (
     SETTINGS,
     Actor,
-    Main,
     fills_pool,
     history,
     killed_everywhere,
@@ -17,13 +21,8 @@ from histories import (
     releasing,
 )
 
-from bullpen.config import ResourceClass, Settings
-from bullpen.model.ticket import UsageClass
-from bullpen.sim.agent import Temper
-from bullpen.sim.world import World
-
 WARM = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, idle_target=2)})
-Stage = Callable[[World], Awaitable[None]]
+Stage = Callable[[World], Coroutine[Any, Any, None]]
 
 
 async def serves_three(world: World) -> None:
@@ -79,7 +78,7 @@ def test_a_provision_killed_over_a_damaged_pool_loses_nothing(stage: Stage) -> N
         pool = 0 if stage is releaser_died else 3
         return victim, history([victim], {"next": 3, "run": 3}, pool=pool, before=stage)
 
-    assert killed_everywhere(play) > 50
+    assert killed_everywhere(play, stride=2) > 50
 
 
 def test_a_provision_killed_while_it_hedges_loses_nothing() -> None:
@@ -87,7 +86,7 @@ def test_a_provision_killed_while_it_hedges_loses_nothing() -> None:
         victim = Actor("victim", provisioning("run", 2), die_at=step)
         return victim, history([victim], {"run": 2}, pool=4, before=one_is_mute, world=slow_runners)
 
-    assert killed_everywhere(play) > 100
+    assert killed_everywhere(play, stride=4) > 100
 
 
 def slow_runners() -> World:
@@ -131,7 +130,7 @@ def test_a_refresh_killed_at_any_callback_over_a_mess_loses_nothing(settings: Se
         want = {"early": 2, "late": 2, "later": 2, "run": 3}
         return victim, history([victim], want, before=leaves_a_mess, world=lambda: World(settings=settings))
 
-    assert killed_everywhere(play) > 50
+    assert killed_everywhere(play, stride=1 if settings is SETTINGS else 3) > 50
 
 
 def test_a_refresh_killed_while_it_warms_the_pool_loses_nothing() -> None:

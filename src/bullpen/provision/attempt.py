@@ -1,6 +1,7 @@
 """One attempt to serve a request, from its open record to its settlement."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class Attempt:
     by: str
     timings: dict[str, float] = field(default_factory=dict)
     filled: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     async def open(cls, ports: Ports, settings: Settings, request: Request, want: int, tell: Tell) -> "Attempt":
@@ -51,7 +53,7 @@ class Attempt:
         try:
             members = await self._acquire(stop)
             if stop.is_set():
-                raise Interrupted("stopped before the commit")
+                raise _stopped()
             with self._timed("settle"):
                 return self._outcome(await settlement.commit(members))
         except BullpenError as failure:
@@ -62,11 +64,16 @@ class Attempt:
 
     async def _roll_back(self, settlement: Settlement, failure: BullpenError) -> Outcome:
         self.tell("giving everything back")
+        patience = self.settings.timings.settle if isinstance(failure, Interrupted) else None
         with self._timed("settle"):
             try:
-                if await settlement.roll_back(str(failure)):
-                    return self._outcome([], failure)
-                return self._outcome(await settlement.finish_commit(self._decided()))
+                async with asyncio.timeout(patience):
+                    if await settlement.roll_back(str(failure)):
+                        return self._outcome([], failure)
+                    return self._outcome(await settlement.finish_commit(self._decided()))
+            except TimeoutError:
+                # Asked to stop, and the store is slow: what is not written yet is found by its deadline.
+                return self._outcome([], failure)
             except Exception as error:
                 await settlement.dump(f"roll back failed: {error}")
                 raise failure from error
@@ -87,25 +94,30 @@ class Attempt:
                         fills = [self._fill(worker, creation, watcher) for _ in range(open_places)]
                         found = await settle(fills, arm=self._halts(stop))
                         members += [member for member in found if member is not None]
+                        members = await self._living(watcher, worker, members)
                         if None in found:
                             break  # fewer are acceptable, and there are no more
-                        members = await self._living(watcher, worker, members)
             finally:
-                await pickup.close()
-                await creation.close()
+                try:
+                    await pickup.close()
+                finally:
+                    await creation.close()
         if not members:
-            raise ProvisionFailed(f"not one of {self.want} could be had")
+            raise creation.refusal or ProvisionFailed(f"not one of {self.want} could be had")
         return members
 
     async def _fill(self, worker: ClaimWorker, creation: Creation, watcher: Watcher) -> Member | None:
         """One place: from the pool, else a new machine; None only if fewer are acceptable."""
-        member = await worker.select()
+        with self._waits_for("a runner of the pool"):
+            member = await worker.select()
         if member is None:
-            created = await creation.create()
+            with self._waits_for("a new machine"):
+                created = await creation.create()
             if created is None:
                 return None
             try:
-                await validate(watcher, self.settings.timings, created)
+                with self._waits_for("a machine that boots and registers"):
+                    await validate(watcher, self.settings.timings, created)
             except ProvisionFailed as error:
                 if not self.request.allow_partial:
                     raise
@@ -113,20 +125,20 @@ class Attempt:
                 return None
             member = Member(created, Origin.CREATED)
         self.filled += 1
-        self.tell(f"{self.filled} of {self.want} ready")
+        self._report()
         return member
 
     async def _living(self, watcher: Watcher, worker: ClaimWorker, members: list[Member]) -> list[Member]:
         """Those that are alive now that all are ready; a dead one of the pool is replaced, a dead new one fails us."""
-        alive = await watcher.is_alive([member.instance.id for member in members])
+        alive = await watcher.signs_of_life([member.instance.id for member in members])
         for member in members:
-            if not alive[member.instance.id]:
+            if member.instance.id not in alive:
                 reason = "registered, but shows no sign of life"
                 if member.origin is Origin.CREATED and not self.request.allow_partial:
                     raise ProvisionFailed(f"{member.instance.id} {reason}", remedy="look at the agent's log")
                 await worker.condemn(member.instance, reason)
                 self.filled -= 1
-        return [member for member in members if alive[member.instance.id]]
+        return [member for member in members if member.instance.id in alive]
 
     def _halts(self, stop: asyncio.Event) -> Callable[[Halt], Callable[[], None]]:
         """What ends the attempt from outside: a stop, and its own deadline."""
@@ -138,7 +150,7 @@ class Attempt:
                 remedy="see what is awaited above; timings.provision sets the limit",
             )
             timer = asyncio.get_running_loop().call_later(max(remaining, 0), halt, overdue)
-            call_off = on_event(stop, lambda: halt(Interrupted("stopped before the commit")))
+            call_off = on_event(stop, lambda: halt(_stopped()))
 
             def disarm() -> None:
                 timer.cancel()
@@ -147,6 +159,21 @@ class Attempt:
             return disarm
 
         return arm
+
+    @contextmanager
+    def _waits_for(self, what: str) -> Iterator[None]:
+        self.waiting[what] += 1
+        if self.waiting[what] == 1:
+            self._report()
+        try:
+            yield
+        finally:
+            self.waiting[what] -= 1
+
+    def _report(self) -> None:
+        """Say who waits for what."""
+        waits = [f"{count} for {what}" for what, count in self.waiting.items() if count]
+        self.tell(f"{self.filled} of {self.want} ready" + (f"; waiting: {', '.join(waits)}" if waits else ""))
 
     def _decided(self) -> list[Member]:
         """The members of our own commit, whose answer was lost."""
@@ -174,3 +201,10 @@ class Attempt:
             remedy=failure.remedy if failure else "",
             interrupted=isinstance(failure, Interrupted),
         )
+
+
+def _stopped() -> Interrupted:
+    return Interrupted(
+        "stopped before the commit",
+        remedy="Nothing is lost: what was acquired is given back or written down as owed. Run it again.",
+    )

@@ -22,16 +22,24 @@ class Book:
         """Land a step of the record, together with other changes; returns what those became."""
         async with self._turn:
             try:
-                landed = await self._ports.records.apply(step(self.record, event), *beside)
-            except Conflict as conflict:
-                if isinstance(conflict.found, Provision) and conflict.found.state is not provisions.OPEN:
-                    self.record = conflict.found
-                    raise ProvisionFailed(
-                        f"{self.record.id} was {self.record.state} by somebody else: {self.record.reason}",
-                        remedy="a release of the same run, or its deadline, ended it; provision again",
-                    ) from conflict
-                raise
+                try:
+                    landed = await self._ports.records.apply(step(self.record, event), *beside)
+                except Conflict as conflict:
+                    self._catch_up(conflict)
+                    landed = await self._ports.records.apply(step(self.record, event), *beside)
             except InvalidTransition as error:
                 raise ProvisionFailed(f"{self.record.id} is {self.record.state} already") from error
             self.record = landed[0]
             return landed[1:]
+
+    def _catch_up(self, conflict: Conflict) -> None:
+        """Only we write an open record: one that moved on shows a write of ours whose answer was lost."""
+        found = conflict.found
+        if not isinstance(found, Provision) or found == self.record:
+            raise conflict
+        self.record = found
+        if found.state is not provisions.OPEN:
+            raise ProvisionFailed(
+                f"{found.id} was {found.state} by somebody else: {found.reason}",
+                remedy="a release of the same run, or its deadline, ended it; provision again",
+            ) from conflict

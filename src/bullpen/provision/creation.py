@@ -9,7 +9,7 @@ import asyncio
 
 from bullpen import handover
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached
+from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached, Refused, Unavailable
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetPlan, Machine, shortfall
@@ -36,6 +36,8 @@ class Creation:
         self._holdings = holdings
         self._allow_partial = allow_partial
         self._by = by
+        self.refusal: Refused | None = None
+        """Why there were fewer than asked, where fewer are acceptable."""
         self._places: list[Place] = []
         self._launches: list[asyncio.Task[None]] = []
 
@@ -61,7 +63,7 @@ class Creation:
             if not batch:
                 return
             try:
-                created = await self._fleet(len(batch))
+                created = await self._fleet_or_fewer(len(batch), to_come=len(places))
             except Exception as error:
                 for place in batch + places:
                     if not place.done():
@@ -71,7 +73,16 @@ class Creation:
                 if not place.done():
                     place.set_result(instance)
 
-    async def _fleet(self, count: int) -> list[Instance]:
+    async def _fleet_or_fewer(self, count: int, to_come: int) -> list[Instance]:
+        try:
+            return await self._fleet(count, to_come)
+        except Refused as refusal:
+            if not self._allow_partial:
+                raise
+            self.refusal = refusal
+            return []
+
+    async def _fleet(self, count: int, to_come: int) -> list[Instance]:
         needs = self._book.record.needs
         token = self._ports.chance.token()
         now = self._ports.clock.now()
@@ -79,7 +90,7 @@ class Creation:
             at=now, by=self._by, why=f"{count} not in the pool", client_token=token, count=count
         )
         await self._book.write(provisions.plan_fleet, planned)
-        await self._respect_limits()
+        await self._respect_limits(to_come)
         own_class = self._settings.resource_class(needs.resource_class)
         plan = FleetPlan(
             client_token=token,
@@ -109,8 +120,12 @@ class Creation:
         changes = [self._registration(machine) for machine in unique.values()]
         try:
             created: list[Instance] = await self._book.write(provisions.answer_fleet, answered, *changes)
-        except BullpenError:
-            # No record of ours will ever name them. If this fails too, their tag and our record lead refresh to them.
+        except BullpenError as error:
+            if isinstance(error, Unavailable):
+                # It may have landed: held as if it had, so that settlement ends the records too if they are there.
+                for change in changes:
+                    self._holdings.hold(change.after, Origin.CREATED)
+            # If this fails too, their tag and our record lead refresh to them.
             await self._ports.compute.terminate(list(unique))
             raise
         for instance in created:
@@ -139,13 +154,16 @@ class Creation:
         )
         return instances.register(instances.absent(machine.id, now), event)
 
-    async def _respect_limits(self) -> None:
-        """Refuse to grow past the caps. Our plan is written already, so of two that race at a cap none slips by."""
+    async def _respect_limits(self, to_come: int) -> None:
+        """Refuse to grow past the caps, with the fleets that are `to_come` after this one.
+
+        Our plan is written already, so of two that race at a cap none slips by.
+        """
         name = self._book.record.needs.resource_class
         live = await self._ports.records.count()
         planned = {c: await self._planned(c) for c in self._settings.classes}
-        in_class = sum(n for (c, _), n in live.items() if c == name) + planned[name]
-        in_pool = sum(live.values()) + sum(planned.values())
+        in_class = sum(n for (c, _), n in live.items() if c == name) + planned[name] + to_come
+        in_pool = sum(live.values()) + sum(planned.values()) + to_come
         cap = self._settings.classes[name].max_instances
         if cap and in_class > cap:
             raise LimitReached(

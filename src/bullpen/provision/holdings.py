@@ -27,8 +27,8 @@ class Holdings:
         self.collisions = 0
         self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}
 
-    async def claim(self, change: Change[Instance]) -> Instance | None:
-        """Land a claim and hold the instance; None if somebody else was first.
+    async def claim(self, change: Change[Instance]) -> Instance | Conflict:
+        """Land a claim and hold the instance; the Conflict if somebody else was first, or the ticket stale.
 
         The write goes on if we are cancelled meanwhile: `resolve_claims` finds out what became of it.
         """
@@ -36,10 +36,10 @@ class Holdings:
         self._claims[change.before.id] = (change, task)
         try:
             (claimed,) = await asyncio.shield(task)
-        except Conflict:
+        except Conflict as conflict:
             del self._claims[change.before.id]
             self.collisions += 1
-            return None
+            return conflict
         del self._claims[change.before.id]
         self.hold(claimed, Origin.SELECTED)
         return claimed  # type: ignore[no-any-return]
@@ -54,9 +54,10 @@ class Holdings:
     async def resolve_claims(self, patience: float) -> list[Change[Instance]]:
         """Wait for claims in flight; those that landed are held. Returns those whose outcome stays unknown."""
         unknown = []
+        until = asyncio.get_running_loop().time() + patience
         for id, (change, task) in list(self._claims.items()):
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout_at(until):
                     (claimed,) = await asyncio.shield(task)
             except Conflict:
                 pass

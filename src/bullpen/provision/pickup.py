@@ -124,9 +124,9 @@ class Pickup:
             match self._judge(ticket, now):
                 case Verdict.TAKE:
                     fits.append((ticket, body))
+                    self._return_at_close[ticket.instance_id] = body  # at once: its double may be in the same batch
                 case Verdict.PUT_BACK:
                     put_back.append(body)
-        self._return_at_close.update((ticket.instance_id, body) for ticket, body in fits)
         if put_back:
             await self._ports.queue.send(self._needs.resource_class, put_back, self._settings.timings.put_back)
         plain = [ticket.instance_id for ticket, _ in fits if ticket.version is None]
@@ -172,7 +172,7 @@ class Pickup:
         """Offer and adopt what has attested or booted and whose releaser is gone, if it fits this run."""
         now = self._ports.clock.now()
         pending = await self._ports.records.pending(self._needs.resource_class, limit)
-        fitting = [one for one in pending if one.id not in self._handed and self._would_fit(one, now)]
+        fitting = [one for one in pending if one.id not in self._handed and self.fits(one, now)]
         if not fitting:
             return []
         pulses = await self._ports.signals.read([one.id for one in fitting])
@@ -181,5 +181,6 @@ class Pickup:
         self._return_at_close.update((one.id, one.ticket().to_json()) for one in offered)
         return offered
 
-    def _would_fit(self, one: Instance, now: datetime) -> bool:
+    def fits(self, one: Instance, now: datetime) -> bool:
+        """True if this run could use the instance, once it is on offer."""
         return judge(one.ticket(), self._needs, self._class.cpu, self._class.mem, now).verdict is Verdict.TAKE

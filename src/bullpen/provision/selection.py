@@ -6,11 +6,11 @@ and waits until it is verified: registered in this very round, and alive. A clai
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bullpen import handover
-from bullpen.config import Settings
-from bullpen.errors import Conflict, InvalidTransition
+from bullpen.config import Settings, Timings
+from bullpen.errors import Conflict
 from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
@@ -20,12 +20,44 @@ from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin
 from bullpen.provision.pickup import Pickup
-from bullpen.watch import Failed, Watcher, reaching
+from bullpen.watch import Failed, Judge, Watcher, reaching
+
+HEDGES = 4
+"""Extra claims that one place holds at a time. If nobody at all answers the fault may be ours: the pool outlasts it."""
+
+
+SLOW = 0.75
+"""The part of the registration time after which one that answered is hedged, too. Half would be while healthy runners,
+which take 5 to 6 of the 10 seconds, are still at it: the whole pool would be claimed twice."""
+
+
+@dataclass(slots=True)
+class _Contender:
+    """A claim of one place, in the loop's time. It may draw one more candidate at `hedge_at`."""
+
+    claimed: Instance
+    since: float
+    until: float
+    hedge_at: float | None
+    acknowledged: bool = False
+
+    @property
+    def wakes_at(self) -> float:
+        return self.until if self.hedge_at is None else min(self.until, self.hedge_at)
+
+    def awaited(self) -> Judge:
+        return reaching(Kind.REG_OK if self.acknowledged else Kind.CLAIM_SEEN, self.claimed.round)
+
+    def acknowledge(self, timings: Timings) -> None:
+        """It lives: its hedge, if it has drawn none, waits until its registration takes longer than it should."""
+        self.acknowledged = True
+        if self.hedge_at is not None:
+            self.hedge_at = self.since + timings.registration * SLOW
 
 
 @dataclass(slots=True)
 class ClaimWorker:
-    """Turns candidates into one verified instance."""
+    """Turns candidates into verified instances, one for each place that asks."""
 
     ports: Ports
     settings: Settings
@@ -34,6 +66,7 @@ class ClaimWorker:
     watcher: Watcher
     holdings: Holdings
     by: str
+    unanswered: set[str] = field(default_factory=set)  # places none of whose claims was acknowledged yet
 
     async def select(self) -> Member | None:
         """A verified instance of the pool; None if the pool has none (left) for us."""
@@ -45,82 +78,108 @@ class ClaimWorker:
     async def _claim_next(self) -> Instance | None:
         """Draw and claim until one lands; None if the pool is exhausted."""
         while (candidate := await self.pickup.next()) is not None:
-            now = self.ports.clock.now()
-            wish = instances.Claimed(
-                at=now,
-                by=self.by,
-                run_id=self.provision.run_id,
-                round=self.ports.chance.token(),
-                provision_id=self.provision.id,
-                needs=self.provision.needs,
-                # Past the provision's own deadline: a claim never expires under a live provision.
-                until=handover.later(self.provision.deadline, self.settings.timings.claim_grace),
-            )
-            try:
-                change = instances.claim(candidate, wish)
-            except (Conflict, InvalidTransition):  # e.g. its threshold passed while it lay in our hands
-                self.holdings.collisions += 1
-                continue
-            if (claimed := await self.holdings.claim(change)) is not None:
-                return claimed
+            claimed = await self._claim(candidate)
+            if isinstance(claimed, Conflict) and self._is_still_on_offer(claimed.found):
+                # Only the ticket was stale, as one is that was sent before the offer was extended.
+                claimed = await self._claim(claimed.found)
+            if isinstance(claimed, Instance):
+                if self.pickup.fits(claimed, self.ports.clock.now()):
+                    return claimed
+                await self._give_back(claimed, "its ticket did not tell what it is")
         return None
 
+    async def _claim(self, candidate: Instance) -> Instance | Conflict:
+        wish = instances.Claimed(
+            at=self.ports.clock.now(),
+            by=self.by,
+            run_id=self.provision.run_id,
+            round=self.ports.chance.token(),
+            provision_id=self.provision.id,
+            needs=self.provision.needs,
+            # Past the provision's own deadline: a claim never expires under a live provision.
+            until=handover.later(self.provision.deadline, self.settings.timings.claim_grace),
+        )
+        try:
+            change = instances.claim(candidate, wish)
+        except Conflict as conflict:  # e.g. its threshold passed while it lay in our hands
+            self.holdings.collisions += 1
+            return conflict
+        return await self.holdings.claim(change)
+
+    def _is_still_on_offer(self, found: object) -> bool:
+        now = self.ports.clock.now()
+        return isinstance(found, Instance) and found.is_claimable and self.pickup.fits(found, now)
+
     async def _verify(self, first: Instance) -> Instance | None:
-        """The first of the claim and its hedge that registers; the other is given back. None if neither does."""
-        timings = self.settings.timings
+        """The first of the claim and its hedges that registers; the others are given back. None if none does."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        contenders = {first.id: (first, began + timings.registration)}
-        hedge_at: float | None = began + timings.hedge
-        acknowledged = False
-        while contenders:
-            now = loop.time()
-            deadline = min(until for _, until in contenders.values())
-            wake = deadline if hedge_at is None else min(deadline, hedge_at)
-            # Until it is acknowledged, any sign of the claim postpones the hedge to half the registration time.
-            watch_for = Kind.REG_OK if acknowledged or hedge_at is None else Kind.CLAIM_SEEN
-            cases = {
-                id: reaching(watch_for if id == first.id else Kind.REG_OK, one.round)
-                for id, (one, _) in contenders.items()
-            }
-            answer = await self.watcher.first(cases, wake - now)
-            if answer is None and hedge_at is not None and loop.time() >= hedge_at:
-                hedge_at = None
-                if (extra := await self._claim_next()) is not None:
-                    contenders[extra.id] = (extra, loop.time() + timings.registration)
-            elif answer is None:
-                for id in [id for id, (_, until) in contenders.items() if until <= loop.time()]:
-                    await self.condemn(contenders.pop(id)[0], "did not register in time")
-            else:
+        contenders = {first.id: self._contender(first, self.settings.timings.hedge)}
+        try:
+            while contenders:
+                self._note_need(first.id, contenders)
+                wake = min(one.wakes_at for one in contenders.values())
+                cases = {id: one.awaited() for id, one in contenders.items()}
+                answer = await self.watcher.first(cases, wake - loop.time())
+                if answer is None:
+                    await self._overdue(contenders)
+                    continue
                 id, verdict = answer
-                one = contenders[id][0]
                 if isinstance(verdict, Failed):
-                    await self.condemn(contenders.pop(id)[0], verdict.reason)
+                    await self.condemn(contenders.pop(id).claimed, verdict.reason)
                 elif verdict.kind.rank < Kind.REG_OK.rank:
-                    acknowledged, hedge_at = True, began + timings.registration / 2
+                    contenders[id].acknowledge(self.settings.timings)
                 else:
-                    # Whatever its clock says, a signal of this round was written after our claim: a sign of life.
-                    del contenders[id]
-                    await self._give_back([loser for loser, _ in contenders.values()])
-                    return one
-        return None
+                    # A signal of this round was written after our claim: a sign of life, whatever its clock says.
+                    winner = contenders.pop(id).claimed
+                    for loser in contenders.values():
+                        await self._part_with(loser.claimed)
+                    return winner
+            return None
+        finally:
+            self.unanswered.discard(first.id)
+
+    def _contender(self, claimed: Instance, patience: float) -> "_Contender":
+        now = asyncio.get_running_loop().time()
+        return _Contender(claimed, now, now + self.settings.timings.registration, hedge_at=now + patience)
+
+    async def _overdue(self, contenders: "dict[str, _Contender]") -> None:
+        """End who did not register in time; draw one more for each who does not answer."""
+        now, timings = asyncio.get_running_loop().time(), self.settings.timings
+        for id, one in list(contenders.items()):
+            if one.until <= now:
+                await self.condemn(contenders.pop(id).claimed, "did not register in time")
+            elif one.hedge_at is not None and one.hedge_at <= now:
+                if one.acknowledged and self.unanswered:
+                    # What the pool has left goes first to those who have nobody that answers.
+                    one.hedge_at = now + timings.tick_longest
+                    continue
+                one.hedge_at = None
+                if len(contenders) <= HEDGES and (extra := await self._claim_next()) is not None:
+                    # Where one is mute the next may be: less patience with it.
+                    contenders[extra.id] = self._contender(extra, timings.hedge / 2)
+
+    def _note_need(self, key: str, contenders: "dict[str, _Contender]") -> None:
+        if any(one.acknowledged for one in contenders.values()):
+            self.unanswered.discard(key)
+        else:
+            self.unanswered.add(key)
 
     async def condemn(self, claimed: Instance, reason: str) -> None:
         fates = await handover.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
         self.holdings.discard(claimed.id, reason, fates[claimed.id])
 
-    async def _give_back(self, losers: list[Instance]) -> None:
+    async def _part_with(self, loser: Instance) -> None:
         """A hedge that was not needed never reaches running. One that never answered is ended: it may register yet."""
-        for loser in losers:
-            verdict = await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, 0.0)
-            if verdict is None:
-                await self.condemn(loser, "never acknowledged its claim; another was faster")
-                continue
-            reason = "surplus: another was faster"
-            change = handover.give_back(self.ports, self.settings, loser, self.ports.clock.now(), self.by, reason)
-            (landed,) = await self.ports.records.apply_each([change])
-            if isinstance(landed, Conflict):
-                self.holdings.discard(loser.id, reason, Fate.NOT_OURS)
-            else:
-                self.holdings.losers[loser.id] = (landed, Origin.SELECTED, reason)
-                del self.holdings.held[loser.id]
+        if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, 0.0) is None:
+            await self.condemn(loser, "never acknowledged its claim; another was faster")
+        else:
+            await self._give_back(loser, "surplus: another was faster")
+
+    async def _give_back(self, claimed: Instance, reason: str) -> None:
+        change = handover.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)
+        (landed,) = await self.ports.records.apply_each([change])
+        if isinstance(landed, Conflict):
+            self.holdings.discard(claimed.id, reason, Fate.NOT_OURS)
+        else:
+            self.holdings.losers[claimed.id] = (landed, Origin.SELECTED, reason)
+            del self.holdings.held[claimed.id]

@@ -61,7 +61,7 @@ def _nothing_in_between(memory: Memory) -> Iterator[str]:
 
 
 def _can_be_found(memory: Memory, one: Instance) -> bool:
-    """By its ticket; without it only where stale tickets hide that it is missing, until somebody draws and drops them."""
+    """By its ticket; without it only where stale tickets hide that it is missing, until somebody draws them."""
     queue = memory.queues.get(one.resource_class)
     bodies = queue.bodies() if queue else []
     on_offer = sum(i.is_claimable and i.resource_class == one.resource_class for i in memory.tables.instances.values())

@@ -1,0 +1,83 @@
+"""Whom an instance may serve, and how far the pool may grow: trust domains, image generations, limits."""
+
+import asyncio
+
+from bullpen.config import Limits, Settings, Trust
+from bullpen.model.instance import RUNNING
+from stage import (
+    a_world,
+    ids,
+    machines,
+    now,
+    provisioned,
+    records,
+    small,
+    with_pool,
+)
+
+
+async def test_beyond_the_pools_limit_provision_fails_at_once_and_names_the_limit() -> None:
+    async with a_world(settings=Settings(limits=Limits(max_instances=3))) as world:
+        outcome = await provisioned(world, "run", 4)
+        assert "limits.max-instances is 3" in outcome.reason
+        assert now() < 1
+        assert machines(world) == []
+
+
+async def test_beyond_a_classs_limit_provision_fails_at_once_and_names_the_limit() -> None:
+    async with a_world(settings=small(max_instances=3)) as world:
+        assert (await provisioned(world, "one", 2)).succeeded
+        outcome = await provisioned(world, "two", 2)
+        assert "classes.small.max-instances is 3" in outcome.reason
+        assert len(machines(world)) == 2
+
+
+async def test_two_that_race_at_the_limit_do_not_pass_it_together() -> None:
+    async with a_world(settings=small(max_instances=3)) as world:
+        await asyncio.gather(provisioned(world, "one", 2), provisioned(world, "two", 2))
+        assert len(machines(world)) <= 3
+
+
+async def test_instances_of_the_pool_may_be_used_at_the_limit() -> None:
+    async with a_world(settings=small(max_instances=2)) as world:
+        pool = await with_pool(world, 2)
+        assert ids(await provisioned(world, "run", 2)) == pool
+
+
+async def test_more_than_fit_into_one_fleet_come_in_several() -> None:
+    async with a_world(settings=Settings(limits=Limits(max_instances=150))) as world:
+        outcome = await provisioned(world, "run", 120)
+        assert len(outcome.members) == len(machines(world)) == 120
+        assert len(world.memory.yard.answers) == 2
+
+
+async def test_a_used_instance_serves_only_its_trust_domain() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 1, trust_domain="team-a")
+        other = await provisioned(world, "run", 1, trust_domain="team-b")
+        assert other.created == 1
+        assert ids(await provisioned(world, "again", 1, trust_domain="team-a")) == pool
+
+
+async def test_a_trust_domain_that_inherits_takes_over_used_instances() -> None:
+    settings = Settings(trust=Trust(inherits={"release": ("main",)}))
+    async with a_world(settings=settings) as world:
+        pool = await with_pool(world, 1, trust_domain="main")
+        assert ids(await provisioned(world, "run", 1, trust_domain="release")) == pool
+        (one,) = records(world, RUNNING)
+        assert one.trust_domain == "release"
+
+
+async def test_inheriting_is_no_right_of_the_other_side() -> None:
+    settings = Settings(trust=Trust(inherits={"release": ("main",)}))
+    async with a_world(settings=settings) as world:
+        await with_pool(world, 1, trust_domain="release")
+        assert (await provisioned(world, "run", 1, trust_domain="main")).created == 1
+
+
+async def test_an_instance_of_an_older_image_is_not_selected() -> None:
+    async with a_world(settings=small()) as world:
+        await with_pool(world, 1)
+        world.settings = small(image_generation=2)
+        outcome = await provisioned(world, "run", 1)
+        assert (outcome.selected, outcome.created) == (0, 1)

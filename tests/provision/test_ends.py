@@ -1,0 +1,186 @@
+"""How a provision ends when it is interrupted, when something unexpected happens, and what it leaves behind."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bullpen.errors import Unavailable
+from bullpen.handover import Fate
+from bullpen.model import provision as provisions
+from bullpen.model.fleet import FleetAnswer
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.ports import Ports
+from bullpen.provision import Origin
+from bullpen.sim.agent import Temper
+from bullpen.sim.world import World
+from stage import (
+    Rates,
+    a_world,
+    ids,
+    machines,
+    now,
+    provisioned,
+    records,
+    refreshed,
+    requests,
+    tickets,
+    with_pool,
+)
+
+
+def slow_boots(n: int) -> Temper:
+    return Temper(boots_in=60.0 if n >= 2 else 1.0)
+
+
+async def interrupted(world: World, count: int, after: float, ports: Ports | None = None) -> Any:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(after, stop.set)
+    return await provisioned(world, "run", count, ports, stop=stop)
+
+
+async def test_a_stop_before_the_commit_rolls_back_with_state_writes_only() -> None:
+    async with a_world(temper=slow_boots) as world:
+        await with_pool(world, 2)
+        ports = world.ports()
+        began = now()
+        outcome = await interrupted(world, 4, after=10.0, ports=ports)
+        assert outcome.interrupted
+        assert not outcome.succeeded
+        assert now() - began < 10.0 + world.settings.timings.settle
+        assert requests(ports)["compute.terminate"] == 0
+        assert records(world, RUNNING, CLAIMED, CREATED) == []
+
+
+async def test_what_a_stop_left_is_owed_and_paid_by_whoever_comes_next() -> None:
+    async with a_world(temper=slow_boots) as world:
+        pool = await with_pool(world, 2)
+        outcome = await interrupted(world, 4, after=10.0)
+        assert {d.outcome for d in outcome.discarded if d.origin is Origin.SELECTED} == {Fate.CLEANING}
+        assert {d.outcome for d in outcome.discarded if d.origin is Origin.CREATED} == {Fate.TERMINATING}
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        await refreshed(world)
+        assert machines(world) == pool
+        assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool
+
+
+async def test_a_stop_while_a_fleet_is_in_flight_forgets_no_machine() -> None:
+    async with a_world() as world:
+        ports = world.ports(rates=Rates(latency=(1.0, 1.0)))
+        outcome = await interrupted(world, 3, after=8.5, ports=ports)
+        assert outcome.interrupted
+        await asyncio.sleep(700)
+        for _ in range(3):
+            await refreshed(world)
+            await asyncio.sleep(61)
+        assert machines(world) == []
+
+
+async def test_a_stop_after_the_commit_lets_it_finish() -> None:
+    async with a_world() as world:
+        await with_pool(world, 2)
+        stop = asyncio.Event()
+        ports = world.ports()
+        land = ports.records.apply
+
+        async def apply(*changes: Any, **more: Any) -> Any:
+            landed = await land(*changes, **more)
+            if changes[0].step == "commit":
+                stop.set()
+            return landed
+
+        ports.records.apply = apply  # type: ignore[method-assign]
+        outcome = await provisioned(world, "run", 2, ports, stop=stop)
+        assert outcome.succeeded
+        assert len(records(world, RUNNING)) == 2
+
+
+async def test_a_stop_during_claims_in_flight_leaves_no_claim() -> None:
+    for after in (0.05, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.95, 1.15):
+        async with a_world() as world:
+            pool = await with_pool(world, 3)
+            outcome = await interrupted(world, 3, after, world.ports(rates=Rates(latency=(0.1, 0.1))))
+            assert outcome.succeeded or not records(world, CLAIMED), f"stopped after {after}"
+            await asyncio.sleep(world.settings.timings.takeover + 1)
+            await refreshed(world)
+            assert outcome.succeeded or [one.id for one in records(world, IDLE) if one.attested] == pool
+
+
+async def test_an_unexpected_error_is_raised_as_it_is_and_everything_held_is_ended() -> None:
+    class Surprise(RuntimeError):
+        pass
+
+    async with a_world() as world:
+        await with_pool(world, 2)
+        ports = world.ports()
+
+        async def create_fleet(plan: object) -> FleetAnswer:
+            raise Surprise("the moon is full")
+
+        ports.compute.create_fleet = create_fleet  # type: ignore[method-assign]
+        with pytest.raises(Surprise, match="the moon is full"):
+            await provisioned(world, "run", 3, ports)
+        assert machines(world) == []
+        assert {one.state for one in records(world)} == {TERMINATED}
+        assert [one.owes for one in records(world)] == [None, None]
+        (record,) = [p for p in world.memory.tables.provisions.values() if p.run_id == "run"]
+        assert record.state is provisions.ABORTED
+        assert "the moon is full" in record.reason
+
+
+async def test_a_roll_back_that_fails_ends_everything_and_raises_the_first_error() -> None:
+    async with a_world(capacity=2) as world:
+        await with_pool(world, 2)
+        ports = world.ports()
+        land = ports.records.apply_each
+        broken = iter([True])
+
+        async def apply_each(changes: Sequence[Any]) -> Any:
+            if any(change.step == "roll_back" for change in changes) and next(broken, False):
+                raise RuntimeError("the roll back broke")
+            return await land(changes)
+
+        ports.records.apply_each = apply_each  # type: ignore[method-assign]
+        with pytest.raises(Exception, match="machines were to be had"):
+            await provisioned(world, "run", 4, ports)
+        assert records(world, CLAIMED, CREATED, RUNNING) == []
+
+
+async def test_an_engine_that_refuses_the_fleet_is_an_answer_and_no_error() -> None:
+    async with a_world(rates=Rates(refused_fleet=1.0)) as world:
+        outcome = await provisioned(world, "run", 2)
+        assert not outcome.succeeded
+        assert "InsufficientInstanceCapacity" in outcome.reason
+        assert [p.state for p in world.memory.tables.provisions.values()] == [provisions.ABORTED]
+
+
+async def test_tickets_of_candidates_in_hand_survive_a_stop() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 3)
+        stop = asyncio.Event()
+        stop.set()
+        outcome = await provisioned(world, "run", 2, stop=stop)
+        assert outcome.interrupted
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        await refreshed(world)
+        assert {ticket.instance_id for ticket in tickets(world)} == set(pool)
+
+
+async def test_a_provision_takes_over_debts_of_the_dead() -> None:
+    async with a_world(temper=slow_boots) as world:
+        pool = await with_pool(world, 2)
+        await interrupted(world, 4, after=10.0)
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        outcome = await provisioned(world, "next", 2)
+        assert ids(outcome) == pool
+        assert machines(world) == pool
+
+
+async def test_an_engine_that_cannot_answer_is_unavailable_and_changes_nothing() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        before = dict(world.memory.tables.instances)
+        with pytest.raises(Unavailable):
+            await provisioned(world, "run", 1, world.ports(rates=Rates(lost_request=1.0)))
+        assert world.memory.tables.instances == before

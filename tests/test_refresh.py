@@ -1,0 +1,359 @@
+"""What refresh promises: desired against actual, each action with its reason, and a dry run that changes nothing."""
+
+import asyncio
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import a_plan
+from bullpen.config import ResourceClass, Settings, Timings
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.model.provision import ABORTED, COMMITTED
+from bullpen.refresh import Action
+from bullpen.sim.agent import Temper
+from bullpen.sim.world import World
+from stage import (
+    a_world,
+    faults,
+    ids,
+    machines,
+    mute,
+    provisioned,
+    records,
+    refreshed,
+    released,
+    small,
+    steps,
+    tickets,
+    with_pool,
+)
+
+
+def whole_state(world: World) -> Any:
+    memory = world.memory
+    queues = {name: sorted(queue.bodies()) for name, queue in memory.queues.items()}
+    tables = memory.tables
+    return copy.deepcopy(
+        (tables.instances, tables.provisions, queues, memory.yard.machines, memory.registrations, memory.topics)
+    )
+
+
+def done_to(actions: list[Action], subject: str) -> list[str]:
+    return [action.what for action in actions if action.subject == subject]
+
+
+async def killed_after(world: World, run_id: str, count: int, seconds: float) -> None:
+    """A provision that is killed after so many seconds."""
+    process, _ = world.start("victim", lambda ports: provisioned(world, run_id, count, ports))
+    await asyncio.sleep(seconds)
+    process.kill()
+
+
+async def a_mess(world: World) -> None:
+    """Something for every phase of refresh."""
+    pool = await with_pool(world, 4)
+    await killed_after(world, "dead", 2, 0.1)
+    await killed_after(world, "cold", 5, 0.5)
+    await provisioned(world, "run", 1)
+    await world.ports().queue.ensure("retired")
+    world.memory.queues["small"]._ready.clear()
+    mute(world, pool[:1])
+    await asyncio.sleep(700)
+
+
+async def test_a_second_refresh_has_nothing_to_do() -> None:
+    async with a_world() as world:
+        await with_pool(world, 3)
+        await refreshed(world)
+        assert await refreshed(world) == []
+
+
+async def test_every_action_has_a_reason() -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        await a_mess(world)
+        actions = await refreshed(world, dry_run=True) + await refreshed(world)
+        assert len(actions) > 5
+        assert [action for action in actions if not (action.what and action.subject and action.reason)] == []
+
+
+async def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        await a_mess(world)
+        before = whole_state(world)
+        ports = world.ports()
+        actions = await refreshed(world, ports, dry_run=True)
+        assert actions
+        assert whole_state(world) == before
+        changing = ("apply", "send", "ensure", "retire", "create_fleet", "terminate", "remove", "purge")
+        assert [kind for kind in faults(ports).requests if kind.partition(".")[2] in changing] == []
+        assert {"retire queue", "settle provision", "roll back", "terminate"} <= {action.what for action in actions}
+
+
+async def test_a_queue_is_made_for_each_class_and_one_that_is_not_configured_is_retired() -> None:
+    async with a_world() as world:
+        await world.ports().queue.ensure("old")
+        actions = await refreshed(world)
+        assert done_to(actions, "old") == ["retire queue"]
+        assert sorted(world.memory.queues) == ["large", "medium", "small"]
+
+
+async def test_idle_instances_of_a_class_that_is_gone_are_ended() -> None:
+    async with a_world(settings=small()) as world:
+        (one,) = await with_pool(world, 1)
+        world.settings = Settings(classes={"other": ResourceClass(cpu=1, mem=1024)})
+        assert done_to(await refreshed(world), one) == ["terminate"]
+        assert machines(world) == []
+
+
+async def test_idle_instances_of_an_older_image_are_ended_and_running_ones_are_not() -> None:
+    async with a_world(settings=small()) as world:
+        pool = await with_pool(world, 2)
+        serving = ids(await provisioned(world, "run", 1))
+        world.settings = small(image_generation=2)
+        await refreshed(world)
+        assert machines(world) == serving
+        assert set(serving) < set(pool)
+
+
+async def test_idle_instances_past_their_threshold_are_ended() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        await asyncio.sleep(421)
+        assert done_to(await refreshed(world), one) == ["terminate"]
+        assert machines(world) == []
+
+
+async def test_the_pool_is_created_up_to_its_idle_target_and_then_adopted() -> None:
+    async with a_world(settings=small(idle_target=3)) as world:
+        actions = await refreshed(world)
+        assert [action.what for action in actions if action.what == "create"] == ["create"]
+        assert len(records(world, CREATED)) == 3
+        await asyncio.sleep(5)
+        await refreshed(world)
+        assert [one.trust_domain for one in records(world, IDLE) if one.is_claimable] == ["", "", ""]
+        assert len(tickets(world)) == 3
+        assert len(machines(world)) == 3
+
+
+async def test_a_booting_machine_counts_for_the_idle_target() -> None:
+    async with a_world(settings=small(idle_target=2), temper=lambda n: Temper(boots_in=60.0)) as world:
+        await refreshed(world)
+        await refreshed(world)
+        assert len(machines(world)) == 2
+
+
+async def test_the_youngest_are_kept_for_the_idle_target_and_only_the_surplus_expires() -> None:
+    async with a_world(settings=small(idle_target=1)) as world:
+        old = ids(await provisioned(world, "old", 1))
+        young = ids(await provisioned(world, "young", 1))
+        await released(world, "old")
+        await asyncio.sleep(30)
+        await released(world, "young")
+        await asyncio.sleep(400)
+        actions = await refreshed(world)
+        assert done_to(actions, old[0]) == ["terminate"]
+        assert done_to(actions, young[0]) == ["keep"]
+        assert machines(world) == young
+
+
+async def test_a_kept_instance_gets_a_ticket_of_its_new_version() -> None:
+    async with a_world(settings=small(idle_target=1)) as world:
+        await with_pool(world, 1)
+        await asyncio.sleep(300)
+        await refreshed(world)
+        (one,) = records(world, IDLE)
+        assert one.version in [ticket.version for ticket in tickets(world)]
+
+
+async def test_warming_respects_the_caps() -> None:
+    async with a_world(settings=small(idle_target=3, max_instances=3)) as world:
+        await provisioned(world, "run", 2)
+        await refreshed(world)
+        assert len(machines(world)) <= 3
+
+
+async def test_without_capacity_warming_is_given_up_and_the_rest_is_done() -> None:
+    async with a_world(settings=small(idle_target=3), capacity=0) as world:
+        await refreshed(world)
+        assert [p.state for p in world.memory.tables.provisions.values()] == [ABORTED]
+
+
+async def test_part_of_the_capacity_warms_part_of_the_target() -> None:
+    async with a_world(settings=small(idle_target=3), capacity=2) as world:
+        await refreshed(world)
+        assert len(machines(world)) == 2
+        assert [p.state for p in world.memory.tables.provisions.values()] == [COMMITTED]
+
+
+async def test_a_pre_warmed_machine_that_never_boots_is_ended() -> None:
+    async with a_world(settings=small(idle_target=1), temper=lambda n: Temper(boots_in=1e6)) as world:
+        await refreshed(world)
+        (first,) = machines(world)
+        await asyncio.sleep(661)
+        await refreshed(world)
+        assert first not in machines(world)
+
+
+@pytest.mark.parametrize("skew", [-300.0, 0.0, 50.0])
+async def test_an_overdue_claim_is_rolled_back_if_its_agent_lives_whatever_its_clock(skew: float) -> None:
+    async with a_world(settings=small(Timings(cleaning=600.0))) as world:
+        (one,) = await an_overdue_claim(world, skew)
+        actions = await refreshed(world)
+        assert done_to(actions, one) == ["roll back"]
+        assert records(world)[0].state is IDLE
+
+
+@pytest.mark.parametrize("skew", [-300.0, 0.0, 50.0])
+async def test_an_overdue_claim_whose_agent_is_silent_is_ended(skew: float) -> None:
+    async with a_world(settings=small(Timings(cleaning=600.0))) as world:
+        (one,) = await an_overdue_claim(world, skew)
+        mute(world, [one])
+        await asyncio.sleep(20)
+        actions = await refreshed(world)
+        assert done_to(actions, one) == ["terminate"]
+        assert machines(world) == []
+
+
+async def an_overdue_claim(world: World, skew: float) -> list[str]:
+    """A claim whose provision is gone and settled; the agent's clock is wrong."""
+    world.temper = lambda n: Temper(skew=skew)
+    pool = await with_pool(world, 1)
+    await killed_after(world, "dead", 1, 0.1)
+    tables = world.memory.tables
+    (record,) = [p for p in tables.provisions.values() if p.run_id == "dead"]
+    tables.remove(record)
+    (one,) = records(world, CLAIMED)
+    overdue = replace(one, threshold=world.clock.now())
+    tables.instances[one.id] = overdue
+    tables.instance_indexes.follow(one.id, overdue)
+    return pool
+
+
+async def test_a_run_past_its_maximum_runtime_is_ended() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 1)
+        await asyncio.sleep(1801)
+        actions = await refreshed(world)
+        assert done_to(actions, ids(outcome)[0]) == ["terminate"]
+
+
+async def test_a_provision_past_its_deadline_is_aborted_and_what_it_held_given_back() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        await killed_after(world, "dead", 2, 0.1)
+        assert len(records(world, CLAIMED)) == 2
+        await asyncio.sleep(601)
+        await refreshed(world)
+        await asyncio.sleep(6)
+        await refreshed(world)
+        assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool
+
+
+async def test_a_committed_provision_whose_process_died_is_carried_out() -> None:
+    async with a_world() as world:
+        await with_pool(world, 2)
+        for step in range(20, 400):
+            run = f"run-{step}"
+            process, _ = world.start("victim", lambda ports, run=run: provisioned(world, run, 2, ports))  # type: ignore[misc]
+            process.die_at = step
+            await process.ended()
+            committed = [p for p in world.memory.tables.provisions.values() if p.run_id == run and p.members]
+            if committed:
+                break
+            await released(world, run)
+        assert len(records(world, CLAIMED)) == 2
+        await asyncio.sleep(6)
+        await refreshed(world)
+        assert len(records(world, RUNNING)) == 2
+
+
+async def test_a_machine_without_a_record_is_ended_only_when_seen_twice_a_minute_apart() -> None:
+    async with a_world() as world:
+        ports = world.ports()
+        answer = await ports.compute.create_fleet(a_plan(provision_id="p-nobody"))
+        stray = answer.machines[0].id
+        assert done_to(await refreshed(world), stray) == []
+        await asyncio.sleep(59)
+        assert done_to(await refreshed(world), stray) == []
+        await asyncio.sleep(2)
+        assert done_to(await refreshed(world), stray) == ["terminate"]
+        assert machines(world) == []
+        await asyncio.sleep(61)
+        assert done_to(await refreshed(world), stray) == []
+
+
+async def test_a_machine_of_an_open_provision_is_left_to_it() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=170.0)) as world:
+        task = asyncio.create_task(provisioned(world, "run", 1))
+        await asyncio.sleep(1)
+        (one,) = records(world, CREATED)
+        world.memory.tables.instances.pop(one.id)
+        world.memory.tables.instance_indexes.follow(one.id, None)
+        for _ in range(2):
+            assert done_to(await refreshed(world), one.id) == []
+            await asyncio.sleep(61)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_record_whose_machine_is_gone_is_ended() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        world.memory.yard.end(one)
+        assert done_to(await refreshed(world), one) == ["terminate"]
+        assert [one.state for one in records(world)] == [TERMINATED]
+        assert records(world)[0].owes is None
+
+
+async def test_a_registration_without_an_instance_is_removed_when_seen_twice() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 1)
+        (one,) = ids(outcome)
+        world.memory.yard.end(one)
+        for _ in range(2):
+            assert "deregister" not in done_to(await refreshed(world), one)
+        await asyncio.sleep(61)
+        assert done_to(await refreshed(world), one) == ["deregister"]
+        assert world.memory.registrations == {}
+
+
+async def test_lost_tickets_are_sent_again_at_the_second_look() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        world.memory.queues["small"]._ready.clear()
+        world.memory.queues["small"]._hidden.clear()
+        await refreshed(world)
+        assert tickets(world) == []
+        await asyncio.sleep(1)
+        assert done_to(await refreshed(world), "small") == ["send tickets"]
+        assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
+
+
+async def test_an_end_that_is_owed_is_brought_about() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        mute(world, [one])
+        await asyncio.sleep(421)
+        for step in range(1, 200):
+            process, _ = world.start("victim", lambda ports: refreshed(world, ports))
+            process.die_at = step
+            await process.ended()
+            if records(world, TERMINATED):
+                break
+        assert machines(world) == [one]
+        await refreshed(world)
+        assert machines(world) == []
+        assert steps(world, one)[-2:] == ["expire", "done"]
+
+
+async def test_records_of_the_terminated_are_purged_after_their_time() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        await asyncio.sleep(421)
+        await refreshed(world)
+        assert len(records(world, TERMINATED)) == 1
+        await asyncio.sleep(3601)
+        await refreshed(world)
+        assert records(world) == []

@@ -1,0 +1,193 @@
+"""What release promises: every instance of the run goes back, cleaned and attested, or is ended."""
+
+import asyncio
+
+import pytest
+
+from bullpen.model import provision as provisions
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.release import release
+from bullpen.sim.agent import Temper
+from stage import (
+    a_world,
+    ids,
+    machines,
+    mute,
+    now,
+    provisioned,
+    records,
+    refreshed,
+    released,
+    steps,
+    tickets,
+    with_pool,
+)
+
+
+async def test_every_instance_of_the_run_is_on_offer_again_with_a_ticket() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 5)
+        answer = await released(world, "run")
+        assert sorted(answer.offered) == ids(outcome)
+        assert all(one.is_claimable for one in records(world))
+        assert sorted(ticket.instance_id for ticket in tickets(world)) == ids(outcome)
+
+
+async def test_a_ticket_carries_the_new_idle_threshold() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        (one,), (ticket,) = records(world, IDLE), tickets(world)
+        assert 0 <= (one.threshold - ticket.threshold).total_seconds() < 1
+        assert (one.threshold - world.clock.now()).total_seconds() == pytest.approx(420, abs=1)
+
+
+async def test_only_the_runs_own_instances_are_released() -> None:
+    async with a_world() as world:
+        await provisioned(world, "one", 2)
+        other = await provisioned(world, "two", 2)
+        await released(world, "one")
+        assert [one.id for one in records(world, RUNNING)] == ids(other)
+
+
+async def test_a_run_with_nothing_is_released_without_an_error() -> None:
+    async with a_world() as world:
+        answer = await released(world, "nobody")
+        assert (answer.offered, answer.terminated, answer.pending) == ((), (), ())
+
+
+async def test_releasing_twice_changes_nothing_more() -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 2)
+        await released(world, "run")
+        before = dict(world.memory.tables.instances)
+        await released(world, "run")
+        assert world.memory.tables.instances == before
+
+
+async def test_an_instance_is_offered_only_after_it_attested() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=30.0)) as world:
+        await provisioned(world, "run", 1)
+        task = asyncio.create_task(released(world, "run"))
+        await asyncio.sleep(20)
+        (one,) = records(world, IDLE)
+        assert not one.attested
+        assert tickets(world) == []
+        await task
+        assert records(world)[0].attested
+
+
+async def test_all_instances_of_a_run_are_awaited_at_once() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=20.0)) as world:
+        await provisioned(world, "run", 10)
+        assert (await released(world, "run")).duration < 25
+
+
+async def test_an_instance_that_does_not_attest_in_time_is_ended() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 2)
+        mute(world, ids(outcome)[:1])
+        answer = await released(world, "run")
+        assert answer.terminated == tuple(ids(outcome)[:1])
+        assert answer.offered == tuple(ids(outcome)[1:])
+        assert machines(world) == ids(outcome)[1:]
+        assert answer.duration == pytest.approx(120, abs=2)
+
+
+async def test_a_cleaning_that_failed_ends_the_instance_at_once() -> None:
+    async with a_world(temper=lambda n: Temper(cleaning_failure="a file that cannot be removed")) as world:
+        outcome = await provisioned(world, "run", 1)
+        answer = await released(world, "run")
+        assert list(answer.terminated) == ids(outcome)
+        assert answer.duration < 5
+        story = world.memory.tables.stories[ids(outcome)[0]]
+        assert any("a file that cannot be removed" in line.why for line in story)
+
+
+async def test_the_runner_is_deregistered() -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 2)
+        assert len(world.memory.registrations) == 2
+        await released(world, "run")
+        assert world.memory.registrations == {}
+
+
+async def test_a_release_during_a_provision_ends_what_was_created_and_gives_back_what_was_claimed() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=60.0 if n >= 2 else 1.0)) as world:
+        pool = await with_pool(world, 2)
+        task = asyncio.create_task(provisioned(world, "run", 4))
+        await asyncio.sleep(10)
+        assert len(records(world, CREATED)) == len(records(world, CLAIMED)) == 2
+        await released(world, "run")
+        assert machines(world) == pool
+        assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool
+        assert not (await task).succeeded
+        assert len(records(world, RUNNING, CLAIMED, CREATED)) == 0
+
+
+async def test_the_run_of_a_killed_provision_is_released() -> None:
+    for step in range(15, 140, 5):
+        async with a_world() as world:
+            await with_pool(world, 2)
+            process, _ = world.start("victim", lambda ports, world=world: provisioned(world, "run", 3, ports))  # type: ignore[misc]
+            process.die_at = step
+            await process.ended()
+            await released(world, "run")
+            assert records(world, RUNNING, CLAIMED, CREATED) == [], f"killed at {step}"
+            assert all(one.state is IDLE or one.owes is None for one in records(world)), f"killed at {step}"
+            open_ones = [p for p in world.memory.tables.provisions.values() if p.state is provisions.OPEN]
+            assert open_ones == []
+
+
+async def test_an_index_that_lags_hides_no_instance_from_release() -> None:
+    async with a_world(index_lag=3.0) as world:
+        outcome = await provisioned(world, "run", 3)
+        await asyncio.sleep(2.0)
+        answer = await released(world, "run")
+        assert sorted(answer.offered) == ids(outcome)
+
+
+async def test_a_stop_leaves_what_still_cleans_as_pending() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=30.0)) as world:
+        outcome = await provisioned(world, "run", 2)
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(5, stop.set)
+        answer = await release(world.ports(), world.settings, "run", stop=stop)
+        assert sorted(answer.pending) == ids(outcome)
+        assert answer.duration < 7
+        await asyncio.sleep(30)
+        await refreshed(world)
+        assert all(one.is_claimable for one in records(world))
+
+
+async def test_what_was_cut_off_is_finished_by_the_next_call() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=30.0)) as world:
+        outcome = await provisioned(world, "run", 2)
+        process, _ = world.start("victim", lambda ports: released(world, "run", ports))
+        await asyncio.sleep(5)
+        process.kill()
+        await asyncio.sleep(40)
+        await released(world, "run")
+        assert [one.id for one in records(world, IDLE) if one.is_claimable] == ids(outcome)
+
+
+async def test_that_the_run_is_over_is_written_before_the_first_instance_is_given_back() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 2)
+        await released(world, "run")
+        assert steps(world, outcome.provision_id) == [
+            "open_",
+            "plan_fleet",
+            "answer_fleet",
+            "commit",
+            "settle_committed",
+            "release",
+            "settle_committed",
+        ]
+        assert now() < 5
+
+
+async def test_the_trust_domain_stays_on_a_released_instance() -> None:
+    async with a_world() as world:
+        await with_pool(world, 1, trust_domain="team-a")
+        assert [one.trust_domain for one in records(world, IDLE)] == ["team-a"]
+        assert records(world, TERMINATED) == []
