@@ -168,12 +168,12 @@ class Loses:
             def __getattr__(self, name: str) -> object:
                 return getattr(tables, name)
 
-            def land(self, changes: list[Change[object]]) -> object:  # type: ignore[type-var]
+            def land(self, changes: list[Change[object]], *checks: object) -> object:  # type: ignore[type-var]
                 if self.has_failed or all(change.step != loses.step for change in changes):
-                    return tables.land(changes)
+                    return tables.land(changes, *checks)
                 self.has_failed = True
                 if loses.failure is Failure.LOST_ANSWER:
-                    tables.land(changes)
+                    tables.land(changes, *checks)
                 raise Unavailable(f"{loses.step}: {loses.failure}")
 
         records._tables = Way()  # type: ignore[assignment]

@@ -185,14 +185,14 @@ def done_before_the_machine_is_gone() -> Iterator[None]:
 def surplus_runs() -> Iterator[None]:
     real = Settlement.commit
 
-    async def keep(self: ClaimWorker, losers: Any) -> None:
+    async def keep(self: ClaimWorker, loser: Any) -> None:
         return None
 
     async def commit(self: Settlement, members: Any) -> Any:
         held = self._holdings.held.values()
         return await real(self, [Member(one.instance, one.origin) for one in held])
 
-    with patch.object(ClaimWorker, "_give_back", keep), patch.object(Settlement, "commit", commit):
+    with patch.object(ClaimWorker, "_part_with", keep), patch.object(Settlement, "commit", commit):
         yield
 
 

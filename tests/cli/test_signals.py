@@ -55,7 +55,7 @@ def test_a_second_signal_ends_it_at_once_with_an_answer(start: Start) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert json.loads(out)["state"] == "failed"
-    assert "bullpen refresh" in err
+    assert "bullpen release" in err
 
 
 def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> None:

@@ -173,7 +173,7 @@ def a_claim(world: World, one: Instance, round: str) -> Any:
 
 
 def slow_runners() -> World:
-    return World(settings=SETTINGS, temper=lambda n: Temper(registers_in=6.0))
+    return World(settings=SETTINGS, temper=lambda n: Temper(registers_in=7.8))
 
 
 def slow_machines() -> World:

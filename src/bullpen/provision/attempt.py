@@ -3,13 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from bullpen import handover
 from bullpen.concurrency import Halt, on_event, settle
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, Interrupted, ProvisionFailed
+from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
@@ -151,14 +151,27 @@ class Attempt:
             )
             timer = asyncio.get_running_loop().call_later(max(remaining, 0), halt, overdue)
             call_off = on_event(stop, lambda: halt(_stopped()))
+            look_out = asyncio.get_running_loop().create_task(self._notice_decision(halt))
 
             def disarm() -> None:
                 timer.cancel()
                 call_off()
+                look_out.cancel()
 
             return disarm
 
         return arm
+
+    async def _notice_decision(self, halt: Halt) -> None:
+        """Look at our own record now and then: a release of the run may have aborted it while we only wait."""
+        found = None
+        while True:
+            await asyncio.sleep(self.settings.timings.takeover)
+            with suppress(Unavailable):  # our own writes will tell
+                found = await self.ports.records.provision(self.book.record.id)
+            if found is not None and found.state is not provisions.OPEN:
+                halt(ProvisionFailed(f"{found.id} was {found.state} by somebody else: {found.reason}"))
+                return
 
     @contextmanager
     def _waits_for(self, what: str) -> Iterator[None]:

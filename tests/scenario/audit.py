@@ -1,0 +1,143 @@
+"""The audit: processes, records, tickets and registrations of a home at rest agree, or it says where they do not.
+
+It reads the database by itself and the processes from the kernel, so that a fault of Bullpen's own queries cannot hide
+what they lose.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scenario import processes
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Books:
+    """Everything that a home's database says, as of one moment."""
+
+    instances: dict[str, Row]
+    provisions: dict[str, Row]
+    machines: list[Row]
+    registrations: list[Row]
+    tickets: list[str]
+    now: int
+
+
+def audit(home: Path) -> list[str]:
+    """Every violation in a sentence; empty if all is well. The pool must be at rest: nobody works on it."""
+    books = read(home)
+    found = processes.of_home(home)
+    live = {id: row for id, row in books.instances.items() if row["state"] != "terminated"}
+    return [
+        *_misplaced(books, live),
+        *_owing(books),
+        *_halves(books, live),
+        *_processes(live, found),
+        *_leftovers(home, books, live),
+        *_registrations(books, live),
+        *_tickets(books, live),
+    ]
+
+
+def read(home: Path) -> Books:
+    with closing(sqlite3.connect(f"file:{home / 'bullpen.db'}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")
+
+        def table(name: str) -> list[Row]:
+            return [dict(row) for row in connection.execute(f"SELECT * FROM {name}")]
+
+        return Books(
+            instances={row["id"]: row for row in table("instances")},
+            provisions={row["id"]: row for row in table("provisions")},
+            machines=table("machines"),
+            registrations=table("registrations"),
+            tickets=[row["body"] for row in table("tickets")],
+            now=int(datetime.now(UTC).timestamp() * 1_000_000),
+        )
+
+
+def _misplaced(books: Books, live: dict[str, Row]) -> Iterator[str]:
+    """A live instance runs for a committed provision, or is on offer; there is nothing third."""
+    for id, row in live.items():
+        provision = books.provisions.get(row["provision_id"])
+        if row["threshold"] <= books.now:
+            yield f"{id} is {row['state']} past its threshold"
+        if row["state"] == "running":
+            if provision is None or provision["state"] != "committed":
+                yield f"{id} runs for {row['provision_id'] or 'nobody'}, which has not committed"
+            elif id not in json.loads(provision["members"]) or provision["run_id"] != row["run_id"]:
+                yield f"{id} runs for {row['run_id']}, but is no member of {provision['id']}"
+        elif row["state"] != "idle" or not row["attested"]:
+            yield f"{id} is {row['state']}, neither running nor on offer"
+
+
+def _owing(books: Books) -> Iterator[str]:
+    for id, row in {**books.instances, **books.provisions}.items():
+        if row["owes_kind"] is not None:
+            yield f"{id} ({row['state']}) still owes {row['owes_kind']}"
+    for id, row in books.provisions.items():
+        if row["state"] == "open":
+            yield f"{id} is open, and nobody works on it"
+
+
+def _halves(books: Books, live: dict[str, Row]) -> Iterator[str]:
+    """All or nothing: of a committed provision's members all run, or none."""
+    running = Counter(row["provision_id"] for row in live.values() if row["state"] == "running")
+    for id, row in books.provisions.items():
+        members = len(json.loads(row["members"]))
+        if row["run_id"] and running[id] not in (0, members):
+            yield f"{id} has {running[id]} of its {members} members running"
+
+
+def _processes(live: dict[str, Row], found: list[processes.Process]) -> Iterator[str]:
+    agents = Counter(process.instance_id for process in found if process.is_agent)
+    for process in found:
+        if process.instance_id not in live:
+            yield f"process {process.pid} of {process.instance_id} runs without a live record"
+    for id, row in live.items():
+        if agents[id] != 1:
+            yield f"{id} is {row['state']} and has {agents[id]} agents"
+
+
+def _leftovers(home: Path, books: Books, live: dict[str, Row]) -> Iterator[str]:
+    """What an ended machine must not leave: a line in the book that says it runs, or its directory."""
+    for row in books.machines:
+        if row["ended_at"] is None and row["id"] not in live:
+            yield f"machine {row['id']} is booked as alive without a live record"
+    folder = home / "instances"
+    for directory in sorted(folder.iterdir()) if folder.exists() else ():
+        if directory.name not in live:
+            yield f"{directory.name} has ended and left its directory"
+
+
+def _registrations(books: Books, live: dict[str, Row]) -> Iterator[str]:
+    serving = {id: row["run_id"] for id, row in live.items() if row["state"] == "running"}
+    for row in books.registrations:
+        if serving.get(row["name"]) != row["label"]:
+            yield f"{row['name']} is registered for {row['label']}, which it does not serve"
+    registered = {row["name"] for row in books.registrations}
+    for id, run_id in serving.items():
+        if id not in registered:
+            yield f"{id} runs for {run_id} and is not registered"
+
+
+def _tickets(books: Books, live: dict[str, Row]) -> Iterator[str]:
+    """A ticket that would claim (its version is the record's) names an instance on offer, in its own class."""
+    for body in books.tickets:
+        try:
+            ticket = json.loads(body)
+            id, version = ticket["instanceId"], ticket.get("version")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # no ticket at all: dropped by whoever takes it
+        row = live.get(id)
+        if row is not None and row["version"] == version and not row["attested"]:
+            yield f"a ticket offers {id}, which is {row['state']} and not clean"

@@ -1,0 +1,80 @@
+"""The real command line, with its imports done once: each command is forked off and runs as a process of its own.
+
+A command that starts in a millisecond can be killed in the middle of its work and not of its imports, and two of them
+really race. One JSON object per line on stdin, one answer per line on stdout:
+
+    {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "ahead": SECONDS}  →  {"pid": N}
+    {"wait": PID}                                                                  →  {"code": N}
+
+`ahead` puts the command's clock so far ahead: a deadline passes without anybody waiting for it.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sqlite3
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+import bullpen.cli.down
+import bullpen.cli.program
+import bullpen.cli.provision
+import bullpen.cli.refresh
+import bullpen.cli.release
+import bullpen.cli.status
+import bullpen.down
+import bullpen.engines.local
+import bullpen.engines.sqlite.ci
+import bullpen.engines.sqlite.observations
+import bullpen.engines.sqlite.queue
+import bullpen.engines.sqlite.records
+import bullpen.engines.sqlite.signals
+import bullpen.inventory
+import bullpen.provision
+import bullpen.refresh
+import bullpen.release
+import bullpen.wiring
+from bullpen.cli import main
+from bullpen.engines.system import SystemClock
+
+__all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there
+
+
+def serve() -> None:
+    gc.freeze()  # what is imported stays shared: a collection in a child would copy all of it
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "wait" in asked:
+            _, status = os.waitpid(asked["wait"], 0)
+            answer = {"code": os.waitstatus_to_exitcode(status)}
+        else:
+            pid = os.fork()
+            if pid == 0:
+                become(asked)
+            answer = {"pid": pid}
+        print(json.dumps(answer), flush=True)
+
+
+def become(asked: dict[str, Any]) -> NoReturn:
+    """Turn this process into the command."""
+    for number, (name, flags) in enumerate(
+        [(os.devnull, os.O_RDONLY), (asked["out"], os.O_WRONLY | os.O_CREAT), (asked["err"], os.O_WRONLY | os.O_CREAT)]
+    ):
+        opened = os.open(name, flags, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    os.chdir(asked["cwd"])
+    if asked["ahead"]:
+        ahead = timedelta(seconds=asked["ahead"])
+        SystemClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]
+    sys.argv = ["bullpen", *asked["start"]]
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # taking the interpreter apart costs more than the command, and tells nothing about it
+
+
+if __name__ == "__main__":
+    serve()

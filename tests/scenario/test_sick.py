@@ -1,0 +1,79 @@
+"""Instances that fall silent or die: replaced, ended, and never handed out."""
+
+import signal
+
+from scenario import processes
+from scenario.pool import Pool
+from scenario.test_everyday import ids
+from scenario.test_racing import stock
+
+
+def test_a_mute_instance_is_replaced_and_ended(pool: Pool) -> None:
+    pool.settings |= {"timings.registration": 1.5, "timings.hedge": 0.3}
+    mute, other = stock(pool, 2)
+    pool.signal(mute, signal.SIGSTOP)
+    answer = pool.provision("run-1", 2)
+    assert mute not in ids(answer)
+    assert other in ids(answer)
+    assert answer["created"] == 1
+    assert [(one["instanceId"], one["outcome"]) for one in answer["discarded"]] == [(mute, "terminated")]
+    assert mute not in {process.instance_id for process in processes.of_home(pool.home)}
+    pool.settle()
+    assert pool.audit() == []
+
+
+def test_a_spare_instance_stands_in_for_a_mute_one_at_once(pool: Pool) -> None:
+    """The hedge: with one more on offer nothing is created, and nobody waits for the registration to time out."""
+    pool.settings |= {"timings.registration": 19, "timings.hedge": 0.2}
+    stocked = stock(pool, 2)
+    for id in stocked:
+        pool.signal(id, signal.SIGSTOP)
+    pool.signal(stocked[0], signal.SIGCONT)
+    answer = pool.provision("run-1", 1)
+    assert (ids(answer), answer["created"]) == ([stocked[0]], 0)
+    assert answer["durationSeconds"] < 19
+    pool.settle()
+    assert pool.audit() == []
+
+
+def test_a_dead_idle_instance_is_not_used_and_refresh_removes_its_record(pool: Pool) -> None:
+    dead, other = stock(pool, 2)
+    pool.signal(dead, signal.SIGKILL)
+    assert ids(pool.provision("run-1", 1, "--allow-partial")) != [dead]
+    pool.release("run-1")
+    pool.refresh()
+    assert dead not in pool.live()
+    assert other in pool.live()
+    pool.settle()
+    assert pool.audit() == []
+
+
+def test_refresh_alone_notices_a_dead_idle_instance(pool: Pool) -> None:
+    dead, other = stock(pool, 2)
+    pool.signal(dead, signal.SIGKILL)
+    actions = pool.refresh()
+    assert [(one["what"], one["reason"]) for one in actions if one["subject"] == dead] == [
+        ("terminate", "its machine is gone")
+    ]
+    assert pool.on_offer() == [other]
+    pool.settle()
+    assert pool.audit() == []
+
+
+def test_an_instance_that_dies_under_its_run_is_found_and_its_registration_goes(pool: Pool) -> None:
+    (dead,) = ids(pool.provision("run-1", 1))
+    pool.signal(dead, signal.SIGKILL)
+    pool.settle()
+    assert pool.live() == []
+    pool.settle()
+    assert pool.audit() == []
+
+
+def test_an_agent_that_is_stopped_while_it_cleans_is_ended_and_its_reason_told(pool: Pool) -> None:
+    (silent,) = ids(pool.provision("run-1", 1))
+    pool.signal(silent, signal.SIGSTOP)
+    pool.settings["timings.cleaning"] = 0.5
+    assert pool.release("run-1")["terminated"] == [silent]
+    assert "did not attest in time" in pool.story(silent)
+    pool.settle()
+    assert pool.audit() == []
