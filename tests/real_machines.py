@@ -16,13 +16,15 @@ from bullpen.engines.local import LocalCompute
 from bullpen.engines.processes import Identity, await_end, end_tree, identify, mark_of
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.jobs import Job, JobState, SqliteJobs
+from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
 from bullpen.engines.system import SystemChance
 from bullpen.model import instance as steps
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import Instance
+from bullpen.model.job import Job
+from bullpen.model.job import State as JobState
 from bullpen.model.provision import Provision
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal

@@ -66,6 +66,8 @@ def _toml(value: Any) -> str:
             return "[]"
         case str():
             return f'"{value}"'
+        case bool():
+            return str(value).lower()
     return f"{value:g}"
 
 

@@ -10,10 +10,14 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from bullpen.errors import ConfigError
+from bullpen.model import keep
+from bullpen.model.job import LOSSES
 from bullpen.model.ticket import Requirements, UsageClass
 
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
+Fraction = Annotated[float, Meta(gt=0, le=1)]
+Rate = Annotated[float, Meta(gt=0, le=1000)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
 
@@ -75,6 +79,29 @@ class Agent(Frozen, frozen=True):
     pre_runner_script: str = ""  # shell text run once at boot; a non-zero exit fails the instance
     pre_runner_timeout: Seconds = 120.0  # two thirds of timings.validation: registration still has to fit in behind it
     keep: tuple[str, ...] = ()  # glob patterns under the runner's home that survive cleaning (tool caches)
+    serve_url: str = ""  # where agents reach `bullpen serve`; empty: they use this home's store themselves
+    capabilities: tuple[str, ...] = ()  # what jobs may ask of our machines with --capability, such as docker or gpu
+
+
+class Liveness(Frozen, frozen=True):
+    """Leases and what follows when one runs out. Times in seconds. `timings.lease` is what our own agents ask for."""
+
+    tracking: bool = True  # off: beats are answered and not recorded, and nobody is ever declared lost
+    reschedule: bool = True  # off: lost workers are marked and their jobs stay where they are, with an alarm
+    default_lease: Seconds = 60.0  # for a caller that names none; it may not know how fast we would notice
+    min_lease: Seconds = 5.0  # shorter ones cost more writes than a faster answer is worth
+    max_lease: Seconds = 3600.0  # a longer one would hide a dead worker for hours
+    confirm: Seconds = 7.0  # one beat and 2 s: a worker that lives is heard once more before it is given up
+    cleanup: Seconds = 3600.0  # how long a lost worker may come back; a partition rarely lasts longer
+    tombstone: Seconds = 86400.0  # longer than any process lives that could still beat with a key given up
+    grace_gap: Seconds = 15.0  # no beats received for three intervals: it was us, and everybody gets a fresh lease
+    brake_from: Count = 20  # among fewer workers a percentage says little
+    brake_fraction: Fraction = 0.55  # more than half of a failure domain silent is rarely their own fault
+    brake_rate: Rate = 0.1  # losses per second and domain while braked: 6 a minute, an operator can still step in
+    hold_max: Seconds = 900.0  # everybody silent for longer: they are gone after all, at the rate of the brake
+    verify: Seconds = 120.0  # a job assigned and not taken up by then got lost on the way
+    losses: Annotated[int, Meta(ge=1, le=LOSSES)] = LOSSES  # by then it is likely the job that kills its workers
+    wait_for_runner: Seconds = 120.0  # a replacement boots in less; a job of a run without runners fails then
 
 
 class Local(Frozen, frozen=True):
@@ -96,6 +123,7 @@ class Settings(Frozen, frozen=True):
     limits: Limits = Limits()
     trust: Trust = Trust()
     agent: Agent = Agent()
+    liveness: Liveness = Liveness()
     local: Local = Local()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)
 
@@ -131,15 +159,20 @@ class Settings(Frozen, frozen=True):
         limit = f"timings.validation ({self.timings.validation:g})"
         if self.agent.pre_runner_script and self.agent.pre_runner_timeout >= self.timings.validation:
             yield _must("agent.pre-runner-timeout", self.agent.pre_runner_timeout, "be less than", limit)
+        yield from _impossible_leases(self.liveness, self.timings)
         yield from _impossible_counts(self.classes, self.limits)
         for domain, inherited in self.trust.inherits.items():
             if bad := [name for name in (domain, *inherited) if not re.match(NAME, name)]:
                 yield f"trust.inherits names {bad[0]!r}: no trust domain has such a name"
             if domain in inherited:
                 yield f"trust.inherits of {domain!r} must not name itself: its own instances are always its own"
+        if self.agent.serve_url and not re.match(r"^https?://[^/?#@\s]+/?\Z", self.agent.serve_url):
+            yield f"agent.serve-url ({self.agent.serve_url[:60]!r}) must be http:// or https://, a host and a port"
         for pattern in self.agent.keep:
-            if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
-                yield f"agent.keep has {pattern!r}: it must be a pattern below the runner's home"
+            try:
+                keep.names_of(pattern)
+            except ValueError as exc:
+                yield f"agent.keep has {pattern!r}: it is a pattern below the runner's home, {exc}"
 
 
 def _must(name: str, value: float, relation: str, other: str) -> str:
@@ -161,6 +194,36 @@ def _impossible_times(times: Timings) -> Iterator[str]:
         if not holds:
             kebab, limit = name.replace("_", "-"), f"timings.{other.replace('_', '-')} ({getattr(times, other):g})"
             yield _must(f"timings.{kebab}", getattr(times, name), relation, limit)
+
+
+def _impossible_leases(rules: Liveness, times: Timings) -> Iterator[str]:
+    rows = (
+        ("min-lease", rules.min_lease, rules.min_lease <= rules.max_lease, "be at most", "liveness.max-lease"),
+        (
+            "default-lease",
+            rules.default_lease,
+            rules.default_lease >= rules.min_lease,
+            "be at least",
+            "liveness.min-lease",
+        ),
+        (
+            "default-lease",
+            rules.default_lease,
+            rules.default_lease <= rules.max_lease,
+            "be at most",
+            "liveness.max-lease",
+        ),
+        ("min-lease", rules.min_lease, rules.min_lease <= times.lease, "be at most", "timings.lease"),
+        ("max-lease", rules.max_lease, rules.max_lease >= times.lease, "be at least", "timings.lease"),
+        ("confirm", rules.confirm, rules.confirm > times.heartbeat, "be more than", "timings.heartbeat"),
+        ("grace-gap", rules.grace_gap, rules.grace_gap > times.heartbeat, "be more than", "timings.heartbeat"),
+        ("tombstone", rules.tombstone, rules.tombstone > rules.max_lease, "be more than", "liveness.max-lease"),
+    )
+    for name, value, holds, relation, other in rows:
+        if not holds:
+            table, _, key = other.partition(".")
+            limit = getattr(rules if table == "liveness" else times, key.replace("-", "_"))
+            yield _must(f"liveness.{name}", value, relation, f"{other} ({limit:g})")
 
 
 def _impossible_counts(classes: dict[str, ResourceClass], limits: Limits) -> Iterator[str]:

@@ -18,11 +18,14 @@ from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Heartbeat, Pulse, Signal
 from bullpen.model.ticket import Requirements
-from bullpen.model.transition import Change, StoryLine
+from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import Accepted, Beat, Card, Rejected, Worker
 
 TOGETHER_LIMIT = 100
-"""Changes that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
+"""Changes and checks that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
+
+LOG_LIMIT = 4 * 1024 * 1024
+"""Bytes of one log that are kept: what a job prints in good order, not what it prints in a loop."""
 
 
 class Clock(Protocol):
@@ -39,15 +42,17 @@ class Chance(Protocol):
 
 
 class Records(Protocol):
-    """Instances and provisions: the truth. Reads by id are consistent; the other queries are hints that may lag."""
+    """The truth, and the one way to change a record of any kind. The queries here are of instances and provisions:
+    reads by id are consistent; the others are hints that may lag."""
 
-    async def apply(self, *changes: Change[Any]) -> list[Any]:
+    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
         """Land all changes together or nothing at all, and return the records as stored.
 
-        At most `TOGETHER_LIMIT`. Raise Conflict (with the record `found`) unless each stored record still has the
-        version and state of `change.before` and meets the guards; a `before` that is absent must be absent. A change
-        that draws a round and finds this very round stored at its version has landed before: that is success. The story
-        line lands with it.
+        At most `TOGETHER_LIMIT`, checks included. Raise Conflict (with the record `found`) unless each stored record
+        still has the version and state of `change.before` and meets the guards; a `before` of version 0 must be absent.
+        Every check must hold at the moment of the write, on a record that is not changed by it; one of an absent record
+        does not. A change that draws a round and finds this very round stored at its version has landed before: that is
+        success. The story line, if the step has one, lands with it.
         """
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
@@ -63,7 +68,10 @@ class Records(Protocol):
         """Every live instance of a run, in order of id. `run_id` is never empty."""
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
-        """Every provision of a run that has not been purged."""
+        """Every provision of a run that is not closed: what the run did before costs nothing."""
+
+    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+        """The newest provisions of a run that are not purged, closed or not; the newest first."""
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         """Up to `limit` instances on offer that fit `needs`, thresholds after `now`; by id, from `start` and around."""
@@ -93,7 +101,8 @@ class Records(Protocol):
         """The last `STORY_LENGTH` steps of each record (instance or provision), oldest first."""
 
     async def purge(self, now: datetime, limit: int) -> int:
-        """Remove records whose `purge_at` has passed, with their stories and signals; engines with a TTL answer 0."""
+        """Remove records of every kind whose `purge_at` has passed, with what belongs to them: stories, signals, cards,
+        logs. A worker that still owes its lost jobs stays. Engines with a TTL answer 0."""
 
 
 class Signals(Protocol):
@@ -163,13 +172,16 @@ class Jobs(Protocol):
         """Jobs of a run that may be assigned now, the oldest first; one that was lost comes before new ones."""
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
-        """Running jobs assigned to a worker in an epoch up to this one."""
+        """Running jobs assigned to a worker in an epoch up to this one. Consistent: none means that none is left."""
 
     async def unverified(self, now: datetime, limit: int) -> list[Job]:
         """Running jobs that their worker should have bound by now, and has not."""
 
     async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
         """Runs that have queued jobs, in order, after `after`."""
+
+    async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        """Jobs of a run that are queued or running; by id, after `after`."""
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         """All jobs of a run, finished ones included until purged; by id, after `after`."""
@@ -179,7 +191,10 @@ class Logs(Protocol):
     """What jobs print, kept apart for each assignment (job and fence)."""
 
     async def append(self, job_id: str, fence: int, offset: int, content: bytes) -> int:
-        """Write at an offset and return the length; what is there already is left alone, a gap is refused."""
+        """Write at an offset and return the length; what is there already is left alone, a gap is Refused.
+
+        What would go beyond `LOG_LIMIT` is dropped: a full log takes everything and keeps its length.
+        """
 
     async def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
         """Empty at the end, and for a log that does not exist."""
@@ -191,11 +206,13 @@ class PoolQueue(Protocol):
     async def take(self, resource_class: str, limit: int) -> list[str]:
         """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none."""
 
-    async def send(self, resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
-        """Add messages, hidden for `delay` seconds."""
+    async def send(
+        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+    ) -> None:
+        """Add messages, hidden for `delay` seconds. They are gone after `expires`, whether anybody took them or not."""
 
     async def count(self, resource_class: str) -> int:
-        """About how many messages there are, hidden ones included."""
+        """About how many messages there are, hidden ones included. Changes nothing."""
 
     async def names(self) -> list[str]:
         """The resource classes that have a queue."""
@@ -252,6 +269,12 @@ class CI(Protocol):
     async def registrations(self) -> list[Registration]:
         """Every runner of ours that the CI knows."""
 
+    async def register(self, name: str, label: str, round: str) -> bool:
+        """Put a runner on the list, for an agent that cannot do so itself; whether it stands there now.
+
+        Nothing is written unless the instance of this name still belongs to the run of this label, in this round.
+        """
+
     async def remove(self, name: str) -> Removal:
         """Take a runner off the CI's list unless it is busy."""
 
@@ -280,3 +303,6 @@ class Ports:
     compute: Compute
     ci: CI
     observations: Observations
+    workers: Workers
+    jobs: Jobs
+    logs: Logs

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,17 +23,20 @@ def is_unused(home: Path) -> bool:
 
 @asynccontextmanager
 async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
-    """Everything on this machine: SQLite for records, signals, queues and the CI; processes as instances.
+    """Everything on this machine: SQLite for records, signals, leases, queues and the CI; processes as instances.
 
     The home is created and migrated as needed. Raise ConfigError if it cannot be used, Unavailable if it is locked.
     """
     from bullpen.engines.local import LocalCompute
     from bullpen.engines.sqlite.ci import SqliteCI
     from bullpen.engines.sqlite.database import Database
+    from bullpen.engines.sqlite.jobs import SqliteJobs
+    from bullpen.engines.sqlite.logs import FileLogs
     from bullpen.engines.sqlite.observations import SqliteObservations
     from bullpen.engines.sqlite.queue import SqliteQueue
     from bullpen.engines.sqlite.records import SqliteRecords
     from bullpen.engines.sqlite.signals import SqliteSignals
+    from bullpen.engines.sqlite.workers import SqliteWorkers
     from bullpen.engines.system import SystemChance, SystemClock
 
     clock, chance = SystemClock(), SystemChance()
@@ -48,6 +52,9 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 compute=compute,
                 ci=SqliteCI(database),
                 observations=SqliteObservations(database),
+                workers=SqliteWorkers(database),
+                jobs=SqliteJobs(database, clock, chance),
+                logs=FileLogs(home),
             )
         finally:
             await compute.close()
@@ -62,3 +69,10 @@ async def embedded_jobs(home: Path) -> AsyncIterator["SqliteJobs"]:
 
     async with Database.open(home) as database:
         yield SqliteJobs(database, SystemClock(), SystemChance())
+
+
+def create_token(home: Path, scope: str, expires: datetime | None) -> str:
+    """A new token for an operator of `serve`; the home keeps its hash only."""
+    from bullpen.engines.keys import Keys, Scope
+
+    return Keys(home).create(Scope(scope), expires)

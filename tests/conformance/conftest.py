@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.ports import CI, Compute, Observations, PoolQueue, Ports, Records, Signals
+from bullpen.ports import CI, Compute, Jobs, Logs, Observations, PoolQueue, Ports, Records, Signals, Workers
 from conformance.engines import ENGINES, Engine, Opened
 
-PORTS = {"records", "signals", "queue", "compute", "ci", "observations"}
+PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -77,3 +77,18 @@ def ci(ports: Ports) -> CI:
 @pytest.fixture
 def observations(ports: Ports) -> Observations:
     return ports.observations
+
+
+@pytest.fixture
+def workers(ports: Ports) -> Workers:
+    return ports.workers
+
+
+@pytest.fixture
+def jobs(ports: Ports) -> Jobs:
+    return ports.jobs
+
+
+@pytest.fixture
+def logs(ports: Ports) -> Logs:
+    return ports.logs

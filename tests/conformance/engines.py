@@ -10,10 +10,13 @@ from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.jobs import SqliteJobs
+from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
-from bullpen.engines.system import SystemClock
+from bullpen.engines.sqlite.workers import SqliteWorkers
+from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.ports import Ports
 from bullpen.sim.loop import VirtualLoop
 from engines.sqlite.plans import plans_checked
@@ -64,6 +67,9 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             signals=SqliteSignals(database),
             queue=SqliteQueue(database, clock),
             ci=SqliteCI(database),
+            workers=SqliteWorkers(database),
+            jobs=SqliteJobs(database, clock, SystemChance()),
+            logs=FileLogs(directory),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -85,7 +91,13 @@ async def local(directory: Path) -> AsyncIterator[Opened]:
 
 
 ENGINES = {
-    "memory": Engine(memory, VirtualLoop, keeps=("records", "signals", "queue", "compute", "ci", "observations")),
-    "sqlite": Engine(sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci")),
+    "memory": Engine(
+        memory,
+        VirtualLoop,
+        keeps=("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs"),
+    ),
+    "sqlite": Engine(
+        sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs")
+    ),
     "local": Engine(local, asyncio.new_event_loop, keeps=("compute",)),
 }

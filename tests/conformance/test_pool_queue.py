@@ -1,9 +1,10 @@
 """What every PoolQueue promises. Nothing is said about order."""
 
 import asyncio
+from datetime import timedelta
 
 from builders import a_ticket
-from bullpen.ports import PoolQueue
+from bullpen.ports import PoolQueue, Ports
 
 
 async def test_what_was_sent_is_taken_once(queue: PoolQueue) -> None:
@@ -119,3 +120,17 @@ async def test_a_retired_queue_is_gone_with_what_was_in_it(queue: PoolQueue) -> 
 async def test_to_retire_a_queue_that_is_gone_is_success(queue: PoolQueue) -> None:
     await queue.retire("small")
     assert await queue.names() == []
+
+
+async def test_an_expired_message_is_neither_taken_nor_counted(ports: Ports, queue: PoolQueue) -> None:
+    now = ports.clock.now()
+    await queue.send("small", ["over"], expires=now - timedelta(seconds=1))
+    await queue.send("small", ["lasts"], expires=now + timedelta(hours=1))
+    await queue.send("small", ["stays"])
+    assert await queue.count("small") == 2
+    assert sorted(await queue.take("small", 10)) == ["lasts", "stays"]
+
+
+async def test_hidden_messages_expire_too(ports: Ports, queue: PoolQueue) -> None:
+    await queue.send("small", ["hidden"], delay=60, expires=ports.clock.now() - timedelta(seconds=1))
+    assert await queue.count("small") == 0

@@ -14,6 +14,7 @@ from builders import (
     claim,
     claimed,
     cleaning,
+    conclude,
     decide,
     done,
     expire,
@@ -79,6 +80,22 @@ async def test_a_run_has_all_its_provisions_decided_or_not(records: Records) -> 
     await records.apply(abort(open_provision("p-1").after))
     await records.apply(decide(open_provision("p-2").after, "i-1"))
     assert sorted(ids(await records.run_provisions("run-1"))) == ["p-1", "p-2", "p-3"]
+
+
+async def test_a_closed_provision_is_told_and_no_longer_of_its_run(records: Records) -> None:
+    for number, provision_id in enumerate(("p-1", "p-2", "p-3", "p-4")):
+        await records.apply(open_provision(provision_id, deadline=later(number)))
+    (aborted,) = await records.apply(abort(open_provision("p-1", deadline=later(0)).after))
+    await records.apply(settle(aborted))
+    (committed,) = await records.apply(decide(open_provision("p-2", deadline=later(1)).after, "i-1"))
+    (settled,) = await records.apply(settle(committed))
+    assert ids(await records.run_provisions("run-1")) == ["p-2", "p-3", "p-4"]
+    (over,) = await records.apply(conclude(settled))
+    assert ids(await records.run_provisions("run-1")) == ["p-2", "p-3", "p-4"]
+    await records.apply(settle(over))
+    assert ids(await records.run_provisions("run-1")) == ["p-3", "p-4"]
+    assert ids(await records.told_provisions("run-1", 10)) == ["p-4", "p-3", "p-2", "p-1"]
+    assert ids(await records.told_provisions("run-1", 2)) == ["p-4", "p-3"]
 
 
 async def test_open_provisions_are_those_of_the_class_that_are_not_decided(records: Records) -> None:

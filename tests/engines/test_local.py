@@ -22,8 +22,8 @@ from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import launch
 from bullpen.engines.processes import Identity, identify, is_running, mark_of
-from bullpen.engines.sqlite.jobs import JobState
 from bullpen.model.fleet import Machine, shortfall
+from bullpen.model.job import State as JobState
 from bullpen.model.ticket import UsageClass
 from real_machines import a_plan, a_pool, end_machines, quick_settings, with_room, with_script
 
@@ -212,7 +212,9 @@ async def test_a_machine_whose_launcher_died_before_its_start_is_dead_after_an_a
         assert await pool.compute.terminate([a_machine().id]) == [], "its launcher may be about to start it"
         pool.clock.shift = LAUNCH_LASTS + timedelta(seconds=1)
         assert [sighting.alive for sighting in await pool.compute.sightings()] == [False]
-        assert await pool.compute.sightings() == [], "no record knows it: its line is closed"
+        assert [sighting.alive for sighting in await pool.compute.sightings()] == [False], "to look changes nothing"
+        assert await pool.compute.terminate([a_machine().id]) == [a_machine().id]
+        assert await pool.compute.sightings() == []
         assert (await pool.compute.create_fleet(a_plan())).machines == ()
 
 

@@ -116,6 +116,11 @@ class Lost(Holder):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LetGo(Holder):
+    verify_by: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp(Event):
     purge_at: datetime
     result: Result = Result.FAILED
@@ -131,6 +136,7 @@ Step = tuple[Job, tuple[Guard, ...]]
 
 @transition(ABSENT, to=QUEUED)
 def submit(job: Job, event: Submitted) -> Step:
+    """The job waits for a worker of its run."""
     after = replace(
         job,
         name=event.name,
@@ -165,6 +171,12 @@ def assign(job: Job, event: Assigned) -> Step:
 def bind(job: Job, event: Holder) -> Step:
     """The worker says that it runs the job: an assignment that got lost on the way would not have been bound."""
     return replace(job, bound=True, verify_by=None), _held_by(event)
+
+
+@transition(RUNNING, to=RUNNING)
+def unbind(job: Job, event: LetGo) -> Step:
+    """The worker says that it is over. Its result is on the way; one that never arrives is noticed at `verify_by`."""
+    return replace(job, bound=False, verify_by=event.verify_by), _held_by(event)
 
 
 @transition(RUNNING, to=FINISHED)
@@ -210,7 +222,7 @@ def ask_to_cancel(job: Job, event: CancelAsked) -> Step:
     return replace(job, cancelling=True), ()
 
 
-STEPS = (submit, assign, bind, finish, reschedule, give_up, ask_to_cancel)
+STEPS = (submit, assign, bind, unbind, finish, reschedule, give_up, ask_to_cancel)
 
 
 def _held_by(event: Holder) -> tuple[Guard, ...]:

@@ -1,6 +1,6 @@
 """Provision: one request for N instances, and the single write that decides it.
 
-            plan_fleet, answer_fleet
+        renew, plan_fleet, answer_fleet
                  ┌────┐
                  ▼    │     commit, with the N members       settle                release, settle
     ─ open_ ─▶ ┌────────┐ ─────────────────▶ ┌───────────┐ ─────────▶ members run ─────────────────▶ nothing owed
@@ -78,6 +78,11 @@ class Provision:
         return self.owes is not None and self.owes.kind is Owed.RELEASE
 
     @property
+    def is_closed(self) -> bool:
+        """True once nothing is owed and no instance belongs to it: only its story is left."""
+        return self.state is not OPEN and self.owes is None and not self.members
+
+    @property
     def due_at(self) -> datetime | None:
         """When somebody else may take over: an open one at its deadline, a decided one when its debt is due."""
         if self.state is OPEN:
@@ -87,6 +92,11 @@ class Provision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened(Event):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed(Event):
     pass
 
 
@@ -138,6 +148,12 @@ def open_(provision: Provision, event: Opened) -> Step:
     return provision, ()
 
 
+@transition(OPEN, to=OPEN, silent=True)
+def renew(provision: Provision, event: Renewed) -> Step:
+    """A sign of life: only the version moves. A record that stands still for long belongs to a dead process."""
+    return provision, ()
+
+
 @transition(OPEN, to=OPEN)
 def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
     """The token of a fleet request is stored before the request is made."""
@@ -177,7 +193,9 @@ def release(provision: Provision, event: Concluded) -> Step:
 @transition(COMMITTED, to=COMMITTED)
 def settle_committed(provision: Provision, event: Settled) -> Step:
     """Every member runs, or was released, and every surplus instance is given back: nothing is owed."""
-    return replace(provision, owes=None, purge_at=event.purge_at), ()
+    # Once the run is over they belong to others.
+    members = () if provision.is_over else provision.members
+    return replace(provision, members=members, owes=None, purge_at=event.purge_at), ()
 
 
 @transition(ABORTED, to=ABORTED)
@@ -186,4 +204,4 @@ def settle_aborted(provision: Provision, event: Settled) -> Step:
     return replace(provision, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (open_, plan_fleet, answer_fleet, commit, abort, release, settle_committed, settle_aborted)
+STEPS = (open_, renew, plan_fleet, answer_fleet, commit, abort, release, settle_committed, settle_aborted)

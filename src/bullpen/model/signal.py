@@ -5,9 +5,13 @@ one left over from an earlier owner proves nothing, and carries a sequence numbe
 newer one. Within a round signals climb a ladder: a later one implies those before it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from bullpen.model import worker as workers
+from bullpen.model.transition import Change
+from bullpen.model.worker import Worker
 
 
 class Kind(StrEnum):
@@ -65,6 +69,34 @@ class Heartbeat:
     instance_id: str
     at: datetime
     seq: int
+
+
+DIRECT_LEASE = 60.0
+"""Seconds of lease that a bare heartbeat grants."""
+
+
+def direct_key(instance_id: str) -> str:
+    """The worker as which an instance beats that sends bare heartbeats."""
+    return f"{instance_id}/direct"
+
+
+def beat_directly(heartbeat: Heartbeat, stored: Worker | None) -> Change[Worker] | None:
+    """What a bare heartbeat does to the worker of `direct_key`: its `seq` becomes the token. None: it is not stored."""
+    if stored is not None and stored.token >= heartbeat.seq:
+        return None
+    beat = workers.Beat(
+        at=heartbeat.at,
+        by=heartbeat.instance_id,
+        token=stored.token if stored else 0,
+        lease=DIRECT_LEASE,
+        instance_id=heartbeat.instance_id,
+    )
+    change = workers.receive(stored, direct_key(heartbeat.instance_id), beat)
+    if not isinstance(change, Change):
+        return None
+    if change.after.token == heartbeat.seq:
+        return change
+    return replace(change, after=replace(change.after, token=heartbeat.seq))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from msgspec import NODEFAULT, inspect, structs
 
 from bullpen.config import ResourceClass, Settings
 from bullpen.errors import ConfigError
+from bullpen.settings.showing import shown
 
 PREFIX = "BULLPEN_"
 
@@ -36,13 +37,14 @@ class Setting:
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as exc:
-            raise ConfigError(f"{origin}: {self.name} = {shortened(value)}: must be {described(self.type)}") from exc
+            found = f"{self.name} = {shown(self.name, value)}"
+            raise ConfigError(f"{origin}: {found}: must be {described(self.type)}") from exc
 
     def read(self, text: str, origin: str) -> Any:
         """The same for a text from a variable or the command line: numbers as written, lists with commas."""
         kind = inspect.type_info(self.type)
         value: Any = text
-        if isinstance(kind, inspect.IntType | inspect.FloatType | inspect.DictType):
+        if isinstance(kind, inspect.BoolType | inspect.IntType | inspect.FloatType | inspect.DictType):
             value = _parsed(text)
         elif isinstance(kind, inspect.VarTupleType):
             value = [part.strip() for part in text.split(",") if part.strip()]
@@ -84,6 +86,10 @@ def described(type_: Any) -> str:
     match inspect.type_info(type_):
         case inspect.IntType(ge=low, le=high):
             return f"a whole number from {low} to {high}" if high is not None else f"a whole number from {low}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.FloatType(le=high) if high is not None and high <= 1000:
+            return f"a number, more than 0 and at most {high:g}"
         case inspect.FloatType(le=high):
             return f"seconds, more than 0 and at most {high}"
         case inspect.VarTupleType():
@@ -91,12 +97,6 @@ def described(type_: Any) -> str:
         case inspect.DictType():
             return "a table of lists of texts"
     return "a text"
-
-
-def shortened(value: Any, limit: int = 60) -> str:
-    """A value as an error message shows it: never a screenful."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """The places that settings come from: a file, the environment, the command line. Each checks what it holds.
 
 Whatever is not understood is refused with the place, the value, what is allowed and the nearest known name: a misspelt
-limit must not silently be no limit.
+limit must not silently be no limit. Only an unknown variable is named without its value, which may be anything: a
+token of some other program.
 """
 
 import re
@@ -12,7 +13,8 @@ from typing import Any, NamedTuple
 
 from bullpen.config import NAME
 from bullpen.errors import ConfigError
-from bullpen.settings.setting import PREFIX, Setting, nearest, shortened
+from bullpen.settings.setting import PREFIX, Setting, nearest
+from bullpen.settings.showing import shortened, shown
 
 LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (
@@ -77,9 +79,11 @@ def from_file(document: dict[str, Any], file: Path, known: Known, above: str = "
         if name in known:
             found[name] = Value(known[name].checked(value, str(file)), str(file))
         elif name not in tables:
-            raise _unknown(f"{file}: {name} = {shortened(value)}", name, [*known, *tables])
+            # A table is not shown: it has names of its own, and may have secrets under them.
+            written = name if isinstance(value, dict | list) else f"{name} = {shown(name, value)}"
+            raise _unknown(f"{file}: {written}", name, [*known, *tables])
         elif not isinstance(value, dict):
-            raise ConfigError(f"{file}: {name} = {shortened(value)}: must be a table", remedy=f"Write [{name}].")
+            raise ConfigError(f"{file}: {name} = {shown(name, value)}: must be a table", remedy=f"Write [{name}].")
         else:
             found |= from_file(value, file, known, f"{name}.")
     return found
@@ -97,7 +101,7 @@ def from_environment(environ: Mapping[str, str], known: Known) -> Values:
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text:
             continue
         if variable not in by_variable:
-            raise _unknown(f"{variable}={shortened(text)}", variable, [*by_variable, *NOT_SETTINGS])
+            raise _unknown(variable, variable, [*by_variable, *NOT_SETTINGS])
         setting = by_variable[variable]
         found[setting.name] = Value(setting.read(text, variable), variable)
     return found
@@ -109,9 +113,10 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise ConfigError(f"--set {shortened(assignment)}: must be NAME=VALUE", remedy="Such as timings.idle=600.")
+            written = shown(assignment, assignment)
+            raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy="Such as timings.idle=600.")
         if name not in known:
-            raise _unknown(f"--set {shortened(assignment)}", name, known)
+            raise _unknown(f"--set {name}={shown(name, text)}", name, known)
         found[name] = Value(known[name].read(text, f"--set {name}"), "--set")
     return found
 

@@ -15,9 +15,13 @@ from bullpen.engines.sqlite.writer import Transaction
 ASKED_FOR_WHOLE = (
     "SCAN queues",
     "SCAN registrations",
+    "SCAN controls",
+    "SCAN worker_counts",
+    "SCAN beat",  # what was sent, not what is stored
+    "SCAN workers USING INDEX workers_owing",
     *(f"SCAN instances USING COVERING INDEX instances_{name}" for name in ("of_run", "claimable", "pending")),
 )
-"""Where every row is part of the answer. Neither table keeps history, and the indexes hold live instances only."""
+"""Where every row is part of the answer. No such table keeps history, and the indexes hold only what is asked for."""
 
 
 @contextmanager
@@ -50,4 +54,8 @@ def plans_checked(database: Path) -> Iterator[None]:
 
 def _walks(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...]) -> list[str]:
     plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
-    return [detail for detail in plan if detail.startswith("SCAN") and detail not in ASKED_FOR_WHOLE]
+    return [detail for detail in plan if detail.startswith("SCAN") and not _is_asked_for_whole(detail)]
+
+
+def _is_asked_for_whole(detail: str) -> bool:
+    return detail in ASKED_FOR_WHOLE or " CONSTANT ROW" in detail

@@ -20,12 +20,16 @@ from builders import (
     running,
 )
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
+from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.model.signal import Heartbeat, Kind
 from conformance.landing import land, land_all
+from conformance.leases import a_beat, accepted, assigned, clean_up, finish, lost, settle, submit
 from engines.sqlite.plans import plans_checked
 
 pytestmark = pytest.mark.real_loop
@@ -57,6 +61,8 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
         await land_all(records, [cleaning(f"i-b{number}") for number in range(5)])
         (provision,) = await records.apply(open_provision())
         await signals.report(a_signal(pool[0], Kind.OK))
+        workers, jobs = SqliteWorkers(database), SqliteJobs(database, SystemClock(), SystemChance())
+        await _leave_behind(records, workers, dead)
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "instances": lambda: records.instances(["i-0", "i-1"]),
             "provision": lambda: records.provision("p-1"),
@@ -79,9 +85,36 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
             "expire": lambda: records.apply(expire(pool[2])),
             "abort": lambda: records.apply(abort(provision)),
             "purge": lambda: records.purge(NOW, 10),
+            "beat of a worker": lambda: workers.beat([("alive", a_beat(1))]),
+            "first beat": lambda: workers.beat([("new", a_beat())]),
+            "workers": lambda: workers.workers(["alive"]),
+            "rearm": lambda: workers.rearm(later(60), 10),
+            "suspects": lambda: workers.suspects(later(60), 10),
+            "to_clean": lambda: workers.to_clean(later(60), 10),
+            "owing": lambda: workers.owing(10),
+            "listed": lambda: workers.listed(10),
+            "census": workers.census,
+            "cards": lambda: workers.cards(["alive"]),
+            "jobs": lambda: jobs.jobs(["j-alive"]),
+            "queued": lambda: jobs.queued("run-1", NOW, 10),
+            "held": lambda: jobs.held("alive", 9, 10),
+            "unverified": lambda: jobs.unverified(later(60), 10),
+            "waiting_runs": lambda: jobs.waiting_runs(10),
+            "of_run": lambda: jobs.of_run("run-2", 10),
         }
         with plans_checked(database.path):
             return {name: await _steps(database, call) for name, call in calls.items()}
+
+
+async def _leave_behind(records: SqliteRecords, workers: SqliteWorkers, dead: int) -> None:
+    """A worker and a job that are alive, and as many as asked that are over but not purged."""
+    await accepted(workers, "alive")
+    await records.apply(submit("j-alive"))
+    for number in range(min(dead, 200)):
+        (tombstone,) = await records.apply(clean_up(await lost(records, workers, f"dead-{number:04}"), later(9000)))
+        await records.apply(settle(tombstone))
+        await records.apply(finish(await assigned(records, f"j-dead-{number:04}"), later(9000)))
+    await workers.rearm(later(60), 1000)  # sweepers do so every second: timers of the lost are off the list
 
 
 def _bury(transaction: Transaction, dead: int) -> None:

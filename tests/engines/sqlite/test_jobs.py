@@ -6,10 +6,11 @@ import pytest
 
 from builders import running
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.jobs import Job, JobState, SqliteJobs
+from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.wake import Listener
 from bullpen.engines.system import SystemChance, SystemClock
+from bullpen.model.job import QUEUED
 from conformance.landing import land
 from engines.sqlite.plans import plans_checked
 
@@ -22,7 +23,8 @@ async def test_a_submitted_job_is_queued_with_its_command(tmp_path: Path) -> Non
         with plans_checked(database.path):
             job_id = await jobs.submit("run-1", ["sh", "-c", "echo 'ü'"])
             found = await jobs.get(job_id)
-        assert found == Job(job_id, "run-1", JobState.QUEUED, ("sh", "-c", "echo 'ü'"), "", None)
+        assert found is not None
+        assert (found.run_id, found.state, found.command) == ("run-1", QUEUED, ("sh", "-c", "echo 'ü'"))
 
 
 async def test_an_unknown_job_is_absent(tmp_path: Path) -> None:

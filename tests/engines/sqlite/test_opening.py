@@ -1,6 +1,8 @@
 """Opening a home: created, migrated once, and refused with a reason where it cannot be used."""
 
+import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,33 @@ async def test_a_missing_home_is_made_for_us_alone(tmp_path: Path) -> None:
     async with Database.open(home, scripts_in(tmp_path / "s", "CREATE TABLE a (x);")):
         assert home.stat().st_mode & 0o777 == 0o700
         assert version_and_tables(home) == (1, ["a"])
+
+
+@pytest.fixture
+def open_home(tmp_path: Path) -> Iterator[Path]:
+    """A home that others may look into, and a umask that would let them read what is in it."""
+    tmp_path.chmod(0o755)
+    before = os.umask(0o022)
+    yield tmp_path
+    os.umask(before)
+
+
+def modes_in(home: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in home.iterdir() if file.is_file()}
+
+
+async def test_in_a_home_that_others_may_look_into_our_files_are_for_us_alone(open_home: Path) -> None:
+    async with Database.open(open_home) as db:
+        await db.write(lambda tx: tx.execute("PRAGMA user_version"))
+        modes = modes_in(open_home)
+    ours = ("bullpen.db", "bullpen.db-shm", "bullpen.db-wal", "db.lock", "turn.lock")
+    assert modes == dict.fromkeys(ours, 0o600)
+
+
+async def test_a_file_made_by_a_process_that_was_killed_before_it_filled_it_is_filled(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    async with Database.open(tmp_path, scripts_in(tmp_path / "s", "CREATE TABLE a (x);")):
+        assert version_and_tables(tmp_path) == (1, ["a"])
 
 
 async def test_an_older_database_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class LocalCompute:
             error = FleetError("InvalidFleetConfiguration", f"no type fits {wanted}; there are {offered}")
             return FleetAnswer((), (error,))
         dead = await self._dead(await self._database.read(machines.alive))
+        await self._bury(sorted(dead))
         ids = sorted(f"i-{self._chance.token()}" for _ in range(plan.count))
         drawn = [Machine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
         now = self._clock.now()
@@ -92,7 +93,6 @@ class LocalCompute:
     async def sightings(self) -> list[Sighting]:
         lines = await self._database.read(machines.alive)
         dead = await self._dead(lines)
-        await self._bury(sorted(dead))
         self._collect_children()
         return [
             Sighting(
@@ -162,7 +162,7 @@ class LocalCompute:
 
     async def _bury(self, dead: list[str]) -> None:
         """Close the lines of the dead that no record will ever have ended: their launcher died before it could register
-        them, or even start them. Refresh ends only what still runs."""
+        them, or even start them. Refresh does so too; a pool that is never refreshed must not look at them for ever."""
         forgotten = await self._database.read(lambda snapshot: machines.unrecorded(snapshot, dead)) if dead else []
         if forgotten:
             await self.terminate(forgotten)

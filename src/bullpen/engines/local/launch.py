@@ -10,12 +10,14 @@ import os
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import bullpen
 from bullpen.config import Settings
+from bullpen.engines.keys import Keys
 from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
@@ -41,7 +43,8 @@ def launch(home: Path, instance_id: str, settings: Settings) -> Identity:
         for name in ("work", "home", "tmp"):
             (directory / name).mkdir(mode=0o700)
         config = directory / "agent.json"
-        config.write_text(json.dumps(_told(home, instance_id, settings)), encoding="utf-8")
+        with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(_told(home, instance_id, settings), file)  # it may hold the agent's token
         pid = os.posix_spawn(
             sys.executable,
             # By path and without site-packages: half the start-up time, and nothing but Python is needed.
@@ -110,7 +113,20 @@ def _told(home: Path, instance_id: str, settings: Settings) -> dict[str, Any]:
         # A created record's threshold, seen from the start of its machine.
         "appears_within": timings.provision + timings.claim_grace,
         "max_runtime": timings.max_runtime,
+        "idle": timings.idle,
         "pre_runner_script": agent.pre_runner_script,
         "pre_runner_timeout": agent.pre_runner_timeout,
         "keep": [f"home/{pattern}" for pattern in agent.keep],
+        "lease": timings.lease,
+        "verify": settings.liveness.verify,
+        "purge": timings.purge,
+        "capabilities": list(agent.capabilities),
+        **_credentials(home, instance_id, agent.serve_url),
     }
+
+
+def _credentials(home: Path, instance_id: str, serve_url: str) -> dict[str, str]:
+    """Where the agent finds `bullpen serve`, and its token there; nothing if it uses the store itself."""
+    if not serve_url:
+        return {}
+    return {"serve_url": serve_url, "token": Keys(home).agent_token(instance_id, time.time())}

@@ -10,11 +10,14 @@ from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.clock import LoopClock, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
+from bullpen.engines.memory.jobs import MemoryJobs
+from bullpen.engines.memory.logs import MemoryLogs
 from bullpen.engines.memory.observations import MemoryObservations
 from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.engines.memory.signals import MemorySignals, Reports
 from bullpen.engines.memory.tables import Tables
+from bullpen.engines.memory.workers import MemoryWorkers
 from bullpen.ports import Chance, Clock, Ports, Registration
 
 __all__ = ["Failure", "Faults", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
@@ -39,9 +42,12 @@ class Memory:
             clock=clock,
             chance=chance or SeededChance(),
             records=MemoryRecords(self.tables, self.reports, faults),
-            signals=MemorySignals(self.reports, faults),
+            signals=MemorySignals(self.reports, self.tables, faults),
             queue=MemoryQueue(self.queues, faults),
             compute=MemoryCompute(self.yard, clock, faults),
             ci=MemoryCI(self.registrations, faults),
             observations=MemoryObservations(self.topics, faults),
+            workers=MemoryWorkers(self.tables, faults),
+            jobs=MemoryJobs(self.tables, faults),
+            logs=MemoryLogs(self.tables, faults),
         )

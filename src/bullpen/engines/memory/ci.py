@@ -19,10 +19,11 @@ class MemoryCI:
     async def remove(self, name: str) -> Removal:
         return await self._faults.call("ci.remove", lambda: self._remove(name))
 
-    async def register(self, name: str, label: str) -> None:
-        """Make a runner known; one of the same name is replaced."""
+    async def register(self, name: str, label: str, round: str = "") -> bool:
+        """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
         runner = Registration(name, label, busy=False)
         await self._faults.call("ci.register", lambda: self._registered.__setitem__(name, runner))
+        return True
 
     async def set_busy(self, name: str, busy: bool) -> None:
         """A job begins or ends on a runner that is registered."""

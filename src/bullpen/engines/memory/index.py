@@ -24,8 +24,12 @@ class Index(Generic[R]):
         self._orders: dict[str, list[tuple[Any, str]]] = {}
 
     def put(self, record: R) -> None:
+        place = self._place(record)
+        if place is not None and place == self._places.get(record.id):
+            self._records[record.id] = record  # most writes leave a record where it is
+            return
         self.remove(record.id)
-        if (place := self._place(record)) is not None:
+        if place is not None:
             self._places[record.id] = place
             self._records[record.id] = record
             insort(self._orders.setdefault(place[0], []), (place[1], record.id))

@@ -2,35 +2,50 @@
 
 import asyncio
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
+from datetime import datetime
 
+from bullpen.engines.memory.clock import LoopClock
 from bullpen.engines.memory.faults import Faults
 
 
 class Messages:
-    """The messages of one queue: those to be had, and those hidden until their time."""
+    """The messages of one queue: those to be had, and those hidden until their time. Times are the loop's."""
 
     def __init__(self) -> None:
-        self._ready: deque[str] = deque()
-        self._hidden: list[tuple[float, int, str]] = []
+        self._ready: deque[tuple[float, str]] = deque()  # until when, and what
+        self._hidden: list[tuple[float, int, float, str]] = []
         self._sent = 0
 
-    def __len__(self) -> int:
-        return len(self._ready) + len(self._hidden)
-
     def bodies(self) -> list[str]:
-        """All messages, hidden ones included."""
-        return [*self._ready, *(body for _, _, body in self._hidden)]
+        """All messages, hidden and expired ones included."""
+        return [*(body for _, body in self._ready), *(body for _, _, _, body in self._hidden)]
 
-    def add(self, body: str, visible_at: float) -> None:
+    def count(self, now: float) -> int:
+        lasting = [*(until for until, _ in self._ready), *(until for _, _, until, _ in self._hidden)]
+        return sum(until > now for until in lasting)
+
+    def add(self, body: str, visible_at: float, until: float) -> None:
         self._sent += 1  # those that appear at the same moment do so in the order in which they were sent
-        heapq.heappush(self._hidden, (visible_at, self._sent, body))
+        heapq.heappush(self._hidden, (visible_at, self._sent, until, body))
 
-    def ready(self, now: float) -> deque[str]:
+    def ready(self, now: float) -> deque[tuple[float, str]]:
+        """Those to be had now, some of them expired perhaps."""
         while self._hidden and self._hidden[0][0] <= now:
-            self._ready.append(heapq.heappop(self._hidden)[2])
+            _, _, until, body = heapq.heappop(self._hidden)
+            self._ready.append((until, body))
         return self._ready
+
+    def take(self, limit: int, now: float) -> list[str]:
+        """Expired ones that lie in the way are removed."""
+        ready, taken = self.ready(now), list[str]()
+        while ready and len(taken) < limit:
+            until, body = ready.popleft()
+            if until > now:
+                taken.append(body)
+        return taken
 
 
 class MemoryQueue:
@@ -38,16 +53,20 @@ class MemoryQueue:
 
     def __init__(self, queues: dict[str, Messages], faults: Faults) -> None:
         self._queues = queues
+        self._clock = LoopClock()  # the service's own: no process's wrong clock makes a message last longer
         self._faults = faults
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
         return await self._faults.call("queue.take", lambda: self._take(resource_class, limit))
 
-    async def send(self, resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
-        await self._faults.call("queue.send", lambda: self._send(resource_class, bodies, delay))
+    async def send(
+        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+    ) -> None:
+        lasts = (expires - self._clock.now()).total_seconds() if expires else math.inf
+        await self._faults.call("queue.send", lambda: self._send(resource_class, bodies, delay, lasts))
 
     async def count(self, resource_class: str) -> int:
-        return await self._faults.call("queue.count", lambda: len(self._queues.get(resource_class, ())))
+        return await self._faults.call("queue.count", lambda: self._count(resource_class))
 
     async def names(self) -> list[str]:
         return await self._faults.call("queue.names", lambda: sorted(self._queues))
@@ -62,18 +81,23 @@ class MemoryQueue:
         rates = self._faults.rates
         if resource_class not in self._queues or self._faults.happens(rates.false_empty):
             return []
-        ready = self._queues[resource_class].ready(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        messages = self._queues[resource_class]
         if self._faults.happens(rates.disorder):
-            self._faults.random.shuffle(ready)
-        return [ready.popleft() for _ in range(min(limit, len(ready)))]
+            self._faults.random.shuffle(messages.ready(now))
+        return messages.take(limit, now)
 
-    def _send(self, resource_class: str, bodies: Sequence[str], delay: float) -> None:
+    def _send(self, resource_class: str, bodies: Sequence[str], delay: float, lasts: float) -> None:
         rates = self._faults.rates
         messages = self._queues.setdefault(resource_class, Messages())
-        visible_at = asyncio.get_running_loop().time() + delay
+        now = asyncio.get_running_loop().time()
         for body in bodies:
             if self._faults.happens(rates.lost_ticket):
                 continue
-            messages.add(body, visible_at)
+            messages.add(body, now + delay, now + lasts)
             if self._faults.happens(rates.duplicate):
-                messages.add(body, visible_at)
+                messages.add(body, now + delay, now + lasts)
+
+    def _count(self, resource_class: str) -> int:
+        messages = self._queues.get(resource_class)
+        return messages.count(asyncio.get_running_loop().time()) if messages else 0

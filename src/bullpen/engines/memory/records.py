@@ -10,13 +10,15 @@ from typing import Any
 
 from bullpen.engines.memory.bell import Listener
 from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.index import Index
 from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.provision import Provision
+from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
-from bullpen.model.transition import Change, StoryLine
+from bullpen.model.transition import Change, Check, StoryLine
 
 
 class MemoryRecords:
@@ -27,8 +29,8 @@ class MemoryRecords:
         self._reports = reports
         self._faults = faults
 
-    async def apply(self, *changes: Change[Any]) -> list[Any]:
-        return await self._faults.call("records.apply", lambda: self._tables.land(changes))
+    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        return await self._faults.call("records.apply", lambda: self._tables.land(changes, checks))
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
         # One request per change, as on an engine whose batched writes know no conditions; they travel together. All are
@@ -53,6 +55,11 @@ class MemoryRecords:
     async def run_provisions(self, run_id: str) -> list[Provision]:
         return await self._faults.call(
             "records.run_provisions", lambda: list(self._current().provisions_of_run.walk(run_id))
+        )
+
+    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+        return await self._faults.call(
+            "records.told_provisions", lambda: list(self._current().provisions_told.walk(run_id))[: -limit - 1 : -1]
         )
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
@@ -128,14 +135,23 @@ class MemoryRecords:
 
     def _purge(self, now: datetime, limit: int) -> int:
         tables = self._current()
-        ended = takewhile(lambda i: _has_come(i.purge_at, now), tables.purgeable.walk())
-        settled = takewhile(lambda p: _has_come(p.purge_at, now), tables.provisions_purgeable.walk())
-        gone: list[Instance | Provision] = [*islice(ended, limit)]
-        gone += islice(settled, limit - len(gone))
-        gone = [record for record in gone if record.id in tables.instances or record.id in tables.provisions]
+        tables.worker_indexes.catch_up()
+        tables.job_indexes.catch_up()
+        indexes: tuple[Index[Any], ...] = (
+            tables.purgeable,
+            tables.provisions_purgeable,
+            tables.worker_indexes.purgeable,
+            tables.job_indexes.purgeable,
+        )
+        over = [record for index in indexes for record in takewhile(lambda r: _has_come(r.purge_at, now), index.walk())]
+        gone = [record for record in over if tables.holds(record)][:limit]
         for record in gone:
             tables.remove(record)
-            self._reports.forget(record.id)
+            if isinstance(record, Instance):
+                self._reports.forget(record.id)
+                # Other workers of it leave in their own time: jobs may still be bound to them.
+                if direct := tables.workers.get(direct_key(record.id)):
+                    tables.remove(direct)
         return len(gone)
 
 

@@ -1,22 +1,25 @@
-"""Signals and heartbeats in memory."""
+"""Signals and heartbeats in memory. A heartbeat is the newest worker of its instance."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bullpen.engines.memory.bell import Bell, Listener
 from bullpen.engines.memory.faults import Faults
-from bullpen.model.signal import Heartbeat, Pulse, Signal
+from bullpen.model.signal import Heartbeat, Pulse, Signal, beat_directly, direct_key
+
+if TYPE_CHECKING:
+    from bullpen.engines.memory.tables import Tables
 
 
 class Reports:
-    """The latest reports of every instance, shared by all simulated processes. Nothing here awaits.
+    """The latest signal of every instance, shared by all simulated processes. Nothing here awaits.
 
     `bell` wakes the control plane; records ring it too.
     """
 
     def __init__(self) -> None:
         self.signals: dict[str, Signal] = {}
-        self.heartbeats: dict[str, Heartbeat] = {}
         self.bell = Bell()
 
     def report(self, signal: Signal) -> bool:
@@ -27,27 +30,16 @@ class Reports:
         self.bell.ring()
         return True
 
-    def beat(self, heartbeat: Heartbeat) -> bool:
-        stored = self.heartbeats.get(heartbeat.instance_id)
-        if stored and stored.seq >= heartbeat.seq:
-            return False
-        self.heartbeats[heartbeat.instance_id] = heartbeat
-        self.bell.ring()
-        return True
-
-    def pulse(self, instance_id: str) -> Pulse:
-        return Pulse(self.signals.get(instance_id), self.heartbeats.get(instance_id))
-
     def forget(self, instance_id: str) -> None:
         self.signals.pop(instance_id, None)
-        self.heartbeats.pop(instance_id, None)
 
 
 class MemorySignals:
     """One process's access to the reports; it hears what changed since it last waited."""
 
-    def __init__(self, reports: Reports, faults: Faults) -> None:
+    def __init__(self, reports: Reports, tables: "Tables", faults: Faults) -> None:
         self._reports = reports
+        self._tables = tables
         self._faults = faults
         self._listener = Listener(reports.bell)
 
@@ -55,13 +47,26 @@ class MemorySignals:
         return await self._faults.call("signals.report", lambda: self._reports.report(signal))
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
-        return await self._faults.call("signals.beat", lambda: self._reports.beat(heartbeat))
+        return await self._faults.call("signals.beat", lambda: self._beat(heartbeat))
 
     async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
-        return await self._faults.call("signals.read", lambda: {i: self._reports.pulse(i) for i in ids})
+        return await self._faults.call("signals.read", lambda: {i: self._pulse(i) for i in ids})
 
     async def wait(self, timeout: float) -> None:
         if self._faults.happens(self._faults.rates.deaf):
             await asyncio.sleep(timeout)
         else:
             await self._listener.wait(timeout)
+
+    def _beat(self, heartbeat: Heartbeat) -> bool:
+        change = beat_directly(heartbeat, self._tables.workers.get(direct_key(heartbeat.instance_id)))
+        if change is None:
+            return False
+        self._tables.land([change])
+        self._reports.bell.ring()
+        return True
+
+    def _pulse(self, instance_id: str) -> Pulse:
+        newest = self._tables.worker_indexes.newest(instance_id)
+        heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token) if newest and newest.beat_at else None
+        return Pulse(self._reports.signals.get(instance_id), heartbeat)

@@ -3,18 +3,28 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from bullpen.engines.memory.bell import Bell
 from bullpen.engines.memory.index import Index, Replica
+from bullpen.engines.memory.jobs import JobIndexes
+from bullpen.engines.memory.workers import WorkerIndexes
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
+from bullpen.model import job as jobs
+from bullpen.model.control import Control
 from bullpen.model.instance import Instance
+from bullpen.model.job import Job
 from bullpen.model.provision import OPEN, Provision
-from bullpen.model.transition import STORY_LENGTH, Change, StoryLine
+from bullpen.model.transition import STORY_LENGTH, Change, Check, StoryLine
+from bullpen.model.worker import Card, Worker
 from bullpen.ports import TOGETHER_LIMIT
 
-ABSENT = "absent"
+
+class Follower(Protocol):
+    """Indexes of one kind of record."""
+
+    def follow(self, record_id: str, record: Any) -> None: ...
 
 
 class Tables:
@@ -23,6 +33,11 @@ class Tables:
     def __init__(self, control: Bell, lag: float = 0.0) -> None:
         self.instances: dict[str, Instance] = {}
         self.provisions: dict[str, Provision] = {}
+        self.workers: dict[str, Worker] = {}
+        self.cards: dict[str, Card] = {}
+        self.jobs: dict[str, Job] = {}
+        self.logs: dict[tuple[str, int], bytearray] = {}
+        self.controls: dict[str, Control] = {}
         self.stories: dict[str, deque[StoryLine]] = {}
         self._control = control
         self._bells: dict[str, Bell] = {}
@@ -38,28 +53,53 @@ class Tables:
             lag, self.of_run, self.claimable, self.pending, self.live, self.due, self.owing, self.purgeable
         )
 
-        self.provisions_of_run = Index[Provision](lambda p: (p.run_id, p.id))
+        self.provisions_of_run = Index[Provision](lambda p: None if p.is_closed else (p.run_id, p.id))
+        self.provisions_told = Index[Provision](lambda p: (p.run_id, p.deadline))
         self.provisions_open = Index[Provision](lambda p: (p.needs.resource_class, p.id) if p.state is OPEN else None)
         self.provisions_due = Index[Provision](lambda p: ("", p.due_at) if p.due_at else None)
         self.provisions_purgeable = Index[Provision](lambda p: ("", p.purge_at) if p.purge_at else None)
         self.provision_indexes = Replica(
-            lag, self.provisions_of_run, self.provisions_open, self.provisions_due, self.provisions_purgeable
+            lag,
+            self.provisions_of_run,
+            self.provisions_told,
+            self.provisions_open,
+            self.provisions_due,
+            self.provisions_purgeable,
         )
+        self.worker_indexes = WorkerIndexes(lag)
+        self.job_indexes = JobIndexes(lag)
+        self._kinds: dict[type[Any], tuple[dict[str, Any], Follower]] = {
+            Instance: (self.instances, self.instance_indexes),
+            Provision: (self.provisions, self.provision_indexes),
+            Worker: (self.workers, self.worker_indexes),
+            Job: (self.jobs, self.job_indexes),
+            Control: (self.controls, Replica(lag)),
+        }
 
     def bell(self, instance_id: str) -> Bell:
         """Rung when the record of this instance changes: what its agent listens to."""
         return self._bells.setdefault(instance_id, Bell())
 
-    def land(self, changes: Sequence[Change[Any]]) -> list[Any]:
+    def land(self, changes: Sequence[Change[Any]], checks: Sequence[Check] = ()) -> list[Any]:
         """All of them or, with a Conflict, none."""
-        if len(changes) > TOGETHER_LIMIT:
-            raise ValueError(f"{len(changes)} changes together, at most {TOGETHER_LIMIT}")
+        if len(changes) + len(checks) > TOGETHER_LIMIT:
+            raise ValueError(f"{len(changes)} changes and {len(checks)} checks together, at most {TOGETHER_LIMIT}")
         if len({change.before.id for change in changes}) < len(changes):
             raise ValueError("two changes of one record cannot land together")
+        for check in checks:
+            self._verify(check)
         landing = [self._landing(change) for change in changes]
         for change, record in zip(changes, landing, strict=True):
             self._write(change, record)
         return landing
+
+    def _verify(self, check: Check) -> None:
+        stored = self._kinds[check.kind][0].get(check.id)
+        if stored is None:
+            raise Conflict(f"{check.id} is absent")
+        for guard in check.guards:
+            if not guard.holds(stored):
+                raise Conflict(f"{check.id} must have {guard}", found=stored)
 
     def _landing(self, change: Change[Any]) -> Any:
         """The record as it will be stored; the stored one itself if this very change has landed before."""
@@ -68,10 +108,10 @@ class Tables:
             return stored
         before = change.before
         if stored is None:
-            if before.state != ABSENT:
+            if before.version != 0:
                 raise Conflict(f"{before.id}: {change.step} of a record that is absent")
             return change.after
-        if before.state == ABSENT or (stored.version, stored.state) != (before.version, before.state):
+        if (stored.version, stored.state) != (before.version, before.state):
             raise Conflict(
                 f"{before.id}: {change.step} saw {before.state} (version {before.version}),"
                 f" but it is {stored.state} (version {stored.version})",
@@ -87,38 +127,65 @@ class Tables:
         return landing
 
     def _write(self, change: Change[Any], record: Any) -> None:
-        table = self._table(record)
+        table, indexes = self._kinds[type(record)]
         if table.get(record.id) is record:
             return  # landed before
         if isinstance(record, Instance):
             _assert_consistent(record)
-            self.instance_indexes.follow(record.id, record)
-        else:
-            self.provision_indexes.follow(record.id, record)
+        indexes.follow(record.id, record)
         table[record.id] = record
         if change.line is not None:
             self.stories.setdefault(record.id, deque(maxlen=STORY_LENGTH)).append(change.line)
-        self._wake(record)
+        self._wake(change, record)
 
-    def remove(self, record: Instance | Provision) -> None:
-        del self._table(record)[record.id]
+    def holds(self, record: Any) -> bool:
+        """Whether the record is still there: an index may lag."""
+        return record.id in self._table(record)
+
+    def remove(self, record: Any) -> None:
+        """With what belongs to it."""
+        table, indexes = self._kinds[type(record)]
+        del table[record.id]
+        indexes.follow(record.id, None)
         self.stories.pop(record.id, None)
-        if isinstance(record, Instance):
-            self.bell(record.id).ring()
-            del self._bells[record.id]
-            self.instance_indexes.follow(record.id, None)
-        else:
-            self.provision_indexes.follow(record.id, None)
+        match record:
+            case Instance():
+                self.bell(record.id).ring()
+                del self._bells[record.id]
+            case Worker():
+                self.cards.pop(record.id, None)
+            case Job():
+                for fence in range(record.fence + 1):
+                    self.logs.pop((record.id, fence), None)
 
-    def _wake(self, record: Instance | Provision) -> None:
-        """Its agent; and the control plane if somebody may wait for an offer or a decision."""
-        if record.id in self._bells:
-            self._bells[record.id].ring()
-        if record.is_claimable if isinstance(record, Instance) else record.state is not OPEN:
+    def _wake(self, change: Change[Any], record: Any) -> None:
+        """Its agent; and the control plane if somebody may wait for an offer, a decision, a worker or a job."""
+        match record:
+            case Instance():
+                if record.id in self._bells:
+                    self._bells[record.id].ring()
+                tells_control = record.is_claimable
+            case Provision():
+                tells_control = record.state is not OPEN
+            case Job():
+                for instance_id, bell in self._bells.items():
+                    if self._concerns(record, instance_id):
+                        bell.ring()
+                tells_control = True
+            case _:
+                tells_control = change.line is not None
+        if tells_control:
             self._control.ring()
 
-    def _table(self, record: Instance | Provision) -> dict[str, Any]:
-        return self.instances if isinstance(record, Instance) else self.provisions
+    def _concerns(self, job: Job, instance_id: str) -> bool:
+        """Whether the agent of an instance has something to do about a job: to take it, or to stop it."""
+        if job.state is jobs.QUEUED:
+            found = self.instances.get(instance_id)
+            return found is not None and found.run_id == job.run_id
+        return job.cancelling and job.instance_id == instance_id
+
+    def _table(self, record: Any) -> dict[str, Any]:
+        return self._kinds[type(record)][0]
 
 
 def _has_landed(change: Change[Any], stored: Any) -> bool:

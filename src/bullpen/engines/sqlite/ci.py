@@ -4,8 +4,17 @@ from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Registration, Removal
 
-REGISTRATIONS = "SELECT name, label, busy FROM registrations ORDER BY name"
-REMOVE = "DELETE FROM registrations WHERE name = ? AND busy = 0"
+# Busy is who says so, and who holds a running job: agents that reach us over HTTP have their jobs assigned for them.
+IS_BUSY = """(busy = 1 OR EXISTS (
+    SELECT 1 FROM jobs WHERE run_id = label AND state = 'running' AND instance_id = name
+))"""
+REGISTRATIONS = f"SELECT name, label, {IS_BUSY} FROM registrations ORDER BY name"
+REMOVE = f"DELETE FROM registrations WHERE name = ? AND NOT {IS_BUSY}"
+REGISTER = """
+    INSERT OR REPLACE INTO registrations (name, label, round, busy)
+    SELECT id, run_id, round, 0 FROM instances
+    WHERE id = ? AND run_id = ? AND round = ? AND state IN ('created', 'claimed', 'running')
+"""
 IS_REGISTERED = "SELECT 1 FROM registrations WHERE name = ?"
 
 
@@ -18,6 +27,12 @@ class SqliteCI:
     async def registrations(self) -> list[Registration]:
         rows = await self._database.read(lambda snapshot: snapshot.execute(REGISTRATIONS).fetchall())
         return [Registration(name, label, busy == 1) for name, label, busy in rows]
+
+    async def register(self, name: str, label: str, round: str) -> bool:
+        def write(transaction: Transaction) -> bool:
+            return transaction.execute(REGISTER, (name, label, round)).rowcount == 1
+
+        return await self._database.write(write)
 
     async def remove(self, name: str) -> Removal:
         def write(transaction: Transaction) -> Removal:

@@ -59,8 +59,12 @@ class Database:
         It lands whole, or raises and leaves nothing. Cancelling the await does not take it back. It shares the commit
         with others, so it must be short and do nothing but read and write through its argument.
         """
+        return await self.submit(function)
+
+    def submit(self, function: Callable[[Transaction], T]) -> asyncio.Future[T]:
+        """As `write`; the future of its answer may be awaited by several."""
         self._check_usable()
-        return await self._writer.submit(function)
+        return self._writer.submit(function)
 
     async def read(self, function: Callable[[Snapshot], T]) -> T:
         """Run `function` on a snapshot that contains every write awaited before. It must fetch all it returns."""

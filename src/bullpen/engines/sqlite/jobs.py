@@ -1,63 +1,84 @@
-"""Jobs of the embedded CI: submitted here, taken by the agents of the run."""
+"""Jobs of the embedded CI in SQLite. Every query goes by an index that holds only what it may find."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-
-from msgspec import json
+from datetime import datetime
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import to_micros
-from bullpen.engines.sqlite.writer import Transaction
+from bullpen.engines.sqlite.landing import Landing, land_together, select_by_id
+from bullpen.engines.sqlite.lease_rows import JOBS
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import Row, to_micros
+from bullpen.model import job
+from bullpen.model.job import Job
 from bullpen.ports import Chance, Clock
 
-SUBMIT = "INSERT INTO jobs (id, run_id, state, fence, command, queued_at) VALUES (?, ?, 'queued', 0, ?, ?)"
-GET = "SELECT id, run_id, state, command, instance_id, exit_code FROM jobs WHERE id = ?"
-RUNNERS = "SELECT id FROM instances WHERE run_id = ? AND run_id <> '' AND state <> 'terminated'"
+_JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
 
-
-class JobState(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    FINISHED = "finished"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A command that one runner of the run executes. `instance_id` is empty until one has taken it."""
-
-    id: str
-    run_id: str
-    state: JobState
-    command: tuple[str, ...]
-    instance_id: str
-    exit_code: int | None
+QUEUED = (
+    f"{_JOB} WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?)"
+    " ORDER BY losses = 0, queued_at, job_index, id LIMIT ?"
+)
+HELD = f"{_JOB} WHERE worker = ? AND epoch <= ? AND state = 'running' ORDER BY epoch, id LIMIT ?"
+UNVERIFIED = f"{_JOB} WHERE verify_by <= ? ORDER BY verify_by, id LIMIT ?"
+NEXT_WAITING_RUN = "SELECT run_id FROM jobs WHERE run_id > ? AND state = 'queued' ORDER BY run_id LIMIT 1"
+UNFINISHED = f"{_JOB} WHERE run_id = ? AND state <> 'finished' AND id > ? ORDER BY id LIMIT ?"
+OF_RUN = f"{_JOB} WHERE run_id = ? AND id > ? ORDER BY id LIMIT ?"
 
 
 class SqliteJobs:
-    """The job queue of one home's database."""
+    """`ports.Jobs` on one home's database, and the two calls that a person with a shell needs."""
 
     def __init__(self, database: Database, clock: Clock, chance: Chance) -> None:
         self._database = database
         self._clock = clock
         self._chance = chance
 
+    async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
+        def look(snapshot: Snapshot) -> list[Row | None]:
+            statement = select_by_id(JOBS)
+            return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
+
+        return {row[0]: JOBS.decode(row) for row in await self._database.read(look) if row is not None}
+
+    async def queued(self, run_id: str, now: datetime, limit: int) -> list[Job]:
+        return await self._select(QUEUED, run_id, to_micros(now), limit)
+
+    async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
+        return await self._select(HELD, worker, through_epoch, limit)
+
+    async def unverified(self, now: datetime, limit: int) -> list[Job]:
+        return await self._select(UNVERIFIED, to_micros(now), limit)
+
+    async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
+        def look(snapshot: Snapshot) -> list[str]:
+            # From run to run: one that has thousands of jobs in the queue costs no more than another.
+            runs: list[str] = []
+            while len(runs) < limit:
+                last = runs[-1] if runs else after
+                row = snapshot.execute(NEXT_WAITING_RUN, (last,)).fetchone()
+                if row is None:
+                    break
+                runs.append(row[0])
+            return runs
+
+        return await self._database.read(look)
+
+    async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        return await self._select(UNFINISHED, run_id, after, limit)
+
+    async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        return await self._select(OF_RUN, run_id, after, limit)
+
     async def submit(self, run_id: str, command: Sequence[str]) -> str:
         """Queue a command for the runners of a run, wake them, and return the job's id."""
-        job_id = f"j-{self._chance.token()}"
-        row = (job_id, run_id, json.encode(list(command)).decode(), to_micros(self._clock.now()))
-
-        def write(transaction: Transaction) -> None:
-            transaction.execute(SUBMIT, row)
-            for (instance_id,) in transaction.execute(RUNNERS, (run_id,)).fetchall():
-                transaction.wake(instance_id)
-
-        await self._database.write(write)
-        return job_id
+        absent = job.absent(f"j-{self._chance.token()}", run_id, tuple(command))
+        change = job.submit(absent, job.Submitted(at=self._clock.now(), by="submit"))
+        await self._database.write(lambda transaction: land_together(transaction, [Landing.of(change)]))
+        return absent.id
 
     async def get(self, job_id: str) -> Job | None:
-        row = await self._database.read(lambda snapshot: snapshot.execute(GET, (job_id,)).fetchone())
-        if row is None:
-            return None
-        id_, run_id, state, command, instance_id, exit_code = row
-        return Job(id_, run_id, JobState(state), json.decode(command, type=tuple[str, ...]), instance_id, exit_code)
+        return (await self.jobs([job_id])).get(job_id)
+
+    async def _select(self, statement: str, *parameters: object) -> list[Job]:
+        rows = await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
+        return [JOBS.decode(row) for row in rows]

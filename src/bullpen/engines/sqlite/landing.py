@@ -14,13 +14,29 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from bullpen.engines.sqlite.rows import INSTANCES, Row, Table, encode_line, table_of, to_micros_or_null
+from bullpen.engines.sqlite.lease_rows import CONTROLS, JOBS, WORKERS
+from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, Row, Table, encode_line
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict, Refused
-from bullpen.model import provision
-from bullpen.model.transition import STORY_LENGTH, Change
+from bullpen.model import job, provision
+from bullpen.model.control import Control
+from bullpen.model.instance import Instance
+from bullpen.model.job import Job
+from bullpen.model.provision import Provision
+from bullpen.model.transition import STORY_LENGTH, Change, Check
+from bullpen.model.worker import Worker
 
 WRITE_LINE = "REPLACE INTO stories (record_id, slot, version, step, state, at, by, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+RUNNERS = "SELECT id FROM instances WHERE run_id = ? AND run_id <> '' AND state <> 'terminated'"
+
+TABLES: dict[type[Any], Table[Any]] = {
+    Instance: INSTANCES,
+    Provision: PROVISIONS,
+    Worker: WORKERS,
+    Job: JOBS,
+    Control: CONTROLS,
+}
 
 _OPERATORS = {"is": "IS ?", "after": "> ?"}
 
@@ -36,7 +52,7 @@ class Landing:
 
     @classmethod
     def of(cls, change: Change[Any]) -> "Landing":
-        table = table_of(change.after)
+        table = TABLES[type(change.after)]
         if change.before.version == 0:
             return cls(change, table, insert_statement(table), _values(table, change.after, tuple(table.fields)))
         written = tuple(change.difference())
@@ -55,20 +71,36 @@ class Landing:
         return cls(change, table, update_statement(table, written, tuple(tests)), tuple(bound))
 
 
-def land_together(transaction: Transaction, landings: Sequence[Landing]) -> list[Row]:
+def land_together(transaction: Transaction, landings: Sequence[Landing], checks: Sequence[Check] = ()) -> list[Row]:
     """All or nothing: raise Conflict at the first that does not land; the caller's savepoint takes the others back."""
+    for check in checks:
+        _verify(transaction, check)
     rows = []
     for landing in landings:
         row = _land(transaction, landing)
         if isinstance(row, Exception):
             raise row
         rows.append(row)
+    _wake_runners(transaction, landings)
     return rows
 
 
 def land_each(transaction: Transaction, landings: Sequence[Landing]) -> list[Row | Conflict | Refused]:
     """Each on its own. A failed statement leaves nothing behind, so none needs a savepoint."""
-    return [_land(transaction, landing) for landing in landings]
+    outcomes = [_land(transaction, landing) for landing in landings]
+    _wake_runners(transaction, landings)
+    return outcomes
+
+
+def _verify(transaction: Transaction, check: Check) -> None:
+    table = TABLES[check.kind]
+    row: Row | None = transaction.execute(select_by_id(table), (check.id,)).fetchone()
+    if row is None:
+        raise Conflict(f"{check.id} is absent")
+    found = table.decode(row)
+    for guard in check.guards:
+        if not guard.holds(found):
+            raise Conflict(f"{check.id} must have {guard}", found=found)
 
 
 def _land(transaction: Transaction, landing: Landing) -> Row | Conflict | Refused:
@@ -108,26 +140,42 @@ def _difference_in_words(change: Change[Any], found: Any) -> str:
 
 
 def _wake(transaction: Transaction, landing: Landing) -> None:
-    after = landing.change.after
-    if landing.table is INSTANCES:
-        transaction.wake(after.id)  # its agent
-        if after.is_claimable:
-            transaction.wake_control()  # a releaser or a pickup may wait for the offer
-    elif after.state is not provision.OPEN:
-        transaction.wake_control()  # whoever works for this provision stops or carries the decision out
+    match landing.change.after:
+        case Instance() as instance:
+            transaction.wake(instance.id)  # its agent
+            if instance.is_claimable:
+                transaction.wake_control()  # a releaser or a pickup may wait for the offer
+        case Provision(state=state):
+            if state is not provision.OPEN:
+                transaction.wake_control()  # whoever works for this provision stops or carries the decision out
+        case Job() as landed:
+            transaction.wake_control()  # whoever follows the job
+            if landed.cancelling:
+                transaction.wake(landed.instance_id)
+        case _:
+            if landing.change.line is not None:
+                transaction.wake_control()  # a worker came or went: its jobs may wait
+
+
+def _wake_runners(transaction: Transaction, landings: Sequence[Landing]) -> None:
+    """The agents of every run that has a job to take; once for all jobs, for a run may have thousands."""
+    jobs = [landing.change.after for landing in landings if landing.table is JOBS]
+    for run_id in dict.fromkeys(each.run_id for each in jobs if each.state is job.QUEUED):
+        for (instance_id,) in transaction.execute(RUNNERS, (run_id,)).fetchall():
+            transaction.wake(instance_id)
 
 
 def _values(table: Table[Any], record: Any, names: Sequence[str]) -> Row:
-    """The values of these fields and of `due_at`, in the order of `_columns`."""
+    """The values of these fields and of the derived columns, in the order of `_columns`."""
     values: list[Any] = []
     for name in names:
         values += table.fields[name].encode(getattr(record, name))
-    values.append(to_micros_or_null(record.due_at))
+    values += [derive(record) for derive in table.derived.values()]
     return tuple(values)
 
 
 def _columns(table: Table[Any], names: Sequence[str]) -> list[str]:
-    return [*(column for name in names for column in table.fields[name].columns), "due_at"]
+    return [*(column for name in names for column in table.fields[name].columns), *table.derived]
 
 
 # The texts are few, one for each step and shape of its guards, and kept: a prepared statement is found by its text.

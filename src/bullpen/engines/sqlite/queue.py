@@ -1,21 +1,28 @@
-"""Pool queues in SQLite: a table of tickets, taken in the order in which they become visible."""
+"""Pool queues in SQLite: a table of tickets, taken in the order in which they become visible.
+
+An expired ticket is invisible at once, and removed by the next that takes or sends.
+"""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.rows import to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Clock
 
-IS_ANY_VISIBLE = "SELECT 1 FROM tickets WHERE resource_class = ? AND visible_at <= ? LIMIT 1"
-TAKE = """
+LASTS = "(expires_at IS NULL OR expires_at > ?2)"
+IS_VISIBLE = f"resource_class = ?1 AND visible_at <= ?2 AND {LASTS}"
+IS_ANY_VISIBLE = f"SELECT 1 FROM tickets INDEXED BY tickets_visible WHERE {IS_VISIBLE} LIMIT 1"
+TAKE = f"""
     DELETE FROM tickets WHERE id IN (
-        SELECT id FROM tickets WHERE resource_class = ? AND visible_at <= ? ORDER BY visible_at, id LIMIT ?
+        SELECT id FROM tickets INDEXED BY tickets_visible WHERE {IS_VISIBLE} ORDER BY visible_at, id LIMIT ?3
     ) RETURNING body
 """
-SEND = "INSERT INTO tickets (resource_class, visible_at, body) VALUES (?, ?, ?)"
-COUNT = "SELECT count(*) FROM tickets WHERE resource_class = ?"
+SEND = "INSERT INTO tickets (resource_class, visible_at, expires_at, body) VALUES (?, ?, ?, ?)"
+COUNT = f"SELECT count(*) FROM tickets INDEXED BY tickets_visible WHERE resource_class = ?1 AND {LASTS}"
+SWEEP = "DELETE FROM tickets WHERE id IN (SELECT id FROM tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
+SWEPT = 1000  # expired tickets removed by one call: none waits long for those that somebody let pile up
 NAMES = "SELECT resource_class FROM queues ORDER BY resource_class"
 ENSURE = "INSERT INTO queues (resource_class) VALUES (?) ON CONFLICT DO NOTHING"
 EMPTY = "DELETE FROM tickets WHERE resource_class = ?"
@@ -30,27 +37,37 @@ class SqliteQueue:
         self._clock = clock
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
-        seen = (resource_class, to_micros(self._clock.now()))
-        # A look first: an empty queue, the common case before a cold start, costs no turn and no flush of the disk.
-        if await self._database.read(lambda snapshot: snapshot.execute(IS_ANY_VISIBLE, seen).fetchone()) is None:
-            return []
-        return await self._database.write(
-            lambda transaction: [body for (body,) in transaction.execute(TAKE, (*seen, limit)).fetchall()]
-        )
+        now = to_micros(self._clock.now())
+        visible = (resource_class, now)
 
-    async def send(self, resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
-        visible_at = to_micros(self._clock.now() + timedelta(seconds=delay))
+        def write(transaction: Transaction) -> list[str]:
+            transaction.execute(SWEEP, (now, SWEPT))
+            return [body for (body,) in transaction.execute(TAKE, (*visible, limit)).fetchall()]
+
+        # A look first: an empty queue, the common case before a cold start, costs no turn and no flush of the disk.
+        if await self._database.read(lambda snapshot: snapshot.execute(IS_ANY_VISIBLE, visible).fetchone()) is None:
+            return []
+        return await self._database.write(write)
+
+    async def send(
+        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+    ) -> None:
+        now = self._clock.now()
+        visible_at = to_micros(now + timedelta(seconds=delay))
+        expires_at = to_micros(expires) if expires else None
 
         def write(transaction: Transaction) -> None:
             # Made again if it has just been retired: no ticket lies where refresh, which goes by names, does not look.
             transaction.execute(ENSURE, (resource_class,))
-            transaction.executemany(SEND, [(resource_class, visible_at, body) for body in bodies])
+            transaction.execute(SWEEP, (to_micros(now), SWEPT))
+            transaction.executemany(SEND, [(resource_class, visible_at, expires_at, body) for body in bodies])
 
         if bodies:
             await self._database.write(write)
 
     async def count(self, resource_class: str) -> int:
-        (number,) = await self._database.read(lambda snapshot: snapshot.execute(COUNT, (resource_class,)).fetchone())
+        lasting = (resource_class, to_micros(self._clock.now()))
+        (number,) = await self._database.read(lambda snapshot: snapshot.execute(COUNT, lasting).fetchone())
         return int(number)
 
     async def names(self) -> list[str]:

@@ -7,16 +7,16 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from bullpen.engines.sqlite import purging
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.landing import Landing, land_each, land_together, select_by_id
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
-from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 from bullpen.model.ticket import Requirements, matches
-from bullpen.model.transition import Change, StoryLine
+from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports import TOGETHER_LIMIT
 
 _INSTANCE = f"SELECT {', '.join(INSTANCES.columns)} FROM instances"
@@ -24,7 +24,9 @@ _PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"
 
 # A partial index is used only where the query repeats the index's own condition.
 RUN_INSTANCES = f"{_INSTANCE} WHERE run_id = ? AND run_id <> '' AND state <> 'terminated' ORDER BY id"
-RUN_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' ORDER BY id"
+_NOT_CLOSED = "(state = 'open' OR owes_kind IS NOT NULL OR members <> '[]')"
+RUN_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' AND {_NOT_CLOSED} ORDER BY id"
+TOLD_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' ORDER BY deadline DESC LIMIT ?"
 PENDING = (
     f"{_INSTANCE} WHERE resource_class = ? AND id > ? AND run_id = '' AND attested = 0 AND state <> 'terminated'"
     " AND state IN ('idle', 'created') ORDER BY id LIMIT ?"
@@ -55,11 +57,11 @@ class SqliteRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def apply(self, *changes: Change[Any]) -> list[Any]:
-        if len(changes) > TOGETHER_LIMIT:
-            raise ValueError(f"{len(changes)} changes cannot land together, at most {TOGETHER_LIMIT}")
+    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        if len(changes) + len(checks) > TOGETHER_LIMIT:
+            raise ValueError(f"{len(changes)} changes and {len(checks)} checks together, at most {TOGETHER_LIMIT}")
         landings = [Landing.of(change) for change in changes]
-        rows = await self._database.write(partial(land_together, landings=landings))
+        rows = await self._database.write(partial(land_together, landings=landings, checks=checks))
         return [landing.table.decode(row) for landing, row in zip(landings, rows, strict=True)]
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
@@ -86,6 +88,9 @@ class SqliteRecords:
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
         return [PROVISIONS.decode(row) for row in await self._rows(RUN_PROVISIONS, run_id)]
+
+    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+        return [PROVISIONS.decode(row) for row in await self._rows(TOLD_PROVISIONS, run_id, limit)]
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         domains = needs.acceptable_domains
@@ -143,7 +148,7 @@ class SqliteRecords:
         return {id_: [decode_line(row) for row in rows] for id_, rows in found.items() if rows}
 
     async def purge(self, now: datetime, limit: int) -> int:
-        return await self._database.write(partial(_purge, now=to_micros(now), limit=limit))
+        return await purging.purge(self._database, to_micros(now), limit)
 
     async def _rows(self, statement: str, *parameters: Any) -> list[Row]:
         return await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
@@ -153,19 +158,3 @@ def _record_or_conflict(landing: Landing, outcome: Row | Conflict | Refused) -> 
     if isinstance(outcome, Refused):
         raise outcome  # a fault of the program; the others have landed
     return outcome if isinstance(outcome, Conflict) else landing.table.decode(outcome)
-
-
-def _purge(transaction: Transaction, now: int, limit: int) -> int:
-    purged = 0
-    for table in (INSTANCES.name, PROVISIONS.name):
-        rows = transaction.execute(
-            f"DELETE FROM {table} WHERE id IN"
-            f" (SELECT id FROM {table} WHERE purge_at <= ? ORDER BY purge_at LIMIT ?) RETURNING id",
-            (now, limit - purged),
-        ).fetchall()
-        transaction.executemany("DELETE FROM stories WHERE record_id = ?", rows)
-        purged += len(rows)
-        if table == INSTANCES.name:
-            transaction.executemany("DELETE FROM signals WHERE instance_id = ?", rows)
-            transaction.executemany("DELETE FROM heartbeats WHERE instance_id = ?", rows)
-    return purged

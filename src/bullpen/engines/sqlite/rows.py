@@ -1,7 +1,7 @@
 """How records lie in their tables: columns, values and back. Times are whole microseconds since 1970, UTC."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -12,13 +12,13 @@ from bullpen.model import instance, provision
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Fleet, Provision
 from bullpen.model.ticket import Requirements, UsageClass
-from bullpen.model.transition import Debt, StoryLine
+from bullpen.model.transition import Debt, Record, StoryLine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 Row = tuple[Any, ...]
-R = TypeVar("R", Instance, Provision)
+R = TypeVar("R", bound=Record)
 
 
 def to_micros(at: datetime) -> int:
@@ -33,7 +33,7 @@ def to_micros_or_null(at: datetime | None) -> int | None:
     return None if at is None else to_micros(at)
 
 
-def _from_micros_or_null(micros: int | None) -> datetime | None:
+def from_micros_or_null(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
@@ -52,6 +52,7 @@ class Table(Generic[R]):
     name: str
     fields: Mapping[str, Field]
     decode: Callable[[Row], R]
+    derived: Mapping[str, Callable[[R], Any]] = field(default_factory=dict)  # columns that follow from the record
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,24 +60,24 @@ class Table(Generic[R]):
         return tuple(column for field in self.fields.values() for column in field.columns)
 
 
-def table_of(record: Any) -> Table[Any]:
-    return INSTANCES if isinstance(record, Instance) else PROVISIONS
-
-
-def _plain(column: str) -> Field:
+def plain_field(column: str) -> Field:
     return Field((column,), lambda value: (value,))
 
 
-def _time(column: str) -> Field:
+def time_field(column: str) -> Field:
     return Field((column,), lambda at: (to_micros_or_null(at),))
 
 
-def _word(column: str) -> Field:
+def word_field(column: str) -> Field:
     # The bare text: sqlite3 asks its adapters about every subclass of str, which costs more than the write of it.
     return Field((column,), lambda member: (member.value,))
 
 
-def _json(column: str) -> Field:
+def flag_field(column: str) -> Field:
+    return Field((column,), lambda flag: (int(flag),))
+
+
+def json_field(column: str) -> Field:
     return Field((column,), lambda value: (json.encode(value).decode(),))
 
 
@@ -110,9 +111,9 @@ def _decode_instance(row: Row) -> Instance:
         UsageClass(usage),
         cpu,
         mem,
-        _from_micros_or_null(offered_at),
+        from_micros_or_null(offered_at),
         _decode_debt(instance.Owed, owes_kind, owes_due),
-        _from_micros_or_null(purge_at),
+        from_micros_or_null(purge_at),
     )
 
 
@@ -132,54 +133,56 @@ def _decode_provision(row: Row) -> Provision:
         json.decode(members, type=tuple[str, ...]),
         reason,
         _decode_debt(provision.Owed, owes_kind, owes_due),
-        _from_micros_or_null(purge_at),
+        from_micros_or_null(purge_at),
     )
 
 
 INSTANCES: Table[Instance] = Table(
     "instances",
     {
-        "id": _plain("id"),
-        "state": _word("state"),
-        "version": _plain("version"),
-        "threshold": _time("threshold"),
-        "run_id": _plain("run_id"),
-        "round": _plain("round"),
-        "provision_id": _plain("provision_id"),
-        "attested": Field(("attested",), lambda attested: (int(attested),)),
-        "trust_domain": _plain("trust_domain"),
-        "image_generation": _plain("image_generation"),
-        "resource_class": _plain("resource_class"),
-        "instance_type": _plain("instance_type"),
-        "usage_class": _word("usage_class"),
-        "cpu": _plain("cpu"),
-        "mem": _plain("mem"),
-        "offered_at": _time("offered_at"),
+        "id": plain_field("id"),
+        "state": word_field("state"),
+        "version": plain_field("version"),
+        "threshold": time_field("threshold"),
+        "run_id": plain_field("run_id"),
+        "round": plain_field("round"),
+        "provision_id": plain_field("provision_id"),
+        "attested": flag_field("attested"),
+        "trust_domain": plain_field("trust_domain"),
+        "image_generation": plain_field("image_generation"),
+        "resource_class": plain_field("resource_class"),
+        "instance_type": plain_field("instance_type"),
+        "usage_class": word_field("usage_class"),
+        "cpu": plain_field("cpu"),
+        "mem": plain_field("mem"),
+        "offered_at": time_field("offered_at"),
         "owes": _DEBT,
-        "purge_at": _time("purge_at"),
+        "purge_at": time_field("purge_at"),
     },
     _decode_instance,
+    {"due_at": lambda record: to_micros_or_null(record.due_at)},
 )
 
 PROVISIONS: Table[Provision] = Table(
     "provisions",
     {
-        "id": _plain("id"),
-        "state": _word("state"),
-        "version": _plain("version"),
-        "run_id": _plain("run_id"),
-        "want": _plain("want"),
+        "id": plain_field("id"),
+        "state": word_field("state"),
+        "version": plain_field("version"),
+        "run_id": plain_field("run_id"),
+        "want": plain_field("want"),
         # The class beside the rest: open provisions are found by it.
         "needs": Field(("resource_class", "needs"), lambda needs: (needs.resource_class, json.encode(needs).decode())),
-        "deadline": _time("deadline"),
-        "max_runtime": _plain("max_runtime"),
-        "fleets": _json("fleets"),
-        "members": _json("members"),
-        "reason": _plain("reason"),
+        "deadline": time_field("deadline"),
+        "max_runtime": plain_field("max_runtime"),
+        "fleets": json_field("fleets"),
+        "members": json_field("members"),
+        "reason": plain_field("reason"),
         "owes": _DEBT,
-        "purge_at": _time("purge_at"),
+        "purge_at": time_field("purge_at"),
     },
     _decode_provision,
+    {"due_at": lambda record: to_micros_or_null(record.due_at)},
 )
 
 STORY_COLUMNS = "version, step, state, at, by, why"

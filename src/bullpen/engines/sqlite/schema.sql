@@ -67,7 +67,9 @@ CREATE TABLE provisions (
     due_at         INTEGER
 ) WITHOUT ROWID;
 
-CREATE INDEX provisions_of_run ON provisions (run_id, id) WHERE run_id <> '';
+CREATE INDEX provisions_of_run ON provisions (run_id, id)
+    WHERE run_id <> '' AND (state = 'open' OR owes_kind IS NOT NULL OR members <> '[]');
+CREATE INDEX provisions_told ON provisions (run_id, deadline) WHERE run_id <> '';
 CREATE INDEX provisions_open ON provisions (resource_class, id) WHERE state = 'open';
 CREATE INDEX provisions_due ON provisions (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX provisions_purge ON provisions (purge_at) WHERE purge_at IS NOT NULL;
@@ -94,10 +96,94 @@ CREATE TABLE signals (
     text        TEXT NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE heartbeats (
-    instance_id TEXT PRIMARY KEY,
-    at          INTEGER NOT NULL,
-    seq         INTEGER NOT NULL
+-- A beat rewrites one row here and nothing else: no index holds what every beat changes (token, deadline, beat_at). Keyed by
+-- a number, because that keeps the timers and the other indexes narrow.
+CREATE TABLE workers (
+    number        INTEGER PRIMARY KEY,
+    id            TEXT NOT NULL UNIQUE,
+    state         TEXT NOT NULL CHECK (state IN ('active', 'inactive', 'cleaned-up')),
+    version       INTEGER NOT NULL,
+    instance_id   TEXT NOT NULL,
+    domain        TEXT NOT NULL,
+    epoch         INTEGER NOT NULL,
+    token         INTEGER NOT NULL,
+    request_id    TEXT NOT NULL,
+    lease         REAL NOT NULL,
+    deadline      INTEGER,
+    due_at        INTEGER,
+    cleanup_at    INTEGER,
+    purge_at      INTEGER,
+    fate          TEXT NOT NULL CHECK (fate IN ('keep', 'retire')),
+    lost_epoch    INTEGER NOT NULL,
+    settled_epoch INTEGER NOT NULL,
+    beat_at       INTEGER,
+    CHECK (state <> 'active' OR deadline IS NOT NULL)
+);
+CREATE INDEX workers_of_instance ON workers (instance_id) WHERE instance_id <> '' AND state <> 'cleaned-up';
+CREATE INDEX workers_listed ON workers (id) WHERE state <> 'cleaned-up';
+CREATE INDEX workers_cleanup ON workers (cleanup_at) WHERE cleanup_at IS NOT NULL;
+CREATE INDEX workers_owing ON workers (id) WHERE lost_epoch > settled_epoch;
+CREATE INDEX workers_purge ON workers (purge_at) WHERE purge_at IS NOT NULL;
+
+-- When to look at the lease of an active worker: every one has an entry that is not later than its deadline. A renewed
+-- lease leaves it alone; what is found at its time decides. Apart from the workers, so that moving the timers of a
+-- million of them rewrites a few narrow pages and not a million rows.
+CREATE TABLE lease_timers (
+    due_at INTEGER NOT NULL,
+    worker INTEGER NOT NULL, -- its number
+    PRIMARY KEY (due_at, worker)
+) WITHOUT ROWID;
+
+CREATE TRIGGER a_new_lease_has_a_timer AFTER INSERT ON workers WHEN NEW.state = 'active'
+BEGIN
+    INSERT OR IGNORE INTO lease_timers (due_at, worker) VALUES (NEW.deadline, NEW.number);
+END;
+CREATE TRIGGER a_shorter_lease_has_an_earlier_timer AFTER UPDATE OF deadline ON workers
+WHEN NEW.state = 'active' AND (OLD.state <> 'active' OR NEW.deadline < OLD.deadline)
+BEGIN
+    INSERT OR IGNORE INTO lease_timers (due_at, worker) VALUES (NEW.deadline, NEW.number);
+END;
+
+-- How many workers there are: counting a million takes a tenth of a second, and sweepers ask every second.
+CREATE TABLE worker_counts (
+    domain TEXT NOT NULL,
+    state  TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (domain, state)
+) WITHOUT ROWID;
+
+CREATE TRIGGER a_new_worker_is_counted AFTER INSERT ON workers
+BEGIN
+    INSERT INTO worker_counts VALUES (NEW.domain, NEW.state, 1) ON CONFLICT DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER a_changed_worker_is_counted_anew AFTER UPDATE OF state, domain ON workers
+WHEN NEW.state <> OLD.state OR NEW.domain <> OLD.domain
+BEGIN
+    UPDATE worker_counts SET number = number - 1 WHERE domain = OLD.domain AND state = OLD.state;
+    INSERT INTO worker_counts VALUES (NEW.domain, NEW.state, 1) ON CONFLICT DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER a_removed_worker_is_counted_no_more AFTER DELETE ON workers
+BEGIN
+    UPDATE worker_counts SET number = number - 1 WHERE domain = OLD.domain AND state = OLD.state;
+END;
+
+-- What workers say of themselves: apart from the lease, because it hardly ever changes.
+CREATE TABLE cards (
+    worker TEXT PRIMARY KEY,
+    card   TEXT NOT NULL -- JSON
+) WITHOUT ROWID;
+
+-- What sweepers have agreed on: one row per failure domain, and one for the whole store.
+CREATE TABLE controls (
+    id           TEXT PRIMARY KEY,
+    state        TEXT NOT NULL CHECK (state IN ('open', 'held')),
+    version      INTEGER NOT NULL,
+    ingest_at    INTEGER,
+    recovered_at INTEGER,
+    budget       REAL NOT NULL,
+    budget_at    INTEGER,
+    held_since   INTEGER,
+    why          TEXT NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE queues (
@@ -108,9 +194,11 @@ CREATE TABLE tickets (
     id             INTEGER PRIMARY KEY,
     resource_class TEXT NOT NULL,
     visible_at     INTEGER NOT NULL,
+    expires_at     INTEGER, -- from then on nobody gets it; removed by whoever writes here next
     body           TEXT NOT NULL
 );
-CREATE INDEX tickets_visible ON tickets (resource_class, visible_at);
+CREATE INDEX tickets_visible ON tickets (resource_class, visible_at, expires_at);
+CREATE INDEX tickets_expired ON tickets (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Since when refresh has seen something odd, at every look: a list that merely lags condemns nobody.
 CREATE TABLE observations (
@@ -155,13 +243,39 @@ CREATE TABLE registrations (
 ) WITHOUT ROWID;
 
 CREATE TABLE jobs (
-    id          TEXT PRIMARY KEY,
-    run_id      TEXT NOT NULL,
-    state       TEXT NOT NULL CHECK (state IN ('queued', 'running', 'finished')),
-    fence       INTEGER NOT NULL, -- raised by each assignment: a result of an older one is refused
-    command     TEXT NOT NULL, -- JSON list
-    instance_id TEXT NOT NULL DEFAULT '',
-    exit_code   INTEGER,
-    queued_at   INTEGER NOT NULL
+    id           TEXT PRIMARY KEY,
+    state        TEXT NOT NULL CHECK (state IN ('queued', 'running', 'finished')),
+    version      INTEGER NOT NULL,
+    run_id       TEXT NOT NULL,
+    command      TEXT NOT NULL, -- JSON list
+    name         TEXT NOT NULL,
+    job_index    INTEGER NOT NULL,
+    timeout      REAL NOT NULL,
+    capability   TEXT NOT NULL,
+    side_effects INTEGER NOT NULL,
+    queued_at    INTEGER,
+    not_before   INTEGER,
+    fence        INTEGER NOT NULL, -- raised by each assignment: a result of an older one is refused
+    worker       TEXT NOT NULL,
+    epoch        INTEGER NOT NULL,
+    instance_id  TEXT NOT NULL,
+    bound        INTEGER NOT NULL,
+    verify_by    INTEGER,
+    losses       INTEGER NOT NULL,
+    avoid        TEXT NOT NULL,
+    cancelling   INTEGER NOT NULL,
+    result       TEXT NOT NULL,
+    exit_code    INTEGER,
+    reason       TEXT NOT NULL,
+    finished_at  INTEGER,
+    purge_at     INTEGER,
+    CHECK (state <> 'running' OR worker <> ''),
+    CHECK (state <> 'finished' OR result <> '')
 ) WITHOUT ROWID;
-CREATE INDEX jobs_queued ON jobs (run_id, queued_at) WHERE state = 'queued';
+-- A job that lost its worker comes before those that have never run.
+CREATE INDEX jobs_queued ON jobs (run_id, losses = 0, queued_at, job_index, id) WHERE state = 'queued';
+CREATE INDEX jobs_held ON jobs (worker, epoch, id) WHERE state = 'running';
+CREATE INDEX jobs_unverified ON jobs (verify_by) WHERE verify_by IS NOT NULL;
+CREATE INDEX jobs_unfinished ON jobs (run_id, id) WHERE state <> 'finished';
+CREATE INDEX jobs_of_run ON jobs (run_id, id);
+CREATE INDEX jobs_purge ON jobs (purge_at) WHERE purge_at IS NOT NULL;

@@ -1,14 +1,16 @@
-"""What agents report, in SQLite: one row per instance for the last signal, one for the last heartbeat."""
+"""What agents report, in SQLite: one row per instance for the last signal; the newest worker has the heartbeat."""
 
 from collections.abc import Sequence
 from copy import copy
 
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.landing import Landing, land_together, select_by_id
+from bullpen.engines.sqlite.lease_rows import WORKERS
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, from_micros, to_micros
+from bullpen.engines.sqlite.rows import Row, from_micros
 from bullpen.engines.sqlite.waiting import Wakes
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal
+from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
 
 REPORT = """
     INSERT INTO signals (instance_id, kind, run_id, round, seq, text) VALUES (?, ?, ?, ?, ?, ?)
@@ -16,12 +18,11 @@ REPORT = """
     SET kind = excluded.kind, run_id = excluded.run_id, round = excluded.round, seq = excluded.seq, text = excluded.text
     WHERE excluded.seq > seq
 """
-BEAT = """
-    INSERT INTO heartbeats (instance_id, at, seq) VALUES (?, ?, ?)
-    ON CONFLICT (instance_id) DO UPDATE SET at = excluded.at, seq = excluded.seq WHERE excluded.seq > seq
-"""
 SIGNAL = "SELECT kind, run_id, round, seq, text FROM signals WHERE instance_id = ?"
-HEARTBEAT = "SELECT at, seq FROM heartbeats WHERE instance_id = ?"
+HEARTBEAT = (
+    "SELECT beat_at, token FROM workers WHERE instance_id = ? AND instance_id <> '' AND state <> 'cleaned-up'"
+    " ORDER BY beat_at DESC, id DESC LIMIT 1"
+)
 
 
 class SqliteSignals:
@@ -33,10 +34,29 @@ class SqliteSignals:
 
     async def report(self, signal: Signal) -> bool:
         kind, run_id, round_ = signal.kind.value, signal.run_id, signal.round
-        return await self._store(REPORT, (signal.instance_id, kind, run_id, round_, signal.seq, signal.text))
+        parameters = (signal.instance_id, kind, run_id, round_, signal.seq, signal.text)
+
+        def write(transaction: Transaction) -> bool:
+            stored = transaction.execute(REPORT, parameters).rowcount == 1
+            if stored:
+                transaction.wake_control()
+            return stored
+
+        return await self._database.write(write)
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
-        return await self._store(BEAT, (heartbeat.instance_id, to_micros(heartbeat.at), heartbeat.seq))
+        def write(transaction: Transaction) -> bool:
+            row: Row | None = transaction.execute(
+                select_by_id(WORKERS), (direct_key(heartbeat.instance_id),)
+            ).fetchone()
+            change = beat_directly(heartbeat, None if row is None else WORKERS.decode(row))
+            if change is None:
+                return False
+            land_together(transaction, [Landing.of(change)])
+            transaction.wake_control()
+            return True
+
+        return await self._database.write(write)
 
     async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
         self._listen()  # from before the first look on, so that nothing falls between it and the first wait
@@ -52,15 +72,6 @@ class SqliteSignals:
         if self._wakes is None:
             self._wakes = self._database.wakes()
         return self._wakes
-
-    async def _store(self, statement: str, parameters: Row) -> bool:
-        def write(transaction: Transaction) -> bool:
-            stored = transaction.execute(statement, parameters).rowcount == 1
-            if stored:
-                transaction.wake_control()
-            return stored
-
-        return await self._database.write(write)
 
 
 def _pulse(snapshot: Snapshot, instance_id: str) -> Pulse:

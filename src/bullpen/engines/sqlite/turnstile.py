@@ -28,6 +28,7 @@ PATIENCE = 5.0  # seconds; a hold lasts milliseconds, so whoever waits this long
 BUSY_TIMEOUT = 5.0  # seconds; only a net: within the turnstile nobody but a checkpoint on close is in the way
 CACHED_STATEMENTS = 256
 CACHE_KIB = 64 * 1024  # at most; a large pool whose pages do not fit is read from the file again and again
+CHECKPOINT_PAGES = 4000  # 16 MB of log, four times SQLite's own: heartbeats rewrite the same pages over and over
 
 
 class TurnstileTimeout(Exception):
@@ -132,9 +133,10 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     It may travel between threads, one at a time. Unless `create`, a missing file is an error, never an empty database.
     WAL is a property of the file and set by whoever creates it.
     """
-    mode = "rwc" if create else "rw"
+    if create:
+        _make_private(path)
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         timeout=BUSY_TIMEOUT,
         isolation_level=None,
@@ -145,11 +147,19 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = {-CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     except sqlite3.Error:
         with suppress(sqlite3.Error):
             connection.close()
         raise
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """An empty file for its owner only, if there is none: SQLite would go by the umask, and gives its log our mode."""
+    # Never the file of a database in use: closing any descriptor of it drops the locks of this process's connections.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _open(path: Path) -> int:

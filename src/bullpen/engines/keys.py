@@ -1,0 +1,175 @@
+"""A home's keys: operators' tokens, kept as hashes, and the secret from which each agent's token is derived.
+
+    bpo_<id>_<secret>               an operator's: found by its id, compared by the hash of the whole
+    bpa_<instance>_<until>_<mac>    an agent's: bound to its instance and a time, proved by the mac; stored nowhere
+
+Both files are the owner's alone (0600). A token is one line of `tokens`: adding one is one append, so two at once lose
+nothing, and taking a line out revokes it.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from bullpen.errors import ConfigError
+
+TOKENS, SECRET = "tokens", "agent.secret"
+LOOK_EVERY = 1.0  # seconds: for so long at most a revoked token still opens
+AGENT_LASTS = 30 * 24 * 3600
+"""Seconds that an agent's token is valid: longer than any instance should live, short enough to be worth little."""
+
+
+class Scope(StrEnum):
+    """What an operator may do; each includes those before it."""
+
+    READ = "read"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+    def includes(self, other: "Scope") -> bool:
+        return _LADDER[self] >= _LADDER[other]
+
+
+_LADDER = {scope: rank for rank, scope in enumerate(Scope)}
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """`id` names the token, never shows it."""
+
+    id: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    scope: Scope
+    sha256: str
+    expires: float | None
+
+
+class Keys:
+    """The keys of one home. Whether the tokens have changed is looked at once a second: beats ask far more often."""
+
+    def __init__(self, home: Path) -> None:
+        self._tokens = home / TOKENS
+        self._secret_file = home / SECRET
+        self._secret = b""
+        self._lines: dict[str, _Line] = {}
+        self._seen: tuple[int, int, int] | None = None
+        self._looked_at: float | None = None
+
+    def has_tokens(self, now: float) -> bool:
+        """Whether operators need a token at all. A file that exists counts, even with no line that is still valid."""
+        self._look(now)
+        return self._seen is not None
+
+    def create(self, scope: Scope, expires: datetime | None) -> str:
+        """A new operator's token, shown this once. Raise ConfigError if the file cannot be written."""
+        id_, secret = secrets.token_hex(8), secrets.token_hex(32)
+        token = f"bpo_{id_}_{secret}"
+        until = expires.timestamp() if expires else None
+        line = {"id": id_, "scope": scope.value, "sha256": _hash(token), "expires": until}
+        try:
+            self._tokens.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(self._tokens, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+                file.write(json.dumps(line).encode() + b"\n")
+        except OSError as exc:
+            raise ConfigError(f"{self._tokens}: cannot be written ({exc.strerror})") from exc
+        self._looked_at = None
+        return token
+
+    def agent_token(self, instance_id: str, now: float) -> str:
+        """The token of an instance, derived from the home's secret, which is made when first needed."""
+        until = int(now) + AGENT_LASTS
+        return f"bpa_{instance_id}_{until}_{self._mac(instance_id, until)}"
+
+    def bearer(self, token: str, now: float) -> Operator | Agent | None:
+        """Whose token it is; None if it is nobody's, or no longer."""
+        if token.startswith("bpa_"):
+            return self._agent(token, now)
+        if token.startswith("bpo_"):
+            return self._operator(token, now)
+        return None
+
+    def _agent(self, token: str, now: float) -> Agent | None:
+        parts = token.split("_")
+        if len(parts) != 4 or not (parts[2].isascii() and parts[2].isdigit() and len(parts[2]) < 16):
+            return None
+        _, instance_id, until, mac = parts
+        if not hmac.compare_digest(mac.encode(), self._mac(instance_id, int(until)).encode()):
+            return None
+        return Agent(instance_id) if now < int(until) else None
+
+    def _operator(self, token: str, now: float) -> Operator | None:
+        id_ = token.split("_")[1]
+        self._look(now)
+        line = self._lines.get(id_)
+        # Compared even where nothing is known: how long it takes tells nobody which ids exist.
+        is_right = hmac.compare_digest(_hash(token), line.sha256 if line else _hash(""))
+        if line is None or not is_right or (line.expires is not None and now >= line.expires):
+            return None
+        return Operator(id_, line.scope)
+
+    def _mac(self, instance_id: str, until: int) -> str:
+        if not self._secret:
+            self._secret = _made_secret(self._secret_file)
+        return hmac.digest(self._secret, f"{instance_id}\n{until}".encode(), "sha256").hex()
+
+    def _look(self, now: float) -> None:
+        if self._looked_at is not None and 0 <= now - self._looked_at < LOOK_EVERY:
+            return
+        try:
+            found = self._tokens.stat()
+            seen = found.st_ino, found.st_mtime_ns, found.st_size
+            if seen != self._seen:
+                self._lines, self._seen = _read(self._tokens), seen
+        except FileNotFoundError:
+            self._lines, self._seen = {}, None
+        self._looked_at = now
+
+
+def _read(path: Path) -> dict[str, _Line]:
+    """The tokens of a file. Raise ConfigError if it is not ours: guessing at credentials is worse than stopping."""
+    lines = {}
+    try:
+        for text in path.read_text(encoding="utf-8").splitlines():
+            if text.strip():
+                found = json.loads(text)
+                lines[str(found["id"])] = _Line(Scope(found["scope"]), str(found["sha256"]), found["expires"])
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise ConfigError(f"{path}: line {len(lines) + 1} is no token ({type(exc).__name__})") from exc
+    return lines
+
+
+def _made_secret(path: Path) -> bytes:
+    """The home's secret. Of several processes that make it at once one wins, and all use what it wrote."""
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{SECRET}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+        with suppress(FileExistsError):
+            os.link(draft, path)  # whole or not at all: nobody ever reads half a secret
+        os.unlink(draft)
+        return path.read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"{path}: the agents' secret cannot be made ({exc.strerror})") from exc
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,66 @@
+"""Logs of jobs as files of a home: `<home>/jobs/<job id>.<fence>.log`.
+
+Whoever has the home may write: a server for agents elsewhere, or the agent on the same machine. A lock on the file
+makes look and write one step; what has been written is never changed.
+
+Standard library only: the agent imports this too.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from bullpen.errors import Refused, Unavailable
+
+FOLDER = "jobs"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def path_of(home: Path, job_id: str, fence: int) -> Path:
+    """Raise Refused for an id that is none: it must not lead out of the folder."""
+    if not _NAME.fullmatch(job_id) or fence < 0:
+        raise Refused(f"{job_id!r} is no id of a job that has a log")
+    return home / FOLDER / f"{job_id}.{fence}.log"
+
+
+def append(path: Path, offset: int, content: bytes, limit: int) -> int:
+    """Write at an offset what is not there yet, up to `limit` bytes in all, and return the length."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            length = os.fstat(file).st_size
+            if length < min(offset, limit):
+                raise Refused(f"{path.name}: it has {length} bytes, none at {offset} yet")
+            new = content[length - offset :][: limit - length] if offset <= length else b""
+            while new:
+                written = os.pwrite(file, new, length)
+                new, length = new[written:], length + written
+            return length
+        finally:
+            os.close(file)  # and with it the lock
+    except OSError as exc:
+        raise Unavailable(f"{path}: cannot be written ({exc.strerror})") from exc
+
+
+def read(path: Path, offset: int, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(limit)
+    except FileNotFoundError:
+        return b""
+    except OSError as exc:
+        raise Unavailable(f"{path}: cannot be read ({exc.strerror})") from exc
+
+
+def remove(home: Path, jobs: Iterable[tuple[str, int]]) -> None:
+    """The logs of every assignment of these jobs, each named with its last fence."""
+    for job_id, last in jobs:
+        for fence in range(last + 1):
+            with suppress(OSError, Refused):  # what cannot be removed is left to a person; it is in nobody's way
+                path_of(home, job_id, fence).unlink()
