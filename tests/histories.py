@@ -1,7 +1,7 @@
 """Histories: small programs run in a simulated world, killed at a chosen callback, and looked at afterwards."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from bullpen.model import provision as provision_states
 from bullpen.model.instance import CLAIMED, CREATED, Instance
 from bullpen.model.provision import OPEN
 from bullpen.model.signal import Kind
-from bullpen.model.transition import Change
+from bullpen.model.transition import Change, Check
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh
@@ -168,12 +168,12 @@ class Loses:
             def __getattr__(self, name: str) -> object:
                 return getattr(tables, name)
 
-            def land(self, changes: list[Change[object]], *checks: object) -> object:  # type: ignore[type-var]
+            def land(self, changes: list[Change[object]], checks: Sequence[Check] = ()) -> object:  # type: ignore[type-var]
                 if self.has_failed or all(change.step != loses.step for change in changes):
-                    return tables.land(changes, *checks)
+                    return tables.land(changes, checks)
                 self.has_failed = True
                 if loses.failure is Failure.LOST_ANSWER:
-                    tables.land(changes, *checks)
+                    tables.land(changes, checks)
                 raise Unavailable(f"{loses.step}: {loses.failure}")
 
         records._tables = Way()  # type: ignore[assignment]
@@ -188,11 +188,11 @@ def losing(loses: Loses, main: Main) -> Main:
 
 
 async def comes_to_rest(world: World, skew: float = 0.0) -> None:
-    """Deadlines pass, on the slowest clock too, and refresh looks three times: orphans must be seen twice."""
+    """Deadlines pass, on the slowest clock too, and refresh looks five times: each look may need two more."""
     ports = world.ports(rates=Rates())
     timings = world.settings.timings
     await asyncio.sleep(timings.provision + timings.claim_grace + timings.cleaning + skew)
-    for _ in range(3):
+    for _ in range(5):
         await refresh(ports, world.settings)
         await asyncio.sleep(world.settings.timings.orphan + 1)
 

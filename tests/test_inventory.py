@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 
 from builders import a_signal, claimed, on_offer, open_provision, running, terminated
-from bullpen import inventory
+from bullpen import inventory, jobs
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.errors import NotFound
 from bullpen.model.instance import Instance
-from bullpen.model.signal import Heartbeat, Kind
+from bullpen.model.signal import DIRECT_LEASE, Heartbeat, Kind
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
 
@@ -89,3 +89,22 @@ async def test_a_record_that_never_was_is_not_found() -> None:
     for subject in ("i-1", "p-1", "run-1"):
         with pytest.raises(NotFound, match=subject):
             await inventory.stories(ports, subject)
+
+
+async def test_the_status_names_workers_that_missed_their_lease_and_what_is_still_bound_to_them() -> None:
+    ports = await holding(running("i-1"))
+    now = ports.clock.now()
+    await ports.signals.beat(Heartbeat("i-1", now - timedelta(seconds=DIRECT_LEASE), 1))
+    assert [(s.worker.id, s.jobs) for s in (await inventory.status(ports, Settings())).silent] == [("i-1/direct", ())]
+    await ports.signals.beat(Heartbeat("i-1", now, 2))
+    assert (await inventory.status(ports, Settings())).silent == ()
+
+
+async def test_jobs_and_workers_have_stories_too() -> None:
+    ports = await holding(running("i-1"))
+    await ports.signals.beat(Heartbeat("i-1", ports.clock.now(), 1))
+    (job,) = await jobs.submit(ports, [jobs.JobRequest("run-1", ("true",))], by="test")
+    for subject, step in ((job.id, "submit"), ("i-1/direct", "register")):
+        (story,) = await inventory.stories(ports, subject)
+        assert [line.step for line in story.lines] == [step]
+    assert job.id in [story.id for story in await inventory.stories(ports, "run-1")]

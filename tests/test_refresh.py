@@ -10,11 +10,17 @@ import pytest
 from builders import a_plan
 from bullpen.config import ResourceClass, Settings, Timings
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.model.job import QUEUED
+from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.provision import ABORTED, COMMITTED
-from bullpen.refresh import Action
+from bullpen.model.worker import ACTIVE, INACTIVE
+from bullpen.ports import Sighting
+from bullpen.refresh import Action, refresh
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
+from liveness.crew import Crew
 from stage import (
+    Rates,
     a_world,
     faults,
     ids,
@@ -281,6 +287,8 @@ async def test_a_machine_without_a_record_is_ended_only_when_seen_twice_a_minute
         assert done_to(await refreshed(world), stray) == ["terminate"]
         assert machines(world) == []
         await asyncio.sleep(61)
+        assert done_to(await refreshed(world), stray) == ["bury"], "this engine lists the dead"
+        await asyncio.sleep(61)
         assert done_to(await refreshed(world), stray) == []
 
 
@@ -357,3 +365,134 @@ async def test_records_of_the_terminated_are_purged_after_their_time() -> None:
         await asyncio.sleep(3601)
         await refreshed(world)
         assert records(world) == []
+
+
+# ----------------------------------------------------------------------------------------------------- several at once
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_refreshes_at_once_create_no_more_than_the_idle_target(seed: int) -> None:
+    slow = Rates(latency=(0.01, 0.3))
+    async with a_world(settings=small(idle_target=2), seed=seed, rates=slow) as world:
+        await asyncio.gather(*(refreshed(world) for _ in range(6)))
+        assert len(machines(world)) == 2
+        assert {p.state for p in world.memory.tables.provisions.values()} <= {COMMITTED, ABORTED}
+
+
+async def test_machines_that_another_refresh_is_about_to_launch_count_for_the_idle_target() -> None:
+    async with a_world(settings=small(idle_target=2)) as world:
+        process, _ = world.start("victim", lambda ports: refreshed(world, ports))
+        while not [p for p in world.memory.tables.provisions.values() if p.fleets]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        process.kill()
+        actions = await refreshed(world, dry_run=True)
+        assert [action for action in actions if action.what == "create"] == []
+
+
+# ----------------------------------------------------------------------------------------------------- heaps of tickets
+
+
+async def test_the_tickets_of_an_instance_that_is_kept_for_ever_do_not_pile_up() -> None:
+    async with a_world(settings=small(idle_target=1)) as world:
+        await refreshed(world)
+        for _ in range(50):
+            await asyncio.sleep(220)
+            await refreshed(world)
+            assert await world.ports().queue.count("small") <= 3
+
+
+async def test_a_heap_of_stale_tickets_is_dropped_and_what_is_current_stays() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 3)
+        stale = [one.ticket() for one in records(world, IDLE)]
+        bodies = [replace(ticket, version=1).to_json() for ticket in stale for _ in range(50)]
+        await world.ports().queue.send("small", [*bodies, "no ticket at all"])
+        assert done_to(await refreshed(world), "small") == ["drop stale tickets"]
+        assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
+        assert {ticket.version for ticket in tickets(world)} == {one.version for one in records(world, IDLE)}
+        assert await refreshed(world) == []
+
+
+async def test_a_few_stale_tickets_are_not_worth_the_work() -> None:
+    async with a_world(settings=small()) as world:
+        await with_pool(world, 1)
+        await world.ports().queue.send("small", ["stale"] * 11)
+        assert await refreshed(world) == []
+
+
+# ------------------------------------------------------------------------------------------------------ dead machines
+
+
+async def test_a_machine_that_ended_unregistered_is_buried_by_refresh_and_not_by_a_dry_run() -> None:
+    async with a_world() as world:
+        sightings = world.memory.yard.sightings
+        sightings["i-dead"] = Sighting("i-dead", "p-nobody", world.clock.now(), alive=False)
+        ports = world.ports()
+        assert done_to(await refreshed(world, ports, dry_run=True), "i-dead") == ["bury"]
+        assert faults(ports).requests["compute.terminate"] == 0
+        assert done_to(await refreshed(world, ports), "i-dead") == ["bury"]
+        assert faults(ports).requests["compute.terminate"] == 1
+        await asyncio.sleep(1)
+        assert done_to(await refreshed(world, ports), "i-dead") == [], "however long it is listed"
+
+
+# ------------------------------------------------------------------------------------------------------------- leases
+
+
+async def a_silent_worker(crew: Crew) -> None:
+    """It holds a job and has missed its lease of 15 s."""
+    await crew.machine()
+    await crew.answered(instance_id="i-1")
+    await crew.works()
+    await asyncio.sleep(20)
+
+
+async def test_the_job_of_a_silent_worker_goes_back_to_the_queue() -> None:
+    crew = Crew()
+    await a_silent_worker(crew)
+    actions = await refresh(crew.process(), crew.settings)
+    assert done_to(actions, "w") == ["sweep lease"]
+    assert (crew.worker().state, crew.job().state) == (INACTIVE, QUEUED)
+
+
+async def test_a_dry_run_only_names_the_silent_worker_and_waits_for_nobody() -> None:
+    crew = Crew()
+    await a_silent_worker(crew)
+    began = asyncio.get_running_loop().time()
+    actions = await refresh(crew.process(), crew.settings, dry_run=True)
+    assert done_to(actions, "w") == ["sweep lease"]
+    assert (crew.worker().state, crew.job().state) == (ACTIVE, JOB_RUNNING)
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_jobs_that_are_owed_are_given_away_without_waiting() -> None:
+    crew = Crew()
+    await a_silent_worker(crew)
+    await crew.loses("w")
+    began = asyncio.get_running_loop().time()
+    assert done_to(await refresh(crew.process(), crew.settings), "w") == ["sweep lease"]
+    assert crew.job().state is QUEUED
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_nobody_waits_for_a_silent_worker_without_a_job() -> None:
+    crew = Crew()
+    await crew.machine()
+    await crew.answered(instance_id="i-1")
+    await asyncio.sleep(20)
+    began = asyncio.get_running_loop().time()
+    assert done_to(await refresh(crew.process(), crew.settings), "w") == []
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_a_worker_that_cannot_be_given_up_is_waited_for_three_windows_at_most() -> None:
+    crew = Crew()
+    await crew.machine()
+    await crew.answered(instance_id="i-1", lease=300)
+    await crew.submits()
+    await crew.assigns()
+    await asyncio.sleep(301)
+    began = asyncio.get_running_loop().time()
+    await refresh(crew.process(), crew.settings)
+    assert crew.worker().state is ACTIVE, "its own window is longer"
+    assert asyncio.get_running_loop().time() - began < 3 * crew.settings.liveness.confirm + 1

@@ -85,12 +85,30 @@ async def test_all_instances_of_a_run_are_awaited_at_once() -> None:
 async def test_an_instance_that_does_not_attest_in_time_is_ended() -> None:
     async with a_world() as world:
         outcome = await provisioned(world, "run", 2)
-        mute(world, ids(outcome)[:1])
+        world.tempers[ids(outcome)[0]].cleans_in = 1e6
         answer = await released(world, "run")
         assert answer.terminated == tuple(ids(outcome)[:1])
         assert answer.offered == tuple(ids(outcome)[1:])
         assert machines(world) == ids(outcome)[1:]
         assert answer.duration == pytest.approx(120, abs=2)
+
+
+async def test_an_instance_whose_agent_falls_silent_is_ended_without_waiting_for_its_attestation() -> None:
+    async with a_world() as world:
+        outcome = await provisioned(world, "run", 2)
+        mute(world, ids(outcome)[:1])
+        answer = await released(world, "run")
+        assert answer.terminated == tuple(ids(outcome)[:1])
+        assert answer.offered == tuple(ids(outcome)[1:])
+        assert answer.duration == pytest.approx(world.settings.timings.alive, abs=1)
+        assert world.memory.tables.stories[ids(outcome)[0]][-2].why == "its agent is silent"
+
+
+@pytest.mark.parametrize("skew", [-100.0, 100.0])
+async def test_a_slow_cleaning_under_a_skewed_clock_is_waited_for(skew: float) -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=60.0, skew=skew)) as world:
+        outcome = await provisioned(world, "run", 1)
+        assert list((await released(world, "run")).offered) == ids(outcome)
 
 
 async def test_a_cleaning_that_failed_ends_the_instance_at_once() -> None:

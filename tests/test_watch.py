@@ -7,6 +7,7 @@ import pytest
 
 from bullpen.config import Timings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates
+from bullpen.engines.memory.signals import MemorySignals
 from bullpen.errors import Unavailable
 from bullpen.model.signal import Heartbeat, Kind, Signal
 from bullpen.ports import Ports
@@ -31,7 +32,9 @@ class Post:
 
     def beat(self, id: str, age: float = 0.0) -> None:
         self._seq += 1
-        self.memory.reports.beat(Heartbeat(id, LoopClock().now() - timedelta(seconds=age), self._seq))
+        signals = self.ports.signals
+        assert isinstance(signals, MemorySignals)
+        assert signals._beat(Heartbeat(id, LoopClock().now() - timedelta(seconds=age), self._seq))
 
 
 def now() -> float:
@@ -132,3 +135,25 @@ async def test_a_change_since_a_look_of_long_ago_is_no_sign_of_life() -> None:
         asyncio.get_running_loop().call_later(5.0, post.beat, "i")
         await asyncio.sleep(100)
         assert await watcher.is_alive(["i"]) == {"i": False}
+
+
+@pytest.mark.parametrize("skew", [-300.0, 300.0])
+async def test_who_moves_under_our_eyes_is_not_silent_until_it_has_not_moved_for_long(skew: float) -> None:
+    post = Post(skew=skew)
+    asyncio.get_running_loop().call_later(14.0, post.beat, "i")
+    async with post.watcher as watcher:
+        silent = []
+        for _ in range(31):
+            await watcher.look(["i"])
+            silent.append(watcher.is_silent("i"))
+            await asyncio.sleep(1)
+    assert silent == [False] * 30 + [True]
+
+
+async def test_who_was_not_watched_for_long_is_not_silent_at_the_first_look_after() -> None:
+    post = Post(skew=300.0)
+    async with post.watcher as watcher:
+        await watcher.look(["i"])
+        await asyncio.sleep(100)
+        await watcher.look(["i"])
+        assert not watcher.is_silent("i")

@@ -6,13 +6,17 @@ that made it has a head start; if it dies, the next provision, release or refres
 
 from collections.abc import Sequence
 
-from bullpen import handover
+from bullpen import handover, jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.ports import Ports
+
+PAGES = 10
+"""How many times `limit` debts are looked at. Those of instances that still clean cannot be paid yet, and may stand in
+front of others that can."""
 
 
 async def pay_due(ports: Ports, settings: Settings, limit: int, *, by: str) -> list[str]:
@@ -21,9 +25,21 @@ async def pay_due(ports: Ports, settings: Settings, limit: int, *, by: str) -> l
     lines = []
     for one in await ports.records.due_provisions(now, limit):
         lines += await settle_provision(ports, settings, one, by=by)
-    due = await ports.records.owing_instances(now, limit)
-    lines += await pay_terminations(ports, settings, due, by=by)
-    lines += await pay_offers(ports, settings, due, by=by)
+    return lines + await _pay_instances(ports, settings, limit, by=by)
+
+
+async def _pay_instances(ports: Ports, settings: Settings, limit: int, *, by: str) -> list[str]:
+    now = ports.clock.now()
+    lines: list[str] = []
+    seen: set[str] = set()
+    for page in range(1, PAGES + 1):
+        due = await ports.records.owing_instances(now, limit * page)
+        fresh = [one for one in due if one.id not in seen][:limit]
+        lines += await pay_terminations(ports, settings, fresh, by=by)
+        lines += await pay_offers(ports, settings, fresh, by=by)
+        if len(lines) >= limit or len(due) < limit * page:
+            break
+        seen.update(one.id for one in fresh)
     return lines
 
 
@@ -36,19 +52,30 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
     landed = await handover.carry_out(ports, settings, decided, held, by=by)
     marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
     await handover.terminate(ports, settings, marked, by=by)
+    if decided.is_over:
+        await jobs.conclude(ports, settings, decided.run_id, by=by, why="its run was released")
     await ports.records.apply_each([handover.settling(settings, decided, ports.clock.now(), by)])
     return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
 
 
+async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> list[str]:
+    """Decide against an open provision as it was seen, and settle it; nothing if it has moved since."""
+    aborted = await _abort(ports, settings, undecided, why, by=by)
+    return await settle_provision(ports, settings, aborted, by=by) if aborted is not None else []
+
+
 async def _decide(ports: Ports, settings: Settings, due: Provision, *, by: str) -> Provision | None:
-    now = ports.clock.now()
     if due.state is not provisions.OPEN:
         return due if due.owes is not None else None
-    if due.deadline > now:
+    if due.deadline > ports.clock.now():
         return None
-    takeover = handover.later(now, settings.timings.takeover)
-    overdue = provisions.Aborted(at=now, by=by, why="its deadline passed", settle_due=takeover)
-    (landed,) = await ports.records.apply_each([provisions.abort(due, overdue)])
+    return await _abort(ports, settings, due, "its deadline passed", by=by)
+
+
+async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:
+    now = ports.clock.now()
+    event = provisions.Aborted(at=now, by=by, why=why, settle_due=handover.later(now, settings.timings.takeover))
+    (landed,) = await ports.records.apply_each([provisions.abort(undecided, event)])
     return None if isinstance(landed, Conflict) else landed
 
 
@@ -67,13 +94,14 @@ async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Insta
 
 
 async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
-    """One look, no waiting: what has attested goes on offer, what failed or is late is ended, the rest is left."""
+    """One look, no waiting: what has attested and lives goes on offer, what failed or is late is ended, the rest is
+    left."""
     cleaning = [one for one in due if one.state is IDLE and not one.attested]
     if not cleaning:
         return []
     now = ports.clock.now()
     pulses = await ports.signals.read([one.id for one in cleaning])
-    fates = await handover.offer_proven(ports, settings, cleaning, pulses, by=by)
+    fates = await handover.offer_living(ports, settings, cleaning, pulses, by=by)
     hopeless = [
         one for one in cleaning if one.id not in fates and (handover.has_failed(one, pulses) or one.threshold <= now)
     ]

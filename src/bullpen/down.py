@@ -1,6 +1,7 @@
-"""Down: end every instance of the pool, whatever its state."""
+"""Down: end every instance of the pool, whatever its state, and say what would not end."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bullpen import debts, handover
 from bullpen.config import Settings
@@ -11,29 +12,56 @@ from bullpen.model.instance import TERMINATED
 from bullpen.ports import Ports
 
 BY = "down"
-ROUNDS = 5
+ROUNDS = 12
 """How often what escaped is looked for again: a command that runs meanwhile may move an instance under our hands."""
+PAUSE = 0.5
+"""Seconds between rounds. Together they last longer than a machine may be about to start (5 s on this engine)."""
 
 
-async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> list[str]:
-    """Mark all, end all, machines without a record included; returns the ids of what was ended."""
-    await _abort_open(ports, settings)
+@dataclass(frozen=True, slots=True)
+class TakenDown:
+    """The ids of what was ended, and of what is still there in spite of us, or may be."""
+
+    ended: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
+    """Mark all, end all, machines without a record included; no ticket and no registration is left either."""
     ended: dict[str, None] = {}
-    for _ in range(ROUNDS):
-        live = await every_live(ports)
-        standing = [one for one in live if one.state is not TERMINATED]
-        fates = await handover.expire_and_terminate(ports, settings, standing, "the pool is taken down", by=BY)
-        ended |= dict.fromkeys(id for id, fate in fates.items() if fate is Fate.TERMINATED)
-        owing = [one for one in live if one.state is TERMINATED]
-        ended |= dict.fromkeys(await handover.terminate(ports, settings, owing, by=BY))
-        strays = [seen.id for seen in await ports.compute.sightings() if seen.alive]
-        ended |= dict.fromkeys(await ports.compute.terminate(strays) if strays else [])
-        tell(f"{len(ended)} ended")
-        if not standing and not strays:
+    left: list[str] = []
+    for number in range(ROUNDS):
+        if number:
+            await ports.signals.wait(PAUSE)
+        await _abort_open(ports, settings)
+        ended |= dict.fromkeys(await _end_all(ports, settings))
+        left = await _remaining(ports)
+        tell(f"{len(ended)} ended, {len(left)} left")
+        if not left:
             break
     for registration in await ports.ci.registrations():
         await ports.ci.remove(registration.name)
-    return list(ended)
+    for name in await ports.queue.names():
+        await ports.queue.retire(name)
+    return TakenDown(tuple(id for id in ended if id not in left), tuple(left))
+
+
+async def _end_all(ports: Ports, settings: Settings) -> list[str]:
+    """One attempt; returns what has certainly ended."""
+    live = await every_live(ports)
+    standing = [one for one in live if one.state is not TERMINATED]
+    fates = await handover.expire_and_terminate(ports, settings, standing, "the pool is taken down", by=BY)
+    ended = [id for id, fate in fates.items() if fate is Fate.TERMINATED]
+    ended += await handover.terminate(ports, settings, [one for one in live if one.state is TERMINATED], by=BY)
+    strays = [seen.id for seen in await ports.compute.sightings() if seen.alive]
+    return ended + (await ports.compute.terminate(strays) if strays else [])
+
+
+async def _remaining(ports: Ports) -> list[str]:
+    """What lives by its record or by its machine, or owes its end."""
+    records = [one.id for one in await every_live(ports)]
+    machines = [seen.id for seen in await ports.compute.sightings() if seen.alive]
+    return sorted(dict.fromkeys(records + machines))
 
 
 async def _abort_open(ports: Ports, settings: Settings) -> None:

@@ -5,7 +5,7 @@ every outside call is idempotent, and whoever comes second finds a Conflict and 
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -18,6 +18,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
+from bullpen.watch import Watcher
 
 
 class Fate(StrEnum):
@@ -129,26 +130,27 @@ async def await_and_offer(
     patience: float | None = None,
     stop: asyncio.Event | None = None,
 ) -> dict[str, Fate]:
-    """Wait until each instance has attested, and put it on offer; no attestation in time ends it.
+    """Wait until each instance, given back just now, has attested, and put it on offer.
 
-    Returns when all are decided, or have reached `enough`; after `stop`, the rest is left as debts.
+    No attestation in time ends it, and so does an agent that falls silent. Returns when all are decided, or have
+    reached `enough`; after `stop`, the rest is left as debts.
     """
     fates = {one.id: Fate.CLEANING for one in cleaning}
     waiting = {one.id: one for one in cleaning if one.state is IDLE and not one.attested}
     loop = asyncio.get_running_loop()
     give_up = loop.time() + (settings.timings.cleaning if patience is None else patience)
     tick = settings.timings.tick_first
+    watcher = Watcher(ports.signals, ports.clock, settings.timings)
     while waiting:
-        pulses = await ports.signals.read(list(waiting))
-        fates |= await offer_proven(ports, settings, list(waiting.values()), pulses, by=by)
+        pulses = await watcher.look(list(waiting))
+        # A signal of this round was written after it was given back: a sign of life, whatever its clock says.
+        fates |= await offer_living(ports, settings, list(waiting.values()), pulses, by=by, living=waiting)
         late = loop.time() >= give_up
-        failed = [
-            one for one in waiting.values() if has_failed(one, pulses) or (late and fates[one.id] is Fate.CLEANING)
-        ]
-        for one in failed:
-            signal = pulses[one.id].signal
-            why = f"{signal.kind}: {signal.text}" if signal and signal.fails(one.round) else "did not attest in time"
-            fates |= await expire_and_terminate(ports, settings, [one], why, by=by)
+        for one in waiting.values():
+            if fates[one.id] is not Fate.CLEANING:
+                continue
+            if why := _hopeless(one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)):
+                fates |= await expire_and_terminate(ports, settings, [one], why, by=by)
         waiting = {
             one.id: one
             for one in waiting.values()
@@ -162,25 +164,73 @@ async def await_and_offer(
     return fates
 
 
+def _hopeless(one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:
+    """Why an attestation is no longer awaited; empty if it is."""
+    if pulse.signal is not None and pulse.signal.fails(one.round):
+        return f"{pulse.signal.kind}: {pulse.signal.text}"
+    if late:
+        return "did not attest in time"
+    return "its agent is silent" if silent else ""
+
+
 async def offer_proven(
     ports: Ports, settings: Settings, pending: Sequence[Instance], pulses: dict[str, Pulse], *, by: str
 ) -> dict[str, Fate]:
-    """Put on offer those that are proven clean (or booted, if never used) and send their tickets."""
-    landed = await land_offers(ports, settings, pending, pulses, by=by)
+    """Put on offer those that are proven and alive; one that looks silent is watched for a heartbeat first.
+
+    Who stays silent is left to its threshold, and ended once that has passed.
+    """
+    now, within = ports.clock.now(), settings.timings.alive
+    proven = [one for one in pending if is_proven(one, pulses[one.id])]
+    quiet = [one for one in proven if not pulses[one.id].is_recent(now, within)]
+    moving: set[str] = set()
+    if quiet:
+        watcher = Watcher(ports.signals, ports.clock, settings.timings)
+        moving = await watcher.signs_of_life([one.id for one in quiet])
+    fates = await offer_living(ports, settings, proven, pulses, by=by, living=moving)
+    if overdue := [one for one in quiet if one.id not in moving and one.threshold <= now]:
+        fates |= await expire_and_terminate(ports, settings, overdue, "its agent is silent", by=by)
+    return fates
+
+
+async def offer_living(
+    ports: Ports,
+    settings: Settings,
+    pending: Sequence[Instance],
+    pulses: dict[str, Pulse],
+    *,
+    by: str,
+    living: Collection[str] = (),
+) -> dict[str, Fate]:
+    """Land the offers of those that are proven and alive, and send their tickets."""
+    landed = await land_offers(ports, settings, pending, pulses, by=by, living=living)
     await send_tickets(ports, [one for one in landed.values() if one is not None and one.is_claimable])
     return {id: Fate.NOT_OURS if one is None else Fate.OFFERED for id, one in landed.items()}
 
 
 async def land_offers(
-    ports: Ports, settings: Settings, pending: Sequence[Instance], pulses: dict[str, Pulse], *, by: str
+    ports: Ports,
+    settings: Settings,
+    pending: Sequence[Instance],
+    pulses: dict[str, Pulse],
+    *,
+    by: str,
+    living: Collection[str] = (),
 ) -> dict[str, Instance | None]:
-    """Offer or adopt those that are proven; the records on offer by id, None where somebody else moved first."""
+    """Offer or adopt those that are proven and alive; the records on offer by id, None where somebody else moved first.
+
+    `living` have moved under the caller's eyes; of everybody else the heartbeat must be recent: what booted or cleaned
+    long ago may be dead by now.
+    """
     now = ports.clock.now()
     until = later(now, settings.timings.idle)
     changes: list[Change[Instance]] = []
     for one in pending:
-        signal = pulses[one.id].signal
-        if signal is None or not is_proven(one, pulses[one.id]):
+        pulse = pulses[one.id]
+        signal = pulse.signal
+        if signal is None or not is_proven(one, pulse):
+            continue
+        if one.id not in living and not pulse.is_recent(now, settings.timings.alive):
             continue
         if one.state is IDLE:
             offered = instances.Offered(at=now, by=by, why="attested clean", signal=signal, until=until)
@@ -201,8 +251,9 @@ def is_proven(one: Instance, pulse: Pulse) -> bool:
 async def send_tickets(ports: Ports, on_offer: Sequence[Instance], delay: float = 0.0) -> None:
     """One ticket each, to the queue of its class."""
     for name in dict.fromkeys(one.resource_class for one in on_offer):
-        bodies = [one.ticket().to_json() for one in on_offer if one.resource_class == name]
-        await ports.queue.send(name, bodies, delay)
+        offers = [one for one in on_offer if one.resource_class == name]
+        last = max(one.threshold for one in offers)
+        await ports.queue.send(name, [one.ticket().to_json() for one in offers], delay, expires=last)
 
 
 def has_failed(one: Instance, pulses: dict[str, Pulse]) -> bool:

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
-from bullpen.model.instance import Instance
+from bullpen.liveness import protection_state
+from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import StoryLine
+from bullpen.model.worker import INACTIVE, Worker
 from bullpen.ports import Ports
 
 PAGE = 500
+TOLD = 20  # provisions of a run whose story is told: the newest
+MOST_WORKERS = 10_000  # looked through for the lost ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,21 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A worker that missed its lease: suspect, or lost already. `jobs` are still bound to it."""
+
+    worker: Worker
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
+    """`hold` says why nobody is declared lost now, if so."""
+
     instances: tuple[Standing, ...]
     pools: tuple[Pool, ...]
+    silent: tuple[Silence, ...] = ()
+    hold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class Story:
     """What is left of a record (None once purged) and its last steps, oldest first."""
 
     id: str
-    record: Instance | Provision | None
+    record: Instance | Provision | Worker | Job | None
     lines: tuple[StoryLine, ...]
 
 
@@ -63,31 +80,56 @@ async def status(ports: Ports, settings: Settings) -> Status:
     claimable = Counter(one.resource_class for one in found if one.is_claimable and one.threshold > now)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     pools = tuple([Pool(name, await ports.queue.count(name), claimable[name]) for name in names])
-    return Status(tuple(standings), pools)
+    protection = await protection_state(ports)
+    hold = protection.why if protection.held_since else ""
+    return Status(tuple(standings), pools, await _silent(ports), hold)
+
+
+async def _silent(ports: Ports) -> tuple[Silence, ...]:
+    """The workers that have missed their lease; of a great many, some."""
+    now = ports.clock.now()
+    found = {one.id: one for one in await ports.workers.suspects(now, PAGE)}
+    if any(state == INACTIVE and count for (_, state), count in (await ports.workers.census()).items()):
+        found |= {one.id: one for one in await ports.workers.listed(MOST_WORKERS) if one.state is INACTIVE}
+    some = list(found.values())[:PAGE]
+    machines = await ports.records.instances([one.instance_id for one in some if one.instance_id])
+    silences = []
+    for one in some:
+        held = await ports.jobs.held(one.id, one.epoch, PAGE)
+        machine = machines.get(one.instance_id)
+        # Whose machine was ended on purpose is silent for a good reason, unless somebody's job went with it.
+        if held or not one.instance_id or (machine is not None and machine.state is not TERMINATED):
+            silences.append(Silence(one, tuple(job.id for job in held)))
+    return tuple(silences)
 
 
 async def stories(ports: Ports, subject: str) -> list[Story]:
-    """The story of an instance or provision by id, or of everything that belongs to a run. Raise NotFound."""
+    """The story of an instance, provision, job or worker by id, or of all that belongs to a run. Raise NotFound."""
     records = await _records(ports, subject)
     told = await ports.records.stories([*records])
     found = [Story(id, record, tuple(told.get(id, ()))) for id, record in records.items()]
     found = [story for story in found if story.record or story.lines]
     if not found:
         raise NotFound(
-            f"{subject}: no such instance, provision or run",
+            f"{subject}: no such instance, provision, job, worker or run",
             remedy="`bullpen status` lists what there is; ended records are forgotten after timings.purge.",
         )
     return found
 
 
-async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision | None]:
+async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision | Worker | Job | None]:
     if subject.startswith("i-") and (instance := (await ports.records.instances([subject])).get(subject)):
         return {subject: instance}
     if subject.startswith("p-") and (provision := await ports.records.provision(subject)):
         return {subject: provision}
-    of_run: list[Instance | Provision] = [
-        *await ports.records.run_provisions(subject),
+    if subject.startswith("j-") and (job := (await ports.jobs.jobs([subject])).get(subject)):
+        return {subject: job}
+    if "/" in subject and (worker := (await ports.workers.workers([subject])).get(subject)):
+        return {subject: worker}
+    of_run: list[Instance | Provision | Job] = [
+        *await ports.records.told_provisions(subject, TOLD),
         *await ports.records.run_instances(subject),
+        *await ports.jobs.of_run(subject, PAGE),
     ]
     return {record.id: record for record in of_run} or {subject: None}
 

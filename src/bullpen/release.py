@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bullpen import debts, handover
+from bullpen import debts, handover, jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.handover import Fate
@@ -20,6 +20,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
 
+OVER = "its run was released"
 TAKE_OVER = 20
 """Debts of others that a release pays on its way."""
 
@@ -54,10 +55,15 @@ async def release(
         held = await _instances(ports, run_id, decided)
     owing = await _conclude(ports, settings, decided, held, by)
     landed, moved = await _give_back(ports, settings, held, by)
+    # Before the debt is settled: whoever pays it in our place ends the jobs as well.
+    await jobs.conclude(ports, settings, run_id, by=by, why=OVER)
     # What moved under our hands is still owed: whoever pays the provision's debt looks again.
     settled = [one for one in owing if one.id not in moved]
     await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in settled])
     fates = await _see_through(ports, settings, landed, stop, tell, by)
+    if Fate.CLEANING not in fates.values():
+        # Clean or ended, nothing runs there any more: a job that nobody has reported on will not be.
+        await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
     return Released(
         run_id=run_id,
@@ -72,7 +78,7 @@ async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: 
     """Abort what is open, so that nothing more is acquired for the run, and finish what was committed."""
     now = ports.clock.now()
     due = handover.later(now, settings.timings.takeover)
-    aborted = provisions.Aborted(at=now, by=by, why="its run was released", settle_due=due)
+    aborted = provisions.Aborted(at=now, by=by, why=OVER, settle_due=due)
     decided = [one for one in found if one.state is not provisions.OPEN]
     undecided = [one for one in found if one.state is provisions.OPEN]
     while undecided:
@@ -110,9 +116,7 @@ async def _conclude(
 ) -> list[Provision]:
     """Write down that the run is over, before the first instance is given back; returns the provisions that owe."""
     now = ports.clock.now()
-    over = provisions.Concluded(
-        at=now, by=by, why="its run was released", settle_due=handover.later(now, settings.timings.takeover)
-    )
+    over = provisions.Concluded(at=now, by=by, why=OVER, settle_due=handover.later(now, settings.timings.takeover))
     in_use = {one.provision_id for one in held}
     committed = [one for one in decided if one.state is provisions.COMMITTED and one.id in in_use]
     owing = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
@@ -138,7 +142,7 @@ def _step(ports: Ports, settings: Settings, one: Instance, *, by: str) -> Change
     now = ports.clock.now()
     if one.state is CREATED:
         return handover.end(one, now, by, "its run was released before it was ready")
-    return handover.give_back(ports, settings, one, now, by, "its run was released")
+    return handover.give_back(ports, settings, one, now, by, OVER)
 
 
 async def _see_through(

@@ -67,6 +67,7 @@ class Watcher:
         self._nap_ends = 0.0
         self._tick = timings.tick_first
         self._last: dict[str, Pulse] = {}
+        self._watched: dict[str, float] = {}  # since when, without a gap
         self._looked: dict[str, float] = {}
         self._changed: dict[str, float] = {}
 
@@ -97,18 +98,25 @@ class Watcher:
             if wait in self._waits:
                 self._waits.remove(wait)
 
+    async def look(self, ids: list[str]) -> dict[str, Pulse]:
+        """The pulses of these instances, in one read, and remembered."""
+        pulses = await self._signals.read(ids)
+        self._observe(pulses)
+        return pulses
+
     async def is_alive(self, ids: list[str]) -> dict[str, bool]:
         """Judge liveness: something of it changed or was proven while we watched, or its heartbeat is recent.
 
         A skewed clock condemns nobody who moved under our eyes.
         """
-        self._observe(await self._signals.read(ids))
-        now, tick = self._clock.now(), asyncio.get_running_loop().time()
-        within = self._timings.alive
-        return {
-            id: (id in self._changed and tick - self._changed[id] <= within) or self._last[id].is_recent(now, within)
-            for id in ids
-        }
+        await self.look(ids)
+        return {id: self._lives(id) for id in ids}
+
+    def is_silent(self, id: str) -> bool:
+        """True if one that was looked at has shown no sign of life for as long as one may be silent, all under our
+        eyes."""
+        watched = asyncio.get_running_loop().time() - self._watched[id]
+        return watched >= self._timings.alive and not self._lives(id)
 
     async def signs_of_life(self, ids: list[str]) -> set[str]:
         """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before they are
@@ -126,7 +134,7 @@ class Watcher:
         try:
             while self._waits:
                 ids = list(dict.fromkeys(id for wait in self._waits for id in wait.cases))
-                self._observe(await self._signals.read(ids))
+                await self.look(ids)
                 self._answer(loop.time())
                 if not self._waits:
                     return
@@ -139,11 +147,18 @@ class Watcher:
                     wait.answer.set_exception(error)
             self._waits.clear()
 
+    def _lives(self, id: str) -> bool:
+        within = self._timings.alive
+        moved = id in self._changed and asyncio.get_running_loop().time() - self._changed[id] <= within
+        return moved or self._last[id].is_recent(self._clock.now(), within)
+
     def _observe(self, pulses: Mapping[str, Pulse]) -> None:
         now = asyncio.get_running_loop().time()
         for id, pulse in pulses.items():
-            # A change since a look of long ago may itself be of long ago: it proves nothing.
-            if id in self._last and self._last[id] != pulse and now - self._looked[id] <= self._timings.alive:
+            # A change since a look of long ago may itself be of long ago: it proves nothing, and no change no silence.
+            if id not in self._last or now - self._looked[id] > self._timings.alive:
+                self._watched[id] = now
+            elif self._last[id] != pulse:
                 self._changed[id] = now
             self._last[id], self._looked[id] = pulse, now
 

@@ -20,6 +20,7 @@ from stage import (
     a_world,
     ids,
     machines,
+    mute,
     now,
     provisioned,
     records,
@@ -51,6 +52,16 @@ async def test_a_stop_before_the_commit_rolls_back_with_state_writes_only() -> N
         assert now() - began < 10.0 + world.settings.timings.settle
         assert requests(ports)["compute.terminate"] == 0
         assert records(world, RUNNING, CLAIMED, CREATED) == []
+
+
+async def test_a_stop_while_signs_of_life_are_awaited_is_answered_at_once() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=60.0 if n >= 1 else 1.0)) as world:
+        pool = await with_pool(world, 1)
+        began = now()
+        asyncio.get_running_loop().call_later(30.0, mute, world, pool)
+        outcome = await interrupted(world, 2, after=62.0)  # the new one is ready; the silent one is watched
+        assert outcome.interrupted
+        assert now() - began < 62.5
 
 
 async def test_what_a_stop_left_is_owed_and_paid_by_whoever_comes_next() -> None:

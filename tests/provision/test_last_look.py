@@ -3,11 +3,15 @@
 import asyncio
 from typing import Any
 
-from bullpen.model.instance import IDLE, RUNNING
+import pytest
+
+from bullpen.model.instance import IDLE, RUNNING, TERMINATED
 from bullpen.ports import Ports
+from bullpen.provision import pickup
 from bullpen.provision.pickup import Pickup
+from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, now, provisioned, records, refreshed, released, small, tickets, with_pool
+from stage import a_world, ids, mute, now, provisioned, records, refreshed, released, small, tickets, with_pool
 
 
 def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> Pickup:
@@ -34,6 +38,46 @@ async def test_the_last_look_finishes_what_attested_and_was_never_offered() -> N
         outcome = await provisioned(world, "run", 2)
         assert ids(outcome) == ids(first)
         assert now() < 20
+
+
+async def test_the_last_look_finds_what_attested_behind_many_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickup, "PENDING_PAGE", 5)
+    async with a_world(temper=lambda n: Temper(cleans_in=1e6 if n < 40 else 0.1)) as world:
+        await provisioned(world, "others", 40, trust_domain="another")
+        first = await provisioned(world, "before", 5)
+        process, _ = world.start("releaser", lambda ports: released(world, "others", ports))
+        other, _ = world.start("releaser", lambda ports: released(world, "before", ports))
+        await asyncio.sleep(0.05)  # given back, cleaning
+        process.kill()
+        other.kill()
+        await asyncio.sleep(1)
+        assert sum(one.id < ids(first)[-1] for one in records(world, IDLE)) > 15  # three pages, and what is wanted + 10
+        assert ids(await provisioned(world, "run", 5)) == ids(first)
+
+
+async def test_a_pre_warmed_instance_that_booted_and_died_is_not_adopted_but_ended_at_its_threshold() -> None:
+    async with a_world(settings=small(idle_target=1)) as world:
+        await refreshed(world)
+        await asyncio.sleep(6)
+        (dead,) = [one.id for one in records(world)]
+        mute(world, [dead])
+        await asyncio.sleep(20)
+        outcome = await provisioned(world, "run", 1)
+        assert (outcome.selected, outcome.created, outcome.discarded) == (0, 1, ())
+        await refreshed(world)
+        assert [one.id for one in records(world, IDLE)] == []
+        await asyncio.sleep(700)
+        await refreshed(world)
+        assert dead in [one.id for one in records(world, TERMINATED)]
+
+
+@pytest.mark.parametrize("skew", [-300.0, 300.0])
+async def test_a_pre_warmed_instance_whose_clock_is_wrong_is_adopted_once_it_moves(skew: float) -> None:
+    async with a_world(settings=small(idle_target=1), temper=lambda n: Temper(skew=skew)) as world:
+        await refreshed(world)
+        await asyncio.sleep(6)
+        await refreshed(world)
+        assert [one.is_claimable for one in records(world)] == [True]
 
 
 async def test_the_last_look_adopts_pre_warmed_instances_that_have_booted() -> None:

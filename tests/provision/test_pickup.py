@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -37,9 +37,11 @@ class Sends:
         self.noted: list[tuple[list[str], float]] = []
         send = ports.queue.send
 
-        async def noting(resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
+        async def noting(
+            resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+        ) -> None:
             self.noted.append((list(bodies), delay))
-            await send(resource_class, bodies, delay)
+            await send(resource_class, bodies, delay, expires)
 
         ports.queue.send = noting  # type: ignore[method-assign]
 
@@ -235,7 +237,8 @@ async def test_the_fifth_sight_of_one_id_ends_the_reading_of_the_queue() -> None
         pickup = a_pickup(world, ports)
         queue = world.memory.queues["small"]
         send = queue.add
-        queue.add = lambda body, visible_at: send(body, 0.0)  # type: ignore[method-assign]  # as if no delay were kept
+        # As if no delay were kept.
+        queue.add = lambda body, visible_at, *more: send(body, 0.0, *more)  # type: ignore[method-assign]
         assert await pickup.next() is None
         assert requests(ports)["queue.take"] == 5
 

@@ -14,7 +14,7 @@ import pytest
 import plants
 from bullpen import debts, handover
 from bullpen.config import ResourceClass, Settings
-from bullpen.engines.memory import Failure
+from bullpen.engines.memory import Failure, Rates
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model.instance import IDLE, Instance
@@ -76,6 +76,11 @@ def played(main: Main, want: dict[str, int] | None = None, **stage: Any) -> Chec
 
 
 # ---- stages and runs
+
+
+def slow_engines() -> World:
+    """So that a release that begins later meets the provision at its fleet."""
+    return World(settings=SETTINGS, rates=Rates(latency=(0.01, 0.1)))
 
 
 async def doubled_tickets(world: World) -> None:
@@ -220,7 +225,8 @@ PLANTED = {
         plants.offered_without_proof, killed(releasing("run"), TWO, before=serves_two)
     ),
     "a machine registered for a decided provision": Planted(
-        plants.registered_without_its_provision, raced(provisioning("run", 2), releasing("run"), TWO)
+        plants.registered_without_its_provision,
+        raced(provisioning("run", 2), releasing("run"), TWO, delay=0.5, world=slow_engines),
     ),
     "an end without a debt": Planted(
         plants.expired_without_a_debt, played(provisioning("run", 2), TWO, pool=2, before=one_is_mute)

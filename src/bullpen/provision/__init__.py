@@ -1,18 +1,20 @@
 """Provision: a run asks for N instances and gets N verified ones, reused where one fits, created where none does.
 
-open the record → select, create → validate → settle: commit, roll back or dump
+count what the run has → open the record → select, create → validate → settle: commit, roll back or dump
 """
 
 import asyncio
 from dataclasses import replace
 
-from bullpen import debts
+from bullpen import debts, handover
+from bullpen.concurrency import settle
 from bullpen.config import Settings
-from bullpen.model.instance import RUNNING
-from bullpen.model.provision import COMMITTED
+from bullpen.errors import ProvisionFailed
 from bullpen.ports import Ports
 from bullpen.provision.attempt import Attempt
+from bullpen.provision.halts import halts
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
+from bullpen.provision.presence import Presence
 
 __all__ = ["Member", "Origin", "Outcome", "Request", "provision"]
 
@@ -26,28 +28,33 @@ async def provision(
     """Serve a request. A failure is an answer, with everything given back; an unexpected error dumps and is raised."""
     began = asyncio.get_running_loop().time()
     await debts.pay_due(ports, settings, TAKE_OVER, by="provision")
-    present = await _present(ports, settings, request)
-    missing = request.count - len(present)
-    if missing <= 0:
-        outcome = Outcome(request.run_id, "", request.count)
-        present = present[: request.count]
-    else:
-        attempt = await Attempt.open(ports, settings, request, missing, tell)
-        outcome = await attempt.run(stop)
-    duration = asyncio.get_running_loop().time() - began
-    members = (*present, *outcome.members) if outcome.succeeded else ()
-    return replace(outcome, members=members, duration=duration)
+    presence = Presence(ports, settings, request, tell)
+    outcome = await _serve(ports, settings, request, presence, stop, tell)
+    return replace(
+        outcome,
+        members=(*presence.members, *outcome.members) if outcome.succeeded else (),
+        discarded=(*presence.discarded, *outcome.discarded),
+        duration=asyncio.get_running_loop().time() - began,
+    )
 
 
-async def _present(ports: Ports, settings: Settings, request: Request) -> list[Member]:
-    """Instances of the class that serve the run already: a second provision tops up to the asked count."""
-    for earlier in await ports.records.run_provisions(request.run_id):
-        if earlier.state is COMMITTED and earlier.owes is not None:
-            # Decided and not carried out: whoever decided it may be dead, and its members count.
-            await debts.settle_provision(ports, settings, earlier, by="provision")
-    found = await ports.records.run_instances(request.run_id)
-    return [
-        Member(one, Origin.SELECTED)
-        for one in found
-        if one.state is RUNNING and one.resource_class == request.needs.resource_class
-    ]
+async def _serve(
+    ports: Ports, settings: Settings, request: Request, presence: Presence, stop: asyncio.Event, tell: Tell
+) -> Outcome:
+    """Get what is missing; an attempt that withdrew in favour of another provision of the run is made again."""
+    patience = settings.timings.provision
+    overdue = ProvisionFailed(
+        f"{request.run_id}: another provision of the run was not decided within {patience:g} s",
+        remedy="wait for it, or release the run, then provision again",
+    )
+    arm = halts(stop, ports.clock, handover.later(ports.clock.now(), patience), overdue)
+    while True:
+        try:
+            (missing,) = await settle([presence.missing()], arm=arm)
+        except ProvisionFailed as failure:
+            return Outcome(request.run_id, "", request.count).failed(failure)
+        if missing <= 0:
+            return Outcome(request.run_id, "", request.count)
+        attempt = await Attempt.open(ports, settings, request, presence, missing, tell)
+        if (outcome := await attempt.run(stop)) is not None:
+            return outcome

@@ -1,26 +1,38 @@
-"""One attempt to serve a request, from its open record to its settlement."""
+"""One attempt to serve a request, from its open record to its settlement.
+
+Of the provisions of one run and class a single one acquires anything at a time. To count what the run has and then to
+open a record is a race, so whoever has opened looks for rivals once more. Of two the later to open always sees the
+other. The greater id withdraws; the lesser one waits, because the other either withdraws as well or, if it looked
+before we opened, is at work. (An index that lags may hide two from each other that open within its lag.)
+"""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bullpen import handover
-from bullpen.concurrency import Halt, on_event, settle
+from bullpen.concurrency import Halt, settle
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
+from bullpen.errors import BullpenError, Conflict, Interrupted, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.creation import Creation
+from bullpen.provision.halts import Arm, halts, stopped
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
 from bullpen.provision.pickup import Pickup
+from bullpen.provision.presence import Presence
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement
 from bullpen.provision.validation import validate
 from bullpen.watch import Watcher
+
+
+class Withdrawn(ProvisionFailed):
+    """There is no need for this attempt, or not now: nothing was acquired for it."""
 
 
 @dataclass(slots=True)
@@ -28,6 +40,7 @@ class Attempt:
     ports: Ports
     settings: Settings
     request: Request
+    presence: Presence
     want: int
     tell: Tell
     book: Book
@@ -38,7 +51,9 @@ class Attempt:
     waiting: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    async def open(cls, ports: Ports, settings: Settings, request: Request, want: int, tell: Tell) -> "Attempt":
+    async def open(
+        cls, ports: Ports, settings: Settings, request: Request, presence: Presence, want: int, tell: Tell
+    ) -> "Attempt":
         """Write the request down before anything is acquired for it."""
         now = ports.clock.now()
         id = f"p-{ports.chance.token()}"
@@ -46,16 +61,21 @@ class Attempt:
         asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
         by = f"provision {id}"
         (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))
-        return cls(ports, settings, request, want, tell, Book(ports, record), Holdings(ports), by)
+        return cls(ports, settings, request, presence, want, tell, Book(ports, record), Holdings(ports), by)
 
-    async def run(self, stop: asyncio.Event) -> Outcome:
+    async def run(self, stop: asyncio.Event) -> Outcome | None:
+        """The outcome; None if it withdrew, and the run's needs are to be counted again."""
         settlement = Settlement(self.ports, self.settings, self.book, self.holdings, stop, by=self.by)
         try:
+            await settle([self._take_turn()], arm=self._halts(stop))
             members = await self._acquire(stop)
             if stop.is_set():
-                raise _stopped()
+                raise stopped()
             with self._timed("settle"):
                 return self._outcome(await settlement.commit(members))
+        except Withdrawn as reason:
+            await settlement.roll_back(str(reason))
+            return None
         except BullpenError as failure:
             return await self._roll_back(settlement, failure)
         except Exception as error:
@@ -78,6 +98,20 @@ class Attempt:
                 await settlement.dump(f"roll back failed: {error}")
                 raise failure from error
 
+    async def _take_turn(self) -> None:
+        """Wait until we alone acquire instances for the run, and know how many are missing then."""
+        own = self.book.record.id
+        rivals, outdated = await self.presence.rivals_of(own)
+        while rivals:
+            if rivals[0].id < own:
+                raise Withdrawn(f"{rivals[0].id} provisions the same run")
+            await self.presence.wait_for(rivals[0])
+            rivals, outdated = await self.presence.rivals_of(own)
+        if outdated:
+            self.want = await self.presence.still_missing()
+            if self.want <= 0:
+                raise Withdrawn("the run has all it asked for")
+
     async def _acquire(self, stop: asyncio.Event) -> list[Member]:
         """Fill every place, verified and alive at the same moment."""
         watcher = Watcher(self.ports.signals, self.ports.clock, self.settings.timings)
@@ -94,7 +128,7 @@ class Attempt:
                         fills = [self._fill(worker, creation, watcher) for _ in range(open_places)]
                         found = await settle(fills, arm=self._halts(stop))
                         members += [member for member in found if member is not None]
-                        members = await self._living(watcher, worker, members)
+                        members = await self._living(watcher, worker, members, stop)
                         if None in found:
                             break  # fewer are acceptable, and there are no more
             finally:
@@ -128,9 +162,12 @@ class Attempt:
         self._report()
         return member
 
-    async def _living(self, watcher: Watcher, worker: ClaimWorker, members: list[Member]) -> list[Member]:
+    async def _living(
+        self, watcher: Watcher, worker: ClaimWorker, members: list[Member], stop: asyncio.Event
+    ) -> list[Member]:
         """Those that are alive now that all are ready; a dead one of the pool is replaced, a dead new one fails us."""
-        alive = await watcher.signs_of_life([member.instance.id for member in members])
+        ids = [member.instance.id for member in members]
+        (alive,) = await settle([watcher.signs_of_life(ids)], arm=self._halts(stop))
         for member in members:
             if member.instance.id not in alive:
                 reason = "registered, but shows no sign of life"
@@ -140,38 +177,37 @@ class Attempt:
                 self.filled -= 1
         return [member for member in members if member.instance.id in alive]
 
-    def _halts(self, stop: asyncio.Event) -> Callable[[Halt], Callable[[], None]]:
-        """What ends the attempt from outside: a stop, and its own deadline."""
+    def _halts(self, stop: asyncio.Event) -> Arm:
+        """What ends the attempt from outside: a stop, its own deadline, and a decision by somebody else."""
+        overdue = ProvisionFailed(
+            f"{self.book.record.id} was not met within {self.settings.timings.provision:g} s",
+            remedy="see what is awaited above; timings.provision sets the limit",
+        )
+        from_outside = halts(stop, self.ports.clock, self.book.record.deadline, overdue)
 
         def arm(halt: Halt) -> Callable[[], None]:
-            remaining = (self.book.record.deadline - self.ports.clock.now()).total_seconds()
-            overdue = ProvisionFailed(
-                f"{self.book.record.id} was not met within {self.settings.timings.provision:g} s",
-                remedy="see what is awaited above; timings.provision sets the limit",
-            )
-            timer = asyncio.get_running_loop().call_later(max(remaining, 0), halt, overdue)
-            call_off = on_event(stop, lambda: halt(_stopped()))
-            look_out = asyncio.get_running_loop().create_task(self._notice_decision(halt))
+            disarm_both = from_outside(halt)
+            look_out = asyncio.get_running_loop().create_task(self._show_life(halt))
 
             def disarm() -> None:
-                timer.cancel()
-                call_off()
+                disarm_both()
                 look_out.cancel()
 
             return disarm
 
         return arm
 
-    async def _notice_decision(self, halt: Halt) -> None:
-        """Look at our own record now and then: a release of the run may have aborted it while we only wait."""
-        found = None
+    async def _show_life(self, halt: Halt) -> None:
+        """Move our record now and then: others see that we live, and we see whether a release has aborted it."""
         while True:
             await asyncio.sleep(self.settings.timings.takeover)
-            with suppress(Unavailable):  # our own writes will tell
-                found = await self.ports.records.provision(self.book.record.id)
-            if found is not None and found.state is not provisions.OPEN:
-                halt(ProvisionFailed(f"{found.id} was {found.state} by somebody else: {found.reason}"))
+            try:
+                await self.book.write(provisions.renew, provisions.Renewed(at=self.ports.clock.now(), by=self.by))
+            except ProvisionFailed as decided:
+                halt(decided)
                 return
+            except (Unavailable, Conflict):
+                continue  # the writes that matter will tell
 
     @contextmanager
     def _waits_for(self, what: str) -> Iterator[None]:
@@ -202,7 +238,7 @@ class Attempt:
             self.timings[phase] = asyncio.get_running_loop().time() - began
 
     def _outcome(self, members: list[Member], failure: BullpenError | None = None) -> Outcome:
-        return Outcome(
+        outcome = Outcome(
             run_id=self.request.run_id,
             provision_id=self.book.record.id,
             requested=self.request.count,
@@ -210,14 +246,5 @@ class Attempt:
             discarded=tuple(self.holdings.discarded),
             collisions=self.holdings.collisions,
             timings=dict(self.timings),
-            reason=str(failure) if failure else "",
-            remedy=failure.remedy if failure else "",
-            interrupted=isinstance(failure, Interrupted),
         )
-
-
-def _stopped() -> Interrupted:
-    return Interrupted(
-        "stopped before the commit",
-        remedy="Nothing is lost: what was acquired is given back or written down as owed. Run it again.",
-    )
+        return outcome.failed(failure) if failure else outcome

@@ -1,9 +1,10 @@
 """What is asked of provision, and what became of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from bullpen.errors import BullpenError, Interrupted
 from bullpen.handover import Fate
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Requirements
@@ -14,13 +15,17 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """N instances for a run, all or nothing unless `allow_partial`."""
+    """N instances for a run, all or nothing unless `allow_partial`.
+
+    Silent instances that serve the run already are ended, unless `spares_silent`: they may come back.
+    """
 
     run_id: str
     count: int
     needs: Requirements
     max_runtime: float
     allow_partial: bool = False
+    spares_silent: bool = False
 
 
 class Origin(StrEnum):
@@ -61,6 +66,9 @@ class Outcome:
     reason: str = ""
     remedy: str = ""
     interrupted: bool = False
+
+    def failed(self, failure: BullpenError) -> "Outcome":
+        return replace(self, reason=str(failure), remedy=failure.remedy, interrupted=isinstance(failure, Interrupted))
 
     @property
     def succeeded(self) -> bool:

@@ -24,6 +24,10 @@ from bullpen.ports import Ports
 INDEX_MARGIN = 10
 """Asked of the index beyond what is wanted: some will be claimed by others while the answer travels."""
 
+PENDING_PAGE = 100
+PENDING_PAGES = 20
+"""Ownerless instances that a last look goes through, most of which may be of no use to this run."""
+
 
 class Pickup:
     def __init__(self, ports: Ports, settings: Settings, needs: Requirements, run_id: str, *, by: str) -> None:
@@ -164,14 +168,24 @@ class Pickup:
         found = await self._ports.records.claimable(self._needs, now, limit, self._start)
         fresh = [one for one in found if one.id not in self._handed]
         if len(fresh) < wanted:
-            fresh += await self._finish_pending(limit)
+            fresh += await self._finish_pending(wanted - len(fresh))
         self._ready.extend(fresh)
         return bool(fresh)
 
-    async def _finish_pending(self, limit: int) -> list[Instance]:
+    async def _finish_pending(self, wanted: int) -> list[Instance]:
         """Offer and adopt what has attested or booted and whose releaser is gone, if it fits this run."""
+        offered: list[Instance] = []
+        after = ""
+        for _ in range(PENDING_PAGES):
+            page = await self._ports.records.pending(self._needs.resource_class, PENDING_PAGE, after)
+            offered += await self._land_fitting(page)
+            if len(offered) >= wanted or len(page) < PENDING_PAGE:
+                break
+            after = page[-1].id
+        return offered
+
+    async def _land_fitting(self, pending: list[Instance]) -> list[Instance]:
         now = self._ports.clock.now()
-        pending = await self._ports.records.pending(self._needs.resource_class, limit)
         fitting = [one for one in pending if one.id not in self._handed and self.fits(one, now)]
         if not fitting:
             return []

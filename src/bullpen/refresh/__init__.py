@@ -1,16 +1,17 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
-    queues → debts → overdue → machines, records and registrations → tickets → warm → purge
+    queues → debts → overdue → machines, records and registrations → tickets → warm → leases → stranded jobs → purge
 
 Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
 """
 
 from collections.abc import AsyncIterator, Callable
 
+from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
-from bullpen.refresh import desired, reap, reconcile, warm
+from bullpen.refresh import desired, leases, reap, reconcile, warm
 from bullpen.refresh.action import Action, Plan
 
 __all__ = ["Action", "refresh"]
@@ -29,6 +30,9 @@ async def refresh(
             tell(f"{action.what} {action.subject}: {action.reason}")
         if not dry_run:
             await plan.perform()
+    for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
+        actions.append(Action("give up", id, "its run has no runner"))
+        tell(f"give up {id}: its run has no runner")
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
     return actions
@@ -46,4 +50,6 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
         yield plan
     live = await every_live(ports)
     async for plan in warm.plans(ports, settings, live):
+        yield plan
+    async for plan in leases.plans(ports, settings):
         yield plan

@@ -11,6 +11,7 @@ from bullpen.config import Settings
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.ports import Ports, Sighting
+from bullpen.refresh import tickets
 from bullpen.refresh.action import Action, Plan
 
 BY = "refresh"
@@ -24,9 +25,11 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
         yield plan
     async for plan in _orphans(ports, settings, live, sightings, dry_run):
         yield plan
+    async for plan in _unburied(ports, live, sightings, dry_run):
+        yield plan
     async for plan in _ghosts(ports, settings, live, dry_run):
         yield plan
-    async for plan in _lost_tickets(ports, settings, live, dry_run):
+    async for plan in tickets.plans(ports, settings, live, dry_run=dry_run):
         yield plan
 
 
@@ -71,6 +74,27 @@ async def _orphans(
         )
 
 
+async def _unburied(
+    ports: Ports, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Machines that ended and that no record will ever have ended: their launcher died before it registered them.
+
+    Once each: an engine may list the dead for as long as it likes.
+    """
+    known = {one.id for one in live}
+    dead = [id for id, seen in sightings.items() if not seen.alive and id not in known]
+    now = ports.clock.now()
+    since = await ports.observations.observe("dead machine without record", dead, now, remember=not dry_run)
+    fresh = [id for id in dead if since[id] == now]
+    # Registered since we looked, or ended in good order: then its record has seen to it, or will.
+    recorded = await ports.records.instances(fresh)
+    if buried := [id for id in fresh if id not in recorded]:
+        yield Plan(
+            tuple(Action("bury", id, "its machine has ended, and no record knows it") for id in buried),
+            partial(ports.compute.terminate, buried),
+        )
+
+
 async def _is_open(ports: Ports, provision_id: str) -> bool:
     provision = await ports.records.provision(provision_id) if provision_id else None
     return provision is not None and provision.state is provisions.OPEN
@@ -83,23 +107,6 @@ async def _ghosts(ports: Ports, settings: Settings, live: Sequence[Instance], dr
     for name in await _seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
         action = Action("deregister", name, "a registered runner whose instance is gone")
         yield Plan((action,), partial(ports.ci.remove, name))
-
-
-async def _lost_tickets(
-    ports: Ports, settings: Settings, live: Sequence[Instance], dry_run: bool
-) -> AsyncIterator[Plan]:
-    """Tickets lost in a crash are sent again: the same version, harmless if the old one turns up."""
-    short = {}
-    for name in settings.classes:
-        on_offer = [one for one in live if one.is_claimable and one.resource_class == name]
-        if on_offer and await ports.queue.count(name) < len(on_offer):
-            short[name] = on_offer
-    now = ports.clock.now()
-    since = await ports.observations.observe("fewer tickets than offers", list(short), now, remember=not dry_run)
-    for name, on_offer in short.items():
-        if since[name] < now:
-            action = Action("send tickets", name, f"fewer tickets than its {len(on_offer)} instances on offer, twice")
-            yield Plan((action,), partial(handover.send_tickets, ports, on_offer))
 
 
 async def _seen_twice(ports: Ports, settings: Settings, topic: str, ids: Sequence[str], dry_run: bool) -> list[str]:

@@ -1,0 +1,103 @@
+"""Presence: what serves the run already, and who else is fetching more for it right now.
+
+A second provision of a run tops up to the asked count. An instance counts if this request could have been given it and
+its agent shows signs of life: a silent one is ended, unless the request spares it, and one that does not fit is left
+as it is.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+from bullpen import debts, handover
+from bullpen.config import Settings
+from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.provision import COMMITTED, OPEN, Provision, State
+from bullpen.model.ticket import Verdict, judge
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Discarded, Member, Origin, Request, Tell
+from bullpen.watch import Watcher
+
+BY = "provision"
+SILENT = "serves the run, but shows no sign of life"
+AT_ANY_TIME = datetime.min.replace(tzinfo=UTC)
+"""How long an instance may still run is no matter of whether it fits."""
+
+
+class Presence:
+    def __init__(self, ports: Ports, settings: Settings, request: Request, tell: Tell) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._request = request
+        self._class = settings.resource_class(request.needs.resource_class)
+        self._tell = tell
+        self._decisions: dict[str, State] = {}  # of the run, as they stood when we counted
+        self._awaited = ("", 0, 0.0)  # a rival, its version, and since when we have seen it so
+        self.members: list[Member] = []
+        self.discarded: list[Discarded] = []
+
+    async def missing(self) -> int:
+        """Count once nobody else is at work for the run; returns how many more are needed."""
+        while rivals := self._rivals(found := await self._provisions()):
+            await self.wait_for(rivals[0])
+        return await self._count(found)
+
+    async def still_missing(self) -> int:
+        """Count again, whoever else is at work."""
+        return await self._count(await self._provisions())
+
+    async def rivals_of(self, own: str) -> tuple[list[Provision], bool]:
+        """Other provisions of the run and class that are at work, by id; and whether anything was decided, or opened,
+        since we counted, so that the count may be wrong."""
+        others = [one for one in await self._provisions() if one.id != own]
+        return self._rivals(others), _decisions(others) != self._decisions
+
+    async def wait_for(self, rival: Provision) -> None:
+        """Give a rival some time. One whose record stands still, or that is overdue, is dead: it is given up for it."""
+        now = asyncio.get_running_loop().time()
+        if self._awaited[:2] != (rival.id, rival.version):
+            if self._awaited[0] != rival.id:
+                self._tell(f"waiting for {rival.id}, which provisions the same run")
+            self._awaited = (rival.id, rival.version, now)
+        stands_still = now - self._awaited[2] >= self._settings.timings.alive
+        if stands_still or rival.deadline <= self._ports.clock.now():
+            why = "its process shows no sign of life" if stands_still else "its deadline passed"
+            await debts.give_up(self._ports, self._settings, rival, why, by=BY)
+        await asyncio.sleep(self._settings.timings.tick_longest)
+
+    async def _count(self, found: list[Provision]) -> int:
+        """Count who serves the run, and end who only seems to."""
+        self._decisions = _decisions(found)
+        for earlier in found:
+            if earlier.state is COMMITTED and earlier.owes is not None:
+                # Decided and not carried out: whoever decided it may be dead, and its members count.
+                await debts.settle_provision(self._ports, self._settings, earlier, by=BY)
+        running = await self._ports.records.run_instances(self._request.run_id)
+        serving = [one for one in running if one.state is RUNNING and self._fits(one)]
+        alive = await self._alive(serving) if serving else set()
+        silent = [one for one in serving if one.id not in alive]
+        if silent and not self._request.spares_silent:
+            fates = await handover.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
+            self.discarded += [Discarded(one.id, Origin.SELECTED, SILENT, fates[one.id]) for one in silent]
+        living = [Member(one, Origin.SELECTED) for one in serving if one.id in alive]
+        self.members = living[: self._request.count]
+        return self._request.count - len(self.members)
+
+    async def _provisions(self) -> list[Provision]:
+        return await self._ports.records.run_provisions(self._request.run_id)
+
+    def _rivals(self, found: list[Provision]) -> list[Provision]:
+        name = self._request.needs.resource_class
+        at_work = [one for one in found if one.state is OPEN and one.needs.resource_class == name]
+        return sorted(at_work, key=lambda one: one.id)
+
+    def _fits(self, one: Instance) -> bool:
+        needs = self._request.needs
+        return judge(one.ticket(), needs, self._class.cpu, self._class.mem, AT_ANY_TIME).verdict is Verdict.TAKE
+
+    async def _alive(self, serving: list[Instance]) -> set[str]:
+        watcher = Watcher(self._ports.signals, self._ports.clock, self._settings.timings)
+        return await watcher.signs_of_life([one.id for one in serving])
+
+
+def _decisions(found: list[Provision]) -> dict[str, State]:
+    return {one.id: one.state for one in found}

@@ -1,0 +1,111 @@
+"""Launch: machines for nobody in particular, and not more than are missing, however many refresh at once.
+
+Whoever wants to launch opens a provision first, for all to see, and then looks who else has one open. A launch goes
+ahead only if it fits beside everything that is open. Where two have seen each other, the larger id gives up, and the
+smaller one waits for that; one that has planned its fleet had decided before the other came, and keeps its share.
+
+    opened ──▶ fits beside all others ─────────────────────────▶ launched
+       ▲ │
+       │ ├──▶ does not fit beside smaller ids and planned fleets ──▶ aborted, and asked again for what is then missing
+       │ └──▶ does not fit beside larger ids: they are giving up ─┐
+       └────────────────── a moment later ◀──────────────────────┘
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.inventory import every_live
+from bullpen.model import provision as provisions
+from bullpen.model.provision import FleetState, Provision
+from bullpen.ports import Ports
+from bullpen.provision.book import Book
+from bullpen.provision.creation import Creation
+from bullpen.provision.holdings import Holdings
+
+BY = "refresh"
+TRIES = 3  # shares asked for by one refresh: who finds them all taken leaves the rest to the next
+
+
+async def under_way(ports: Ports, resource_class: str) -> int:
+    """Machines that open launches have yet to register."""
+    return _to_come(await _launches(ports, resource_class))
+
+
+async def launch(ports: Ports, settings: Settings, resource_class: str, count: int) -> None:
+    """Launch up to `count` machines. They are adopted once they have booted, by whoever looks first."""
+    missing = count
+    for _ in range(TRIES):
+        book = await _opened(ports, settings, resource_class, missing)
+        if await _has_place(ports, settings, book.record):
+            await _create(ports, settings, book)
+            return
+        await _abort(ports, settings, book, "others fill the pool")
+        missing = await _room(ports, settings, resource_class, await _launches(ports, resource_class))
+        if missing <= 0:
+            return
+
+
+async def _opened(ports: Ports, settings: Settings, resource_class: str, count: int) -> Book:
+    now = ports.clock.now()
+    deadline = handover.later(now, settings.timings.provision)
+    needs = settings.requirements(resource_class)
+    asked = provisions.absent(f"p-{ports.chance.token()}", "", count, needs, deadline, 0.0)
+    (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
+    return Book(ports, record)
+
+
+async def _has_place(ports: Ports, settings: Settings, own: Provision) -> bool:
+    """Whether an open launch, that others can see by now, may go ahead."""
+    name = own.needs.resource_class
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + settings.timings.takeover  # one that was killed never gives up: its deadline ends it
+    while True:
+        others = [one for one in await _launches(ports, name) if one.id != own.id]
+        if await _room(ports, settings, name, others) >= own.want:
+            return True
+        firm = [one for one in others if one.fleets or one.id < own.id]
+        if await _room(ports, settings, name, firm) < own.want or loop.time() >= patience:
+            return False
+        await asyncio.sleep(settings.timings.tick_first)
+
+
+async def _room(ports: Ports, settings: Settings, resource_class: str, launches: Iterable[Provision]) -> int:
+    """What the idle target has room for beside these, which were listed before: what they register meanwhile counts
+    twice, and never not at all."""
+    standing = sum(
+        one.resource_class == resource_class and (one.is_claimable or one.is_pending) for one in await every_live(ports)
+    )
+    return settings.resource_class(resource_class).idle_target - standing - _to_come(launches)
+
+
+async def _launches(ports: Ports, resource_class: str) -> list[Provision]:
+    return [one for one in await ports.records.open_provisions(resource_class) if not one.run_id]
+
+
+def _to_come(launches: Iterable[Provision]) -> int:
+    return sum(
+        one.want - sum(fleet.count for fleet in one.fleets if fleet.state is FleetState.ANSWERED) for one in launches
+    )
+
+
+async def _create(ports: Ports, settings: Settings, book: Book) -> None:
+    now = ports.clock.now()
+    holdings = Holdings(ports)
+    creation = Creation(ports, settings, book, holdings, allow_partial=True, by=BY)
+    await asyncio.gather(*(creation.create() for _ in range(book.record.want)))
+    members = tuple(holdings.held)
+    if not members:
+        await _abort(ports, settings, book, str(creation.refusal))
+        return
+    due = handover.later(now, settings.timings.takeover)
+    await book.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
+    await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
+
+
+async def _abort(ports: Ports, settings: Settings, book: Book, why: str) -> None:
+    now = ports.clock.now()
+    due = handover.later(now, settings.timings.takeover)
+    await book.write(provisions.abort, provisions.Aborted(at=now, by=BY, why=why, settle_due=due))
+    await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])

@@ -1,0 +1,54 @@
+"""Leases: jobs of workers that fell silent go to others, also where no service runs that would see to it.
+
+A worker is given up only after it stood still for a whole confirm window before our eyes (liveness/lease.py), so this
+is the one phase that waits; but only if somebody who is silent holds a job, and not longer than a few windows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+from bullpen.config import Settings
+from bullpen.liveness import Liveness
+from bullpen.model.worker import Worker
+from bullpen.ports import Ports
+from bullpen.refresh.action import Action, Plan
+
+PAGE = 5000  # as many as a sweeper looks at
+WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again
+LOOK = 0.5  # seconds between passes
+
+
+async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+    found = await _unsettled(ports, settings)
+    if found:
+        actions = tuple(Action("sweep lease", key, reason) for key, reason in found.items())
+        yield Plan(actions, partial(_sweep, ports, settings))
+
+
+async def _sweep(ports: Ports, settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + WINDOWS * settings.liveness.confirm
+    liveness = Liveness(ports, settings)
+    while True:
+        await liveness.run_once()
+        if loop.time() >= until or not await _unsettled(ports, settings):
+            return
+        await ports.signals.wait(LOOK)
+
+
+async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
+    """Workers, by key, whose jobs should go to others, and why."""
+    if not settings.liveness.tracking:
+        return {}
+    found: dict[str, str] = {}
+    for one in await ports.workers.suspects(ports.clock.now(), PAGE):
+        if await ports.jobs.held(one.id, one.epoch, 1):
+            found[one.id] = f"{_silence(one)}, and it holds a job"
+    if settings.liveness.reschedule:
+        found |= {one.id: "it is lost, and its jobs are not all given away" for one in await ports.workers.owing(PAGE)}
+    return found
+
+
+def _silence(worker: Worker) -> str:
+    return f"no beat since {worker.beat_at:%H:%M:%S}" if worker.beat_at else "no beat"

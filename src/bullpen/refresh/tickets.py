@@ -1,0 +1,62 @@
+"""Tickets: about one for each instance on offer. Lost ones are sent again, a heap of stale ones is cleared away.
+
+Tickets are hints, and neither too few nor too many make a wrong claim; but without one an instance is only found by a
+last look, and whoever meets a hundred stale ones has paid for a hundred claims.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.model.instance import Instance
+from bullpen.model.ticket import Ticket, parse_ticket
+from bullpen.ports import Ports
+from bullpen.refresh.action import Action, Plan
+
+SPARE = 10
+"""Stale tickets that are worth no work: an instance that was kept, or claimed by a last look, leaves one or two."""
+
+BATCH = 100
+MOST = 10_000
+"""Tickets looked through by one refresh. Those in hand are hidden meanwhile: runs find the instances by a last look."""
+
+
+async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
+    now = ports.clock.now()
+    short: dict[str, list[Instance]] = {}
+    for name in settings.classes:
+        # Past its threshold nobody can claim it, and its ticket is gone.
+        offers = [one for one in live if one.is_claimable and one.resource_class == name and one.threshold > now]
+        count = await ports.queue.count(name)
+        if count < len(offers):
+            short[name] = offers
+        if count > 2 * len(offers) + SPARE:
+            action = Action("drop stale tickets", name, f"{count} tickets for {len(offers)} instances on offer")
+            yield Plan((action,), partial(_drop_stale, ports, name, min(count, MOST)))
+    since = await ports.observations.observe("fewer tickets than offers", list(short), now, remember=not dry_run)
+    for name, offers in short.items():
+        if since[name] < now:
+            # The same version: harmless if the old one turns up.
+            action = Action("send tickets", name, f"fewer tickets than its {len(offers)} instances on offer, twice")
+            yield Plan((action,), partial(handover.send_tickets, ports, offers))
+
+
+async def _drop_stale(ports: Ports, name: str, most: int) -> None:
+    """Take what there is, and send back one ticket for each instance on offer that had one.
+
+    Sent back at the end, so that we meet none of them twice. Killed before that, some offers have no ticket: they are
+    sent again by the refreshes that follow.
+    """
+    current: dict[str, Instance] = {}
+    taken = 0
+    while taken < most and (bodies := await ports.queue.take(name, BATCH)):
+        taken += len(bodies)
+        tickets = [found for body in bodies if isinstance(found := parse_ticket(body), Ticket)]
+        # Read after the tickets were taken: one is sent after its record was written, so none is newer than this.
+        known = await ports.records.instances(list(dict.fromkeys(ticket.instance_id for ticket in tickets)))
+        for ticket in tickets:
+            one = known.get(ticket.instance_id)
+            if one is not None and one.is_claimable and ticket.version in (None, one.version):
+                current[one.id] = one
+    await handover.send_tickets(ports, list(current.values()))

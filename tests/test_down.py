@@ -1,0 +1,54 @@
+"""What down promises: nothing is left, whoever else is at work; and what is left all the same is named."""
+
+import asyncio
+
+from bullpen.down import TakenDown, down
+from bullpen.engines.memory import Rates
+from bullpen.model.provision import OPEN
+from bullpen.ports import Ports
+from bullpen.sim.agent import Temper
+from bullpen.sim.world import World
+from stage import a_world, machines, provisioned, records, tickets, with_pool
+
+
+async def taken_down(world: World, ports: Ports | None = None) -> TakenDown:
+    return await down(ports or world.ports(), world.settings)
+
+
+async def test_every_instance_ends_whatever_its_state_with_its_ticket_and_its_registration() -> None:
+    async with a_world() as world:
+        await with_pool(world, 3)
+        await provisioned(world, "run", 2)
+        before = machines(world)
+        done = await taken_down(world)
+        assert (sorted(done.ended), done.left) == (before, ())
+        assert (machines(world), tickets(world), world.memory.registrations) == ([], [], {})
+        assert [one.owes for one in records(world)] == [None] * 3
+
+
+async def test_a_provision_at_work_leaves_nothing_behind_whenever_it_is_met() -> None:
+    for tenths in range(30):
+        async with a_world(rates=Rates(latency=(0.05, 0.2)), temper=lambda n: Temper(boots_in=2.0)) as world:
+            _, task = world.start("provision", lambda ports, world=world: provisioned(world, "run", 2, ports))  # type: ignore[misc]
+            while not world.memory.tables.provisions:  # noqa: ASYNC110  a record wakes nobody here
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(tenths / 10)
+            done = await taken_down(world)
+            await asyncio.gather(task, return_exceptions=True)
+            assert done.left == ()
+            assert machines(world) == [], f"met after {tenths / 10} s"
+            assert [one for one in world.memory.tables.provisions.values() if one.state is OPEN] == []
+
+
+async def test_a_machine_that_takes_its_time_to_end_is_waited_for() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        ports = world.ports(rates=Rates(slow_end=1.0))
+        assert await taken_down(world, ports) == TakenDown(tuple(pool), ())
+
+
+async def test_what_would_not_end_is_named() -> None:
+    async with a_world() as world:
+        one, other = await with_pool(world, 2)
+        world.memory.yard.end = lambda machine_id: None  # type: ignore[method-assign]
+        assert await taken_down(world) == TakenDown((), (one, other))
