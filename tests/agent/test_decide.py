@@ -16,6 +16,7 @@ from bullpen.agent.decide import (
     UNKNOWN,
     Action,
     Clean,
+    EndJob,
     Limits,
     NoRecord,
     Report,
@@ -25,11 +26,11 @@ from bullpen.agent.decide import (
     Wait,
     decide,
 )
-from bullpen.agent.progress import Attempt, Job, Kind, Phase, Progress, Record, State
+from bullpen.agent.progress import Attempt, End, Holder, Job, Kind, Phase, Progress, Record, State
 from bullpen.model import instance, signal
 
 NOW = 1_000_000.0
-LIMITS = Limits(appears_within=660.0, max_runtime=1800.0)
+LIMITS = Limits(appears_within=660.0, max_runtime=1800.0, idle=420.0)
 
 
 def a_record(state: State = State.CREATED, **changes: Any) -> Record:
@@ -46,7 +47,7 @@ def booted(**changes: Any) -> Progress:
 
 
 def registered(record: Record) -> Progress:
-    return booted().registered(record).reported(Kind.REG_OK, record.round)
+    return booted().registered(record).reported(Kind.REG_OK, record.round, at=100.0)
 
 
 def next_of(record: Record | NoRecord, progress: Progress, **sight: Any) -> Action:
@@ -81,10 +82,13 @@ class Driven:
         if action is Step.RUN_SCRIPT:
             self.progress = progress.booting().booted(self._failure("script"))
             return
+        if isinstance(action, EndJob):
+            self.progress = progress.job_ended(-9, action.why)
+            return
         assert isinstance(record, Record), f"{action} without a record"
         match action:
             case Report(kind):
-                self.progress = progress.reported(kind, record.round)
+                self.progress = progress.reported(kind, record.round, at=100.0)
             case Clean(keep):
                 self.progress = progress.cleaning_began(record).cleaned(self._failure("clean"), keep=keep)
             case Step.REGISTER:
@@ -93,8 +97,6 @@ class Driven:
                 self.progress = progress.deregistered(record, self._failure("deregister"))
             case Step.TAKE_JOB:
                 self.progress = progress.took(Job("j-1", 1, record.round, 100.0))
-            case Step.END_JOB:
-                self.progress = progress.job_ended(-9)
             case Step.SETTLE_JOB:
                 self.progress = progress.job_settled()
 
@@ -133,7 +135,7 @@ def test_a_pre_warmed_instance_reports_that_it_booted_and_waits() -> None:
 def test_a_released_instance_ends_its_job_deregisters_cleans_and_attests() -> None:
     agent = Driven(registered(a_record()).took(Job("j-1", 1, "r1", 100.0)))
     agent.meets(a_record(State.IDLE, round="r2"))
-    assert agent.deeds == ["END_JOB", "SETTLE_JOB", "DEREGISTER", "UD_REMOVE_REG_OK", "Clean", "UD_CLEAN_OK"]
+    assert agent.deeds == ["EndJob", "SETTLE_JOB", "DEREGISTER", "UD_REMOVE_REG_OK", "Clean", "UD_CLEAN_OK"]
     assert agent.progress.signal == (Kind.CLEAN_OK, "r2")
 
 
@@ -150,7 +152,7 @@ def test_a_claim_that_was_rolled_back_unseen_is_cleaned_and_attested_all_the_sam
 
 
 def test_an_instance_on_offer_rests() -> None:
-    agent = Driven(booted().cleaning_began(a_record(round="r2")).cleaned().reported(Kind.CLEAN_OK, "r2"))
+    agent = Driven(booted().cleaning_began(a_record(round="r2")).cleaned().reported(Kind.CLEAN_OK, "r2", at=100.0))
     assert isinstance(agent.meets(a_record(State.IDLE, round="r2", attested=True)), Wait)
     assert agent.deeds == []
 
@@ -171,7 +173,7 @@ def test_one_job_at_a_time() -> None:
 def test_a_failed_script_is_reported_once_with_its_last_lines() -> None:
     failed = Progress(began=100.0).booting().booted("exit 3: no disk")
     assert next_of(a_record(), failed) == Report(Kind.FAILED, "exit 3: no disk")
-    assert isinstance(next_of(a_record(), failed.reported(Kind.FAILED, "r1")), Wait)
+    assert isinstance(next_of(a_record(), failed.reported(Kind.FAILED, "r1", at=100.0)), Wait)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_a_claim_in_the_middle_of_cleaning_is_acknowledged_and_waits_for_its_end
     cleaning = registered(a_record()).deregistered(a_record()).cleaning_began(a_record(State.IDLE, round="r2"))
     claim = a_record(State.CLAIMED, round="r3")
     assert next_of(claim, cleaning) == Report(Kind.CLAIM_SEEN)
-    assert isinstance(next_of(claim, cleaning.reported(Kind.CLAIM_SEEN, "r3")), Wait)
+    assert isinstance(next_of(claim, cleaning.reported(Kind.CLAIM_SEEN, "r3", at=100.0)), Wait)
 
 
 def test_a_claim_of_a_used_instance_registers_only_after_a_cleaning() -> None:
@@ -222,7 +224,7 @@ def test_a_claim_of_an_instance_that_cannot_be_cleaned_fails() -> None:
 
 def test_a_job_of_an_earlier_round_ends_before_the_next_owner_is_served() -> None:
     owned = a_record(State.RUNNING, round="r3")
-    assert next_of(owned, registered(a_record()).took(Job("j-1", 1, "r1", 100.0))) is Step.END_JOB
+    assert next_of(owned, registered(a_record()).took(Job("j-1", 1, "r1", 100.0))) == EndJob(End.RELEASED)
 
 
 # -------------------------------------------------------------------------------------------------------- trust domains
@@ -234,7 +236,7 @@ def test_what_was_kept_for_one_trust_domain_goes_before_another_moves_in() -> No
     agent.meets(a_record(State.IDLE, round="r2", trust_domain="team-a"))
     agent.deeds.clear()
     claim = a_record(State.CLAIMED, round="r3", trust_domain="team-b")
-    assert next_of(claim, agent.progress.reported(Kind.CLAIM_SEEN, "r3")) == Clean(keep=False)
+    assert next_of(claim, agent.progress.reported(Kind.CLAIM_SEEN, "r3", at=100.0)) == Clean(keep=False)
     agent.meets(claim)
     assert agent.deeds == ["UD_CLAIM_SEEN", "Clean", "REGISTER", "UD_REG_OK"]
 
@@ -275,6 +277,30 @@ def test_a_minute_past_its_threshold_the_agent_stops(state: State) -> None:
     assert isinstance(next_of(record, progress, now=record.threshold + GRACE), Stop)
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_attested_and_not_yet_offered_an_instance_waits_as_long_as_an_idle_one(seen: bool) -> None:
+    record = a_record(State.IDLE, threshold=NOW + 120, round="r2")
+    progress = booted().cleaning_began(record).cleaned().reported(Kind.CLEAN_OK, "r2", at=200.0).saw(record)
+    sight = record if seen else UNKNOWN
+    allowed = 200.0 + LIMITS.idle + GRACE
+    assert next_of(sight, progress, now=NOW + 100_000, monotonic=allowed - 1) == Wait(1.0)
+    assert isinstance(next_of(sight, progress, now=NOW + 100_000, monotonic=allowed), Stop)
+
+
+def test_an_attestation_shortens_no_life() -> None:
+    record = a_record(State.IDLE, threshold=NOW + 900, round="r2")
+    progress = booted().cleaning_began(record).cleaned().reported(Kind.CLEAN_OK, "r2", at=100.0)
+    assert next_of(record, progress, now=NOW + 900, monotonic=1000.0) == Wait(GRACE)
+
+
+@pytest.mark.parametrize(
+    "record", [a_record(State.IDLE, round="r3"), a_record(State.IDLE, round="r2", attested=True), a_record(round="r2")]
+)
+def test_only_an_attestation_of_this_round_that_awaits_its_offer_lengthens_a_life(record: Record) -> None:
+    progress = booted().cleaning_began(record).cleaned().reported(Kind.CLEAN_OK, "r2", at=100.0)
+    assert isinstance(next_of(record, progress, now=record.threshold + GRACE), Stop)
+
+
 def test_the_last_known_threshold_counts_while_the_store_is_unreachable() -> None:
     progress = booted().saw(a_record())
     assert isinstance(next_of(UNKNOWN, progress), Wait)
@@ -294,6 +320,38 @@ def test_a_machine_that_is_ending_stops_whatever_its_record_says() -> None:
     assert next_of(a_record(), booted(), ending="SIGTERM") == Stop("SIGTERM")
 
 
+# -------------------------------------------------------------------------------------------------------- ends of jobs
+
+
+def with_job(**changes: Any) -> Progress:
+    record = a_record(State.RUNNING)
+    job = replace(Job("j-1", 1, "r1", 100.0, Holder("i-1/a", 1)), **changes)
+    return registered(record).saw(record).beat(Holder("i-1/a", 1)).took(job)
+
+
+@pytest.mark.parametrize("record", [a_record(State.RUNNING), UNKNOWN])
+def test_a_job_that_has_timed_out_ends_even_without_a_store(record: Record | NoRecord) -> None:
+    progress = with_job(timeout=30.0)
+    assert next_of(record, progress, monotonic=129.0) == Wait(1.0)
+    assert next_of(record, progress, monotonic=130.0) == EndJob(End.TIMED_OUT)
+
+
+@pytest.mark.parametrize("told", [End.CANCELLED, End.LOST])
+def test_a_job_ends_when_the_store_says_so(told: End) -> None:
+    assert next_of(a_record(State.RUNNING), with_job().told_to_end(told)) == EndJob(told)
+
+
+@pytest.mark.parametrize("now_known_as", [Holder("i-1/a", 2), Holder("i-1/b", 1)])
+def test_what_an_earlier_epoch_or_key_held_is_ended_and_not_reported_as_ours(now_known_as: Holder) -> None:
+    progress = with_job().beat(now_known_as)
+    assert next_of(a_record(State.RUNNING), progress) == EndJob(End.LOST)
+
+
+def test_a_job_that_has_ended_is_reported_and_not_ended_again() -> None:
+    progress = with_job(timeout=1.0).job_ended(0).beat(Holder("i-1/a", 2))
+    assert next_of(a_record(State.RUNNING), progress, monotonic=500.0) is Step.SETTLE_JOB
+
+
 # ----------------------------------------------------------------------------------------------- for everything it sees
 
 rounds = st.sampled_from(["r1", "r2", "r3"])
@@ -310,6 +368,7 @@ records = st.builds(
 )
 attempts = st.builds(Attempt, rounds, st.sampled_from([Phase.UNDER_WAY, Phase.DONE, Phase.FAILED]), st.just("why"))
 outcomes = st.builds(Attempt, rounds, st.sampled_from([Phase.DONE, Phase.FAILED]), st.just("why"))
+holders = st.builds(Holder, st.just("i-1/a"), st.integers(1, 2))
 anything_done = st.builds(
     Progress,
     began=st.just(100.0),
@@ -320,7 +379,16 @@ anything_done = st.builds(
     cleaning=st.none() | attempts,
     is_used=st.booleans(),
     kept_for=st.sampled_from(["", "a", "b"]),
-    job=st.none() | st.builds(Job, st.just("j-1"), st.just(1), rounds, st.just(100.0), st.none() | st.just(0)),
+    job=st.none()
+    | st.builds(
+        Job,
+        *(st.just("j-1"), st.just(1), rounds, st.just(100.0)),
+        holder=holders,
+        timeout=st.sampled_from([0.0, 10.0, 1000.0]),
+        exit_code=st.none() | st.just(0),
+    ),
+    told=st.none() | st.sampled_from(End),
+    holder=holders,
     signal=st.none() | st.tuples(st.sampled_from(Kind), rounds),
 )
 anything_seen = st.one_of(records, st.sampled_from(NoRecord))
@@ -329,7 +397,7 @@ failures = st.lists(st.sampled_from(["script", "register", "deregister", "clean"
 
 @given(anything_seen, anything_done, times)
 def test_there_is_an_answer_to_everything(record: Record | NoRecord, progress: Progress, now: float) -> None:
-    assert isinstance(decide(Sight(now, 150.0, record), progress, LIMITS), Step | Report | Clean | Stop | Wait)
+    assert isinstance(decide(Sight(now, 150.0, record), progress, LIMITS), Step | Report | EndJob | Clean | Stop | Wait)
 
 
 @given(anything_seen, anything_done, failures)
@@ -338,9 +406,9 @@ def test_it_always_comes_to_rest(record: Record | NoRecord, progress: Progress, 
 
 
 @given(anything_done, times)
-def test_an_unknown_record_moves_nothing_but_the_script(progress: Progress, now: float) -> None:
+def test_an_unknown_record_moves_nothing_but_the_script_and_the_end_of_a_job(progress: Progress, now: float) -> None:
     action = decide(Sight(now, 150.0, UNKNOWN), progress, LIMITS)
-    assert action is Step.RUN_SCRIPT or isinstance(action, Wait | Stop)
+    assert action is Step.RUN_SCRIPT or isinstance(action, EndJob | Wait | Stop)
 
 
 @given(anything_done, times)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.link import Link, Order, StoreUnreachable
-from bullpen.agent.progress import Kind, Record, State
+from bullpen.agent.link import Grant, Link, Order, StoreUnreachable
+from bullpen.agent.progress import End, Kind, Record, State
 from bullpen.engines.sqlite.migrations import load_scripts, open_home
 from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.engines.sqlite.wake import CONTROL, Listener, socket_directory
@@ -28,9 +29,14 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
+def a_config(home: Path, id_: str = "i-1", **changes: Any) -> Config:
+    config = Config(id_, home, home, 5.0, 60.0, 600.0, "", 30.0, ())
+    return replace(config, **changes)
+
+
 @pytest.fixture
 def link(tmp_path: Path, store: sqlite3.Connection) -> Iterator[Link]:
-    link = Link(tmp_path, "i-1")
+    link = Link(a_config(tmp_path))
     yield link
     link.close()
 
@@ -58,17 +64,50 @@ def put_record(store: sqlite3.Connection, record: Record, id_: str = "i-1") -> N
     store.execute(f"INSERT OR REPLACE INTO instances ({names}) VALUES ({marks})", tuple(row.values()))
 
 
-def put_job(store: sqlite3.Connection, id_: str = "j-1", command: str = '["true"]', at: int = 1) -> None:
-    store.execute(
-        "INSERT INTO jobs (id, run_id, state, fence, command, queued_at) VALUES (?, 'run-1', 'queued', 0, ?, ?)",
-        (id_, command, at),
-    )
+def put_job(store: sqlite3.Connection, id_: str = "j-1", **changes: Any) -> None:
+    row: dict[str, Any] = {
+        "id": id_,
+        "state": "queued",
+        "version": 1,
+        "run_id": "run-1",
+        "command": '["true"]',
+        "name": "",
+        "job_index": 0,
+        "timeout": 0.0,
+        "capability": "",
+        "side_effects": 0,
+        "queued_at": 1,
+        "fence": 0,
+        "worker": "",
+        "epoch": 0,
+        "instance_id": "",
+        "bound": 0,
+        "losses": 0,
+        "avoid": "",
+        "cancelling": 0,
+        "result": "",
+        "reason": "",
+        **changes,
+    }
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    store.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(row.values()))
 
 
 def taken(link: Link, record: Record = RUNNING) -> Order:
     order = link.take_job(record)
     assert order is not None
     return order
+
+
+def one(store: sqlite3.Connection, columns: str, table: str) -> tuple[Any, ...]:
+    (row,) = store.execute(f"SELECT {columns} FROM {table}").fetchall()
+    assert isinstance(row, tuple)
+    return row
+
+
+def give_up(store: sqlite3.Connection) -> None:
+    """What a sweeper does to a worker whose lease ran out."""
+    store.execute("UPDATE workers SET state = 'inactive', deadline = NULL, lost_epoch = epoch, version = version + 1")
 
 
 # ------------------------------------------------------------------------------------------------------------- looking
@@ -89,6 +128,8 @@ def test_a_record_is_read_as_it_stands(link: Link, store: sqlite3.Connection, re
 def test_a_waiting_job_of_the_run_shows(link: Link, store: sqlite3.Connection) -> None:
     put_record(store, RUNNING)
     put_job(store)
+    assert link.look() == RUNNING, "nobody takes a job before its first beat"
+    link.beat(None)
     assert link.look() == replace(RUNNING, has_job=True)
 
 
@@ -102,7 +143,7 @@ def test_what_others_write_is_noticed_once(link: Link, store: sqlite3.Connection
 
 def test_what_the_agent_writes_itself_is_no_change(link: Link) -> None:
     link.has_changed()
-    link.beat()
+    link.beat(None)
     assert not link.has_changed()
 
 
@@ -114,7 +155,7 @@ def test_every_signal_has_a_higher_number_than_any_before_even_of_an_earlier_pro
 ) -> None:
     link.report(Kind.OK, RUNNING, "")
     link.report(Kind.REG_OK, RUNNING, "")
-    restarted = Link(tmp_path, "i-1")
+    restarted = Link(a_config(tmp_path))
     restarted.report(Kind.FAILED, RUNNING, "why")
     restarted.close()
     assert store.execute("SELECT kind, run_id, round, seq, text FROM signals").fetchall() == [
@@ -122,15 +163,9 @@ def test_every_signal_has_a_higher_number_than_any_before_even_of_an_earlier_pro
     ]
 
 
-def test_a_signal_is_a_heartbeat_too(link: Link, store: sqlite3.Connection) -> None:
-    link.beat()
-    link.report(Kind.OK, RUNNING, "")
-    assert store.execute("SELECT seq FROM heartbeats").fetchall() == [(2,)]
-
-
 def test_a_signal_wakes_the_control_plane(link: Link, tmp_path: Path) -> None:
     listener = Listener(socket_directory(tmp_path), f"{CONTROL}test")
-    link.beat()
+    link.beat(None)
     assert listener.drain() == []
     link.report(Kind.OK, RUNNING, "")
     assert len(listener.drain()) == 1
@@ -168,8 +203,9 @@ def test_a_record_that_has_moved_on_is_not_registered(link: Link, store: sqlite3
 
 def test_the_oldest_job_is_taken_first_and_only_once(link: Link, store: sqlite3.Connection) -> None:
     put_record(store, RUNNING)
-    put_job(store, "j-late", at=2)
-    put_job(store, "j-early", at=1)
+    put_job(store, "j-late", queued_at=2)
+    put_job(store, "j-early", queued_at=1)
+    link.beat(None)
     assert [taken(link).job.id, taken(link).job.id, link.take_job(RUNNING)] == ["j-early", "j-late", None]
 
 
@@ -187,6 +223,7 @@ def test_an_instance_that_does_not_run_in_this_round_takes_no_job(
 ) -> None:
     put_record(store, moved)
     put_job(store)
+    link.beat(None)
     assert link.take_job(RUNNING) is None
     assert store.execute("SELECT state, fence FROM jobs").fetchall() == [("queued", 0)]
 
@@ -195,6 +232,7 @@ def test_a_runner_is_busy_from_taking_a_job_to_its_end(link: Link, store: sqlite
     put_record(store, RUNNING)
     put_job(store)
     link.register(RUNNING)
+    link.beat(None)
     order = taken(link)
     assert store.execute("SELECT busy FROM registrations").fetchone() == (1,)
     link.settle_job(replace(order.job, exit_code=3))
@@ -203,12 +241,10 @@ def test_a_runner_is_busy_from_taking_a_job_to_its_end(link: Link, store: sqlite
 
 
 def test_the_result_of_an_older_assignment_is_refused(link: Link, store: sqlite3.Connection) -> None:
-    put_record(store, RUNNING)
-    put_job(store)
-    order = taken(link)
+    order = with_job(link, store)
     store.execute("UPDATE jobs SET fence = fence + 1")
-    link.settle_job(replace(order.job, exit_code=0))
-    assert store.execute("SELECT state, exit_code FROM jobs").fetchone() == ("running", None)
+    assert not link.settle_job(replace(order.job, exit_code=0))
+    assert one(store, "state, exit_code", "jobs") == ("running", None)
 
 
 @pytest.mark.parametrize("command", ["", "{}", '"true"', "[1]", "not json"])
@@ -217,7 +253,202 @@ def test_a_job_whose_command_is_none_is_taken_with_an_empty_one(
 ) -> None:
     put_record(store, RUNNING)
     put_job(store, command=command)
+    link.beat(None)
     assert taken(link).command == ()
+
+
+def with_job(link: Link, store: sqlite3.Connection, **changes: Any) -> Order:
+    put_record(store, RUNNING)
+    put_job(store, **changes)
+    link.beat(None)
+    return taken(link)
+
+
+def test_an_assignment_names_worker_epoch_and_fence_and_is_bound_by_the_next_beat(
+    link: Link, store: sqlite3.Connection
+) -> None:
+    order = with_job(link, store, job_index=7, timeout=9.0)
+    holder = link.beat(None).holder
+    assert (order.job.holder, order.job.fence, order.job.timeout, order.index) == (holder, 1, 9.0, 7)
+    assert one(store, "state, worker, epoch, fence, instance_id, bound", "jobs") == (
+        "running",
+        holder.worker,
+        1,
+        1,
+        "i-1",
+        0,
+    )
+    link.beat(order.job)
+    assert one(store, "bound, verify_by", "jobs") == (1, None)
+    steps = store.execute("SELECT step FROM stories WHERE record_id = 'j-1' ORDER BY version").fetchall()
+    assert steps == [("assign",), ("bind",)]
+
+
+def test_a_worker_whose_lease_is_out_takes_no_job(link: Link, store: sqlite3.Connection) -> None:
+    put_record(store, RUNNING)
+    put_job(store)
+    link.beat(None)
+    store.execute("UPDATE workers SET deadline = 1")
+    assert link.take_job(RUNNING) is None
+    assert one(store, "state, fence", "jobs") == ("queued", 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "fits"), [("", (), True), ("gpu", (), False), ("gpu", ("docker", "gpu"), True)]
+)
+def test_a_job_goes_only_to_a_worker_that_can_do_it(
+    store: sqlite3.Connection, tmp_path: Path, asked: str, has: tuple[str, ...], fits: bool
+) -> None:
+    link = Link(a_config(tmp_path, capabilities=has))
+    put_record(store, RUNNING)
+    put_job(store, capability=asked)
+    link.beat(None)
+    assert link.look() == replace(RUNNING, has_job=fits)
+    assert (link.take_job(RUNNING) is not None) is fits
+    link.close()
+
+
+def test_a_job_that_waits_for_its_time_is_not_taken(link: Link, store: sqlite3.Connection) -> None:
+    put_record(store, RUNNING)
+    put_job(store, not_before=2**60)
+    link.beat(None)
+    assert link.look() == RUNNING
+    assert link.take_job(RUNNING) is None
+
+
+def test_a_lost_job_goes_to_another_worker_while_there_is_one(
+    link: Link, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    put_record(store, RUNNING)
+    put_record(store, RUNNING, "i-2")
+    put_job(store, losses=1, avoid=link.beat(None).holder.worker)
+    assert link.look() == replace(RUNNING, has_job=True), "alone in its run it may have it again"
+    other = Link(a_config(tmp_path, "i-2"))
+    other.beat(None)
+    assert link.take_job(RUNNING) is None
+    assert taken(other).job.id == "j-1"
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "stored"),
+    [
+        (End.RAN, 0, ("finished", "succeeded", 0, "")),
+        (End.RAN, 3, ("finished", "failed", 3, "exit code 3")),
+        (End.CANCELLED, -9, ("finished", "cancelled", -9, "it was cancelled, and its processes were ended")),
+        (End.TIMED_OUT, -9, ("finished", "timed-out", -9, "it ran longer than its 5 s, and its processes were ended")),
+        (End.RELEASED, -9, ("finished", "cancelled", -9, "its run was released")),
+    ],
+)
+def test_an_end_is_stored_with_its_reason(
+    link: Link, store: sqlite3.Connection, end: End, code: int, stored: tuple[Any, ...]
+) -> None:
+    order = with_job(link, store, timeout=5.0)
+    assert link.settle_job(replace(order.job, exit_code=code, end=end))
+    assert one(store, "state, result, exit_code, reason", "jobs") == stored
+
+
+def test_what_was_lost_is_not_reported_and_the_runner_is_free_again(link: Link, store: sqlite3.Connection) -> None:
+    order = with_job(link, store)
+    assert not link.settle_job(replace(order.job, exit_code=-9, end=End.LOST))
+    assert one(store, "state", "jobs") == ("running",)
+
+
+@pytest.mark.parametrize(
+    ("change", "end"),
+    [
+        ("cancelling = 0", None),
+        ("cancelling = 1", End.CANCELLED),
+        ("fence = 2", End.LOST),
+        ("worker = 'i-2/x'", End.LOST),
+        ("epoch = 2", End.LOST),
+        ("state = 'queued', worker = ''", End.LOST),
+    ],
+)
+def test_the_store_says_when_a_job_must_end(
+    link: Link, store: sqlite3.Connection, change: str, end: End | None
+) -> None:
+    order = with_job(link, store)
+    store.execute(f"UPDATE jobs SET {change}")
+    assert link.standing(order.job) is end
+
+
+@pytest.mark.parametrize(
+    ("losses", "cancelling", "stored"),
+    [
+        (0, 0, ("queued", "", 1, "")),
+        (2, 0, ("finished", "failed", 2, "it lost its worker 3 times; the last time: it left")),
+        (0, 1, ("finished", "cancelled", 0, "it left")),
+    ],
+)
+def test_an_agent_that_leaves_gives_its_job_to_another_or_up(
+    link: Link, store: sqlite3.Connection, losses: int, cancelling: int, stored: tuple[Any, ...]
+) -> None:
+    order = with_job(link, store, losses=losses)
+    store.execute(f"UPDATE jobs SET cancelling = {cancelling}")
+    link.give_back_job(order.job, "it left")
+    assert one(store, "state, result, losses, reason", "jobs") == stored
+
+
+# --------------------------------------------------------------------------------------------------------------- leases
+
+
+def test_the_first_beat_registers_a_worker_of_this_process_and_what_it_can(
+    store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    links = [Link(a_config(tmp_path, capabilities=("gpu",))) for _ in range(2)]
+    first, restarted = [link.beat(None).holder for link in links]
+    assert first.worker != restarted.worker
+    assert first.worker.startswith("i-1/")
+    assert first.epoch == 1
+    rows = store.execute("SELECT state, epoch, token, instance_id, lease, deadline - beat_at FROM workers").fetchall()
+    assert rows == [("active", 1, 1, "i-1", 15.0, 15_000_000)] * 2
+    assert all('["gpu"]' in card for (card,) in store.execute("SELECT card FROM cards"))
+    for link in links:
+        link.close()
+
+
+def test_each_beat_raises_the_token_and_leaves_no_line_in_the_story(link: Link, store: sqlite3.Connection) -> None:
+    for _ in range(3):
+        link.beat(None)
+    assert one(store, "token, version", "workers") == (3, 3)
+    assert one(store, "step", "stories") == ("register",)
+
+
+def test_a_beat_after_a_loss_brings_the_worker_back_in_a_new_epoch_that_holds_none_of_its_jobs(
+    link: Link, store: sqlite3.Connection
+) -> None:
+    order = with_job(link, store)
+    give_up(store)
+    grant = link.beat(order.job)
+    assert grant == Grant(replace(order.job.holder, epoch=2), resurrected=True)
+    assert one(store, "state, epoch, lost_epoch, settled_epoch", "workers") == ("active", 2, 1, 0)
+    assert one(store, "epoch, bound", "jobs") == (1, 0)
+
+
+def test_a_worker_that_was_cleaned_up_or_forgotten_takes_a_new_key(link: Link, store: sqlite3.Connection) -> None:
+    first = link.beat(None).holder
+    store.execute("UPDATE workers SET state = 'cleaned-up', deadline = NULL")
+    second = link.beat(None).holder
+    store.execute("DELETE FROM workers WHERE id = ?", (second.worker,))
+    third = link.beat(None).holder
+    assert len({first.worker, second.worker, third.worker}) == 3
+    assert third.epoch == 1
+
+
+def test_a_retired_worker_is_told_so(link: Link, store: sqlite3.Connection) -> None:
+    link.beat(None)
+    give_up(store)
+    store.execute("UPDATE workers SET fate = 'retire'")
+    assert link.beat(None).retired
+    assert one(store, "state", "workers") == ("inactive",)
+
+
+def test_an_answer_that_was_lost_costs_one_more_look_and_no_new_key(link: Link, store: sqlite3.Connection) -> None:
+    before = link.beat(None).holder
+    store.execute("UPDATE workers SET token = token + 1, request_id = 'of a beat whose answer was lost'")
+    assert link.beat(None).holder == before
+    assert one(store, "token", "workers") == (3,)
 
 
 # --------------------------------------------------------------------------------------------------------- unreachable
@@ -227,9 +458,9 @@ def test_a_missing_file_is_a_store_out_of_reach_until_it_is_back(
     link: Link, store: sqlite3.Connection, tmp_path: Path
 ) -> None:
     put_record(store, RUNNING)
-    link.beat()
+    link.beat(None)
     (tmp_path / "bullpen.db").rename(tmp_path / "aside")
-    for attempt in (link.look, link.has_changed, link.beat, link.deregister):
+    for attempt in (link.look, link.has_changed, lambda: link.beat(None), link.deregister):
         with pytest.raises(StoreUnreachable):
             attempt()
     (tmp_path / "aside").rename(tmp_path / "bullpen.db")
@@ -238,7 +469,7 @@ def test_a_missing_file_is_a_store_out_of_reach_until_it_is_back(
 
 @pytest.mark.parametrize("content", [b"", b"not a database, and long enough to be looked at" * 100])
 def test_a_file_that_is_not_ours_is_a_store_out_of_reach(link: Link, tmp_path: Path, content: bytes) -> None:
-    link.beat()
+    link.beat(None)
     for file in tmp_path.glob("bullpen.db*"):
         file.rename(tmp_path / f"aside-{file.name}")
     (tmp_path / "bullpen.db").write_bytes(content)

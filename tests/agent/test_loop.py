@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 
 from bullpen.agent.runner import LOG_LIMIT
 from bullpen.engines.processes import Identity, identify
-from bullpen.engines.sqlite.jobs import JobState
 from bullpen.engines.sqlite.turnstile import Turnstile
+from bullpen.model.job import State as JobState
 from bullpen.model.signal import TEXT_LIMIT, Kind
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.ports import Registration
@@ -59,7 +60,7 @@ async def test_an_instance_serves_one_run_is_cleaned_and_serves_another(tmp_path
     async with a_pool(tmp_path / "home") as pool:
         instance = await pool.ready("run-1")
         assert await pool.ci.registrations() == [Registration(instance.id, "run-1", busy=False)]
-        plant = 'echo token > planted; echo token > "$HOME/planted"; echo token > "$TMPDIR/planted"'
+        plant = 'echo token > planted; echo token > ../planted; echo > "$HOME/planted"; echo > "$TMPDIR/planted"'
         assert (await pool.run_job("run-1", "sh", "-c", plant)).exit_code == 0
         daemon = await a_daemon(pool, "run-1", tmp_path / "daemon")
 
@@ -69,6 +70,7 @@ async def test_an_instance_serves_one_run_is_cleaned_and_serves_another(tmp_path
         assert await pool.ci.registrations() == []
         places = [pool.directory(instance.id) / name for name in ("work", "home", "tmp")]
         assert [list(place.iterdir()) for place in places] == [[], [], []]
+        assert not (pool.directory(instance.id) / "planted").exists()
 
         instance = await pool.claim(await pool.offer(instance, attested), "run-2")
         await pool.reported(instance, Kind.REG_OK)
@@ -98,7 +100,7 @@ async def test_a_job_runs_in_the_instance_s_own_places_and_knows_its_run(tmp_pat
         said = 'echo "$PWD $HOME $TMPDIR $BULLPEN_RUN_ID $BULLPEN_INSTANCE"'
         job = await pool.run_job("run-1", "sh", "-c", said)
         here = pool.directory(instance.id).resolve()
-        log = (here / "jobs" / f"{job.id}.log").read_text()
+        log = (pool.home / "jobs" / f"{job.id}.{job.fence}.log").read_text()
         assert log.split() == [f"{here}/work", f"{here}/home", f"{here}/tmp", "run-1", instance.id]
 
 
@@ -126,15 +128,25 @@ async def test_a_job_that_cannot_start_fails_and_the_next_one_runs(tmp_path: Pat
     async with a_pool(tmp_path) as pool:
         await pool.ready()
         assert (await pool.run_job("run-1", "/no/such/program")).exit_code == 127
-        assert (await pool.run_job("run-1")).exit_code == 127
         assert (await pool.run_job("run-1", "sh", "-c", "exit 3")).exit_code == 3
+
+
+async def test_two_runners_end_hundreds_of_short_jobs(tmp_path: Path) -> None:
+    async with a_pool(tmp_path) as pool:
+        instances = [await pool.ready(), await pool.ready()]
+        agents = [await pool.agent(instance) for instance in instances]
+        # Some end at once, some a little after their last words: the exit meets every turn of the loop.
+        scripts = ("exit 0", "echo hi", "sleep 0.005; echo hi; echo ho")
+        submitted = [await pool.jobs.submit("run-1", ("sh", "-c", scripts[n % 3])) for n in range(240)]
+        assert {(await pool.job_ended(job_id)).exit_code for job_id in submitted} == {0}
+        assert [identify(agent.pid) for agent in agents] == agents
 
 
 async def test_a_job_that_prints_without_end_keeps_a_bounded_log(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as pool:
-        instance = await pool.ready()
+        await pool.ready()
         job = await pool.run_job("run-1", "sh", "-c", f"head -c {3 * LOG_LIMIT} /dev/zero")
-        log = pool.directory(instance.id) / "jobs" / f"{job.id}.log"
+        log = pool.home / "jobs" / f"{job.id}.{job.fence}.log"
         assert job.exit_code == 0
         assert LOG_LIMIT <= log.stat().st_size < LOG_LIMIT + 1000
 
@@ -223,7 +235,7 @@ async def test_an_agent_whose_record_is_terminated_exits(tmp_path: Path) -> None
         assert await pool.ci.registrations() == []
 
 
-async def test_sigterm_ends_the_job_and_the_registration_then_the_agent(tmp_path: Path) -> None:
+async def test_sigterm_ends_the_registration_and_the_agent_and_gives_its_job_back_to_the_queue(tmp_path: Path) -> None:
     async with a_pool(tmp_path / "home") as pool:
         instance = await pool.ready()
         daemon = await a_daemon(pool, "run-1", tmp_path / "daemon")
@@ -233,7 +245,8 @@ async def test_sigterm_ends_the_job_and_the_registration_then_the_agent(tmp_path
         os.kill(agent.pid, signal.SIGTERM)
         await pool.ended(agent)
         assert identify(daemon.pid) != daemon
-        assert (await pool.job_ended(job_id)).exit_code == -signal.SIGKILL
+        job = await pool.job_is(job_id, JobState.QUEUED)
+        assert (job.losses, job.worker) == (1, "")
         assert await pool.ci.registrations() == []
 
 
@@ -247,6 +260,30 @@ async def test_an_agent_whose_directory_is_gone_exits(tmp_path: Path) -> None:
             await pool.ended(agent)
         finally:
             (tmp_path / "aside").rename(pool.directory(instance.id))
+
+
+def test_an_agent_that_meets_something_unexpected_tells_it_and_leaves_properly(tmp_path: Path) -> None:
+    agent = f"""
+from pathlib import Path
+from bullpen.agent.config import Config
+from bullpen.agent.loop import Agent
+
+class Surprise:
+    def has_changed(self): raise RuntimeError("surprise")
+    def deregister(self): print("deregistered")
+    def close(self): print("closed")
+
+directory = Path({str(tmp_path)!r})
+config = Config("i-{os.getpid():016x}", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
+print("well", Agent(config, Surprise(), None, print).run())
+"""
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", agent]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=True).stdout
+    assert "in has_changed" in said
+    assert said.endswith(
+        "stops: something unexpected went wrong: RuntimeError('surprise')\nderegistered\nclosed\nwell False\n"
+    )
 
 
 # ------------------------------------------------------------------------------------------------- a store out of reach

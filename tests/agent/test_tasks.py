@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import time
@@ -13,7 +14,8 @@ import pytest
 
 from bullpen.agent.config import Config
 from bullpen.agent.link import Order
-from bullpen.agent.progress import Job, Phase, Progress, Record, State
+from bullpen.agent.progress import Attempt, End, Job, Phase, Progress, Record, State
+from bullpen.agent.runner import Child
 from bullpen.agent.tasks import Tasks
 from bullpen.engines.processes import end_tree, identify, mark_of
 
@@ -29,6 +31,14 @@ def config(tmp_path: Path) -> Iterator[Config]:
     name = f"i-{time.monotonic_ns():016x}"
     yield Config(name, tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
     end_tree(None, mark_of(name), patience=10.0)
+
+
+class NoLog:
+    """Takes a job's output and forgets it."""
+
+    def write(self, content: bytes) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def a_progress() -> Progress:
@@ -82,9 +92,9 @@ def test_a_boot_that_cannot_begin_fails_with_its_reason(config: Config, broken: 
 
 def test_a_job_that_is_ended_is_gone_when_it_counts_as_ended(config: Config) -> None:
     tasks = Tasks(config, print)
-    progress = tasks.begin_job(a_progress(), an_order("sleep", "600"), "run-1")
+    progress = tasks.begin_job(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
     (pid,) = tasks.awaited()
-    progress = tasks.end_job(progress)
+    progress = tasks.end_job(progress, End.CANCELLED)
     assert identify(pid) is None
     assert progress.job is not None
     assert progress.job.exit_code == -signal.SIGKILL
@@ -94,21 +104,120 @@ def test_a_job_that_is_ended_is_gone_when_it_counts_as_ended(config: Config) -> 
 
 def test_a_job_that_ended_by_itself_keeps_its_exit_code(config: Config) -> None:
     tasks = Tasks(config, print)
-    progress = tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1")
+    progress = tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
     job = checked(tasks, progress, lambda p: p.job is not None and p.job.exit_code is not None).job
     assert job is not None
     assert job.exit_code == 4
     read_out(tasks, progress)
 
 
-def test_cleaning_removes_what_jobs_left_and_printed(config: Config) -> None:
+def begun(tasks: Tasks, what: str) -> Progress:
+    if what == "script":
+        return tasks.begin_boot(a_progress())
+    return tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
+
+
+@pytest.mark.parametrize("what", ["script", "job"])
+def test_a_child_that_ends_between_its_output_and_its_exit_code_is_waited_on_no_more(
+    config: Config, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = Tasks(replace(config, pre_runner_script="exit 4"), print)
+    progress = begun(tasks, what)
+    pump = Child.pump
+
+    def pump_too_early(child: Child) -> None:
+        monkeypatch.setattr(Child, "pump", pump)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(Child, "pump", pump_too_early)
+    progress = tasks.check(progress)
+    assert tasks.awaited() == []
+    assert tasks.outputs() == []
+
+
+def surprising(*_: object) -> None:
+    raise RuntimeError("surprise")
+
+
+def test_something_unexpected_costs_the_job_and_the_next_one_runs(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    tasks = Tasks(config, said.append)
+    progress = tasks.begin_job(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
+    (pid,) = tasks.awaited()
+    with monkeypatch.context() as broken:
+        broken.setattr(Child, "pump", surprising)
+        progress = tasks.check(progress)
+    assert progress.job is not None
+    assert progress.job.exit_code == -signal.SIGKILL
+    assert identify(pid) is None
+    assert "in surprising" in said[0]
+    progress = tasks.begin_job(progress.job_settled(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
+    job = checked(tasks, progress, lambda p: p.job is not None and p.job.exit_code is not None).job
+    assert job is not None
+    assert job.exit_code == 4
+
+
+def test_something_unexpected_fails_the_boot_with_its_reason(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks(replace(config, pre_runner_script="sleep 600"), print)
+    progress = tasks.begin_boot(a_progress())
+    with monkeypatch.context() as broken:
+        broken.setattr(Child, "pump", surprising)
+        progress = tasks.check(progress)
+    assert (progress.boot.phase, tasks.awaited()) == (Phase.FAILED, [])
+    assert "RuntimeError('surprise')" in progress.boot.text
+
+
+def test_something_unexpected_never_attests(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = Tasks(config, print)
-    progress = booted(tasks)
-    (config.places["work"] / "planted").write_text("token")
-    (config.directory / "jobs").mkdir()
-    (config.directory / "jobs" / "j-1.log").write_text("token")
+    progress = tasks.begin_cleaning(booted(tasks), IDLE, keep=True)
+    with monkeypatch.context() as broken:
+        broken.setattr("bullpen.agent.hygiene.end_tree", surprising)
+        cleaning = tasks.check(progress).cleaning
+    assert cleaning is not None
+    assert cleaning.phase is Phase.FAILED
+    assert tasks.must_be_checked_at() is None
+
+
+def cleaned(tasks: Tasks, progress: Progress) -> Attempt:
     progress = tasks.begin_cleaning(progress, IDLE, keep=True)
     done = checked(tasks, progress, lambda p: p.cleaning is not None and p.cleaning.phase is not Phase.UNDER_WAY)
     assert done.cleaning is not None
-    assert done.cleaning.phase is Phase.DONE, done.cleaning.text
-    assert [*config.places["work"].iterdir(), *(config.directory / "jobs").iterdir()] == []
+    return done.cleaning
+
+
+def test_cleaning_removes_what_jobs_left(config: Config) -> None:
+    tasks = Tasks(config, print)
+    progress = booted(tasks)
+    (config.places["work"] / "planted").write_text("token")
+    cleaning = cleaned(tasks, progress)
+    assert cleaning.phase is Phase.DONE, cleaning.text
+    assert [*config.places["work"].iterdir()] == []
+
+
+def test_cleaning_removes_what_jobs_left_around_their_places_and_spares_what_is_the_agent_s(config: Config) -> None:
+    log = config.directory / "agent.log"
+    log.write_text("boots\n")
+    tasks = Tasks(replace(config, pre_runner_script="echo ready"), print)
+    progress = booted(tasks)
+    (config.directory / "planted" / "deeper").mkdir(parents=True)
+    (config.directory / "token").write_text("token")
+    with log.open("a") as file:
+        file.write("cleans\n")
+    cleaning = cleaned(tasks, progress)
+    assert cleaning.phase is Phase.DONE, cleaning.text
+    left = sorted(entry.name for entry in config.directory.iterdir())
+    assert left == ["agent.log", "home", "pre-runner", "pre-runner.log", "tmp", "work"]
+
+
+@pytest.mark.parametrize("own", ["agent.log", "pre-runner"])
+def test_a_file_of_the_agent_that_a_job_replaced_makes_the_instance_dirty(config: Config, own: str) -> None:
+    (config.directory / "agent.log").write_text("boots\n")
+    tasks = Tasks(replace(config, pre_runner_script="true"), print)
+    progress = booted(tasks)
+    (config.directory / "token").write_text("token")
+    (config.directory / "token").rename(config.directory / own)
+    cleaning = cleaned(tasks, progress)
+    assert cleaning.phase is Phase.FAILED
+    assert f"instance/{own} was changed" in cleaning.text

@@ -13,8 +13,9 @@ if not __package__:
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from bullpen.agent.config import load
+from bullpen.agent.config import Config, load
 from bullpen.agent.link import Link
 from bullpen.agent.loop import Agent
 from bullpen.engines.sqlite.wake import Listener, socket_directory
@@ -29,19 +30,27 @@ def log(line: str) -> None:
         os.write(2, f"{stamp}.{int(moment * 1000) % 1000:03d}Z {line}\n".encode(errors="replace"))
 
 
+def _connected(config: Config) -> tuple[Any, Any]:
+    """The way to the store, and what wakes us: over HTTP where we are told of a service, else on this machine."""
+    if config.serve_url:
+        from bullpen.agent.link_http import Bell, HttpLink
+
+        bell = Bell()
+        return HttpLink(config, bell), bell
+    return Link(config), Listener(socket_directory(config.home), config.instance_id)
+
+
 def main(arguments: list[str]) -> int:
     os.umask(0o077)
     try:
         (path,) = arguments
         config = load(Path(path))
         os.chdir(config.directory)
-        listener = Listener(socket_directory(config.home), config.instance_id)
-        link = Link(config.home, config.instance_id)
+        link, listener = _connected(config)
     except Exception as exc:
         log(f"cannot start: {exc}")
         return 2
-    Agent(config, link, listener, log).run()
-    return 0
+    return 0 if Agent(config, link, listener, log).run() else 1
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """An instance's places as they were at boot, and how they differ now.
 
-A place is a directory with a name: work, home, temp. Its entries are known by their path, which begins with that name.
-A place inside another place is looked at under its own name only.
+A place is a directory with a name: work, home, tmp, and the instance's own around them. Its entries are known by their
+path, which begins with that name. A place inside another place is looked at under its own name only.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from bullpen.engines.processes import Identity, descendants, identify, name_of
 class Fingerprint(NamedTuple):
     """What tells that an entry is the one it was. A job can set every time but the change time.
 
-    Size and times of a directory say only that something came and went in it, and are left out.
+    Size and times of a directory say only that something came and went in it, and are left out; so are those of a file
+    that we write to ourselves.
     """
 
     mode: int
@@ -33,9 +34,9 @@ class Fingerprint(NamedTuple):
     changed: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Fingerprint:
+    def of(cls, status: os.stat_result, *, grows: bool = False) -> Fingerprint:
         who = (status.st_mode, status.st_dev, status.st_ino, status.st_uid, status.st_gid)
-        if stat.S_ISDIR(status.st_mode):
+        if grows or stat.S_ISDIR(status.st_mode):
             return cls(*who, 0, 0, 0)
         return cls(*who, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -48,6 +49,7 @@ class Baseline:
     entries: Mapping[Path, Fingerprint]
     processes: frozenset[Identity]
     mark: str
+    growing: frozenset[Path] = frozenset()
 
     def root(self, name: str) -> tuple[int, int]:
         """The directory that the place was."""
@@ -55,16 +57,17 @@ class Baseline:
         return top.device, top.inode
 
 
-def take_baseline(places: Mapping[str, str | os.PathLike[str]], mark: str) -> Baseline:
-    """Note what is there now. The caller's own files must lie outside the places, and it must be a subreaper by now."""
+def take_baseline(places: Mapping[str, str | os.PathLike[str]], mark: str, growing: Iterable[Path] = ()) -> Baseline:
+    """Note what is there now. `growing`: files that the caller goes on writing to. It must be a subreaper by now."""
+    logs = frozenset(growing)
     here = {name: os.path.abspath(place) for name, place in places.items()}
     roots = {where(os.lstat(place)) for place in here.values()}
     entries = {
-        sight.path: Fingerprint.of(sight.status)
+        sight.path: Fingerprint.of(sight.status, grows=sight.path in logs)
         for name, place in here.items()
         for sight in _look(place, name, lambda path, status: where(status) not in roots)
     }
-    return Baseline(here, entries, frozenset(descendants(identify(os.getpid()), mark)), mark)
+    return Baseline(here, entries, frozenset(descendants(identify(os.getpid()), mark)), mark, logs)
 
 
 def verify(baseline: Baseline, keep: KeepList) -> list[str]:
@@ -102,7 +105,7 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
 
 def _compare(sight: _Sight, baseline: Baseline, keep: KeepList) -> str | None:
     was = baseline.entries.get(sight.path)
-    now = Fingerprint.of(sight.status)
+    now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
     if sight.trouble:
         return f"cannot be looked into: {sight.trouble}"
     if was is None:

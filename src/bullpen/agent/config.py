@@ -1,4 +1,4 @@
-"""What an agent is told before it starts: one small JSON file in its instance's directory. It holds no secrets."""
+"""What an agent is told before it starts: one small JSON file in its instance's directory, for its owner only."""
 
 from __future__ import annotations
 
@@ -20,19 +20,34 @@ class Config:
     pre_runner_script: str
     pre_runner_timeout: float
     keep: tuple[str, ...]  # what survives cleaning, as `place/name/…`
+    idle: float = 420.0  # how long a clean instance waits for its next owner
+    lease: float = 15.0  # how long a beat keeps us alive in the store's eyes
+    verify: float = 120.0  # within so long after taking a job we say that we run it
+    purge: float = 3600.0  # how long a finished job stays readable
+    capabilities: tuple[str, ...] = ()  # what jobs may ask of this machine
+    serve_url: str = ""  # where `bullpen serve` is; empty: the store is used as it lies at `home`
+    token: str = ""  # what `bullpen serve` knows us by
 
     @property
     def places(self) -> dict[str, Path]:
-        """The directories that a job may fill, and that are cleaned after it."""
+        """The directories that a job is given to fill."""
         return {name: self.directory / name for name in ("work", "home", "tmp")}
+
+    @property
+    def cleaned(self) -> dict[str, Path]:
+        """What is cleaned after a job: also the directory around its places, which it can write to as we can."""
+        return {**self.places, "instance": self.directory}
+
+
+LOGS = (("instance", "agent.log"), ("instance", "pre-runner.log"))
+"""What grows in an instance's directory while it lives: our own words, and those of what the script left running."""
 
 
 def load(path: Path) -> Config:
     """Raise OSError or ValueError, naming the file, where it is missing or not ours."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Config(
-            **{**found, "home": Path(found["home"]), "directory": path.parent, "keep": tuple(found.get("keep", ()))}
-        )
+        tuples = {name: tuple(found.get(name, ())) for name in ("keep", "capabilities")}
+        return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.parent})
     except (TypeError, KeyError, ValueError) as exc:
         raise ValueError(f"{path} is no agent configuration: {exc}") from exc

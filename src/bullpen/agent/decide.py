@@ -11,6 +11,11 @@ Whoever drives it carries out the action, notes the deed in the `Progress`, and 
 The agent stops itself when its record, once seen, is gone or terminated, and a minute after its threshold: the control
 plane had that minute to do it. Not reaching the store is no reason by itself. The last known threshold goes on counting
 though, so that a machine whose control plane is gone does not run for ever; under a job the longest runtime counts.
+And one that has attested waits as long as if it were on offer: whoever should have offered it may have been killed, and
+the next who looks finds a clean machine.
+
+A job ends before its time when it has timed out, when the store says so, and when we are not its holder any more: after
+a lease that ran out we come back in a new epoch, and what the old one held is somebody else's by now.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from bullpen.agent.progress import Kind, Phase, Progress, Record, State
+from bullpen.agent.progress import End, Kind, Phase, Progress, Record, State
 
 GRACE = 60.0
 """Seconds past a threshold in which the control plane ends an instance properly before it ends itself."""
@@ -46,6 +51,7 @@ class Sight:
 class Limits:
     appears_within: float  # seconds from start to the created threshold: until then an absent record is no alarm
     max_runtime: float  # seconds a job may run while the store cannot be reached
+    idle: float  # seconds a clean instance may wait for its next owner
 
 
 class Step(StrEnum):
@@ -53,7 +59,6 @@ class Step(StrEnum):
     REGISTER = "register with the CI"
     TAKE_JOB = "take a job"
     SETTLE_JOB = "report the job's end"
-    END_JOB = "end the job"
     DEREGISTER = "deregister"
 
 
@@ -61,6 +66,13 @@ class Step(StrEnum):
 class Report:
     kind: Kind
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Kill the job with everything it started."""
+
+    why: End
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,7 @@ class Wait:
     seconds: float | None = None
 
 
-Action = Step | Report | Clean | Stop | Wait
+Action = Step | Report | EndJob | Clean | Stop | Wait
 
 
 def decide(sight: Sight, progress: Progress, limits: Limits) -> Action:
@@ -90,8 +102,29 @@ def decide(sight: Sight, progress: Progress, limits: Limits) -> Action:
         return Stop(reason)
     if progress.boot.phase is Phase.DUE:
         return Step.RUN_SCRIPT
+    if end := _reason_to_end_the_job(sight, progress):
+        return EndJob(end)
     action = _next(sight.record, progress) if isinstance(sight.record, Record) else None
-    return action or Wait(_until_next_judgement(sight, progress, limits))
+    return action or Wait(_until_something_is_due(sight, progress, limits))
+
+
+def _reason_to_end_the_job(sight: Sight, progress: Progress) -> End | None:
+    job = progress.job
+    if job is None or job.exit_code is not None:
+        return None
+    if job.holder != progress.holder:
+        return End.LOST
+    if progress.told is not None:
+        return progress.told
+    return End.TIMED_OUT if job.timeout and sight.monotonic >= job.began + job.timeout else None
+
+
+def _until_something_is_due(sight: Sight, progress: Progress, limits: Limits) -> float | None:
+    waits = [left] if (left := _until_next_judgement(sight, progress, limits)) is not None else []
+    job = progress.job
+    if job is not None and job.timeout and job.exit_code is None:
+        waits.append(job.began + job.timeout - sight.monotonic)
+    return min(waits, default=None)
 
 
 def _reason_to_stop(sight: Sight, progress: Progress, limits: Limits) -> str:
@@ -118,7 +151,19 @@ def _until_next_judgement(sight: Sight, progress: Progress, limits: Limits) -> f
     if sight.record is UNKNOWN and progress.job is not None:
         # The record may have moved on to a later threshold that we cannot see: the job gets what it may need at most.
         left = max(left, progress.job.began + limits.max_runtime + GRACE - sight.monotonic)
+    if _awaits_its_offer(known, progress):
+        left = max(left, progress.signalled_at + limits.idle + GRACE - sight.monotonic)
     return left
+
+
+def _awaits_its_offer(record: Record, progress: Progress) -> bool:
+    """Attested in this round, while the record still carries the threshold of its cleaning."""
+    return (
+        record.state is State.IDLE
+        and not record.attested
+        and not progress.is_used
+        and progress.signal == (Kind.CLEAN_OK, record.round)
+    )
 
 
 def _next(record: Record, progress: Progress) -> Action | None:
@@ -143,7 +188,7 @@ def _next(record: Record, progress: Progress) -> Action | None:
 def _serve(record: Record, progress: Progress) -> Action | None:
     """The instance has an owner: register under its label, then take its jobs."""
     if progress.job is not None and progress.job.round != record.round:
-        return Step.END_JOB
+        return EndJob(End.RELEASED)
     if progress.registered_for not in ("", record.round):
         return _deregister(record, progress)
     attempt = progress.registration
@@ -174,7 +219,7 @@ def _prepare(record: Record, progress: Progress) -> Action | None:
 def _give_back(record: Record, progress: Progress) -> Action | None:
     """Nobody owns the instance: end its jobs, deregister, clean, and attest in this round."""
     if progress.job is not None:
-        return Step.END_JOB
+        return EndJob(End.RELEASED)
     if progress.registered_for:
         return _deregister(record, progress)
     if record.attested and not progress.is_used:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from bullpen.agent.sweep import Path
+from bullpen.model.keep import names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,7 @@ class KeepList:
 
     @classmethod
     def of(cls, patterns: Iterable[str]) -> KeepList:
-        parsed = []
-        for pattern in patterns:
-            parts = tuple(pattern.split("/"))
-            if len(parts) < 2 or not {"", ".", "..", "**"}.isdisjoint(parts):
-                raise ValueError(
-                    f"keep pattern {pattern!r}: write it as place/name/…, without '..', '**' or empty parts"
-                )
-            parsed.append(parts)
-        return cls(tuple(parsed))
+        return cls(tuple(map(_parsed, patterns)))
 
     def covers(self, path: Path) -> bool:
         return any(len(pattern) <= len(path) and _fits(path, pattern) for pattern in self.patterns)
@@ -37,6 +30,16 @@ class KeepList:
     def leads_on(self, path: Path) -> bool:
         """Whether something kept may lie further down."""
         return any(len(pattern) > len(path) and _fits(path, pattern) for pattern in self.patterns)
+
+
+def _parsed(pattern: str) -> Path:
+    try:
+        place, *below = names_of(pattern)
+    except ValueError as exc:
+        raise ValueError(f"keep pattern {pattern!r}: {exc}") from exc
+    if not below:
+        raise ValueError(f"keep pattern {pattern!r}: a place is never kept whole, name something in it")
+    return place, *below
 
 
 def _fits(path: Path, pattern: Path) -> bool:

@@ -1,25 +1,30 @@
 """The store as an agent on the same machine sees it: SQLite, through the turnstile that all writers share.
 
-The agent reads its own record and writes its signals, its pulse, its registration and the ends of its jobs.
+The agent reads its own record and writes its signals, its lease, its registration and its jobs.
 Whatever keeps the store from answering (locked, full, moved away, broken) is `StoreUnreachable`: the agent lives on and
 tries again. Sequence numbers count up from what is stored, so a restarted agent continues where the last one stopped.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import Job, Kind, Record, State
+from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
 from bullpen.engines.sqlite import wake
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
+
+if TYPE_CHECKING:
+    from bullpen.agent.lease import Lease
 
 PATIENCE = 1.0
 """Seconds to wait for a turn: the loop that waits also sends the heartbeat."""
@@ -35,23 +40,45 @@ class StoreUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job taken, and the command it runs."""
+    """A job taken, the command it runs, and its number among its like."""
 
     job: Job
     command: tuple[str, ...]
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to a beat: who we are from now on. `retired`: our instance is being ended, and we with it.
+    `next_in` is when the next beat is expected, in seconds; 0: as often as we are configured."""
+
+    holder: Holder
+    resurrected: bool = False
+    retired: bool = False
+    next_in: float = 0.0
+
+
+class Sink(Protocol):
+    """Where a job's output goes. What it cannot take is lost, never an error."""
+
+    def write(self, content: bytes) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Link:
     """One connection, made when first needed and again after every failure."""
 
-    def __init__(self, home: Path, instance_id: str) -> None:
-        self._id = instance_id
-        self._path = home / "bullpen.db"
-        self._sockets = wake.socket_directory(home)
-        self._turnstile = Turnstile(home, PATIENCE)
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._id = config.instance_id
+        self._path = config.home / "bullpen.db"
+        self._sockets = wake.socket_directory(config.home)
+        self._turnstile = Turnstile(config.home, PATIENCE)
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._version = -1
+        self._lease: Lease | None = None
 
     def has_changed(self) -> bool:
         """True if anybody else has written since the last call: the net under the wake-ups."""
@@ -63,21 +90,52 @@ class Link:
 
     def look(self) -> Record | NoRecord:
         with self._translated():
-            row = self._connected().execute(_LOOK, (self._id,)).fetchone()
+            connection = self._connected()
+            row = connection.execute(_LOOK, (self._id,)).fetchone()
             if row is None:
                 return ABSENT
-            state, run_id, round, threshold, attested, trust_domain, has_job = row
-            return Record(State(state), run_id, round, threshold / 1e6, bool(attested), trust_domain, bool(has_job))
+            state, run_id, round, threshold, attested, trust_domain = row
+            has_job = state == State.RUNNING and self._lease is not None and self._has_job(connection, run_id)
+            return Record(State(state), run_id, round, threshold / 1e6, bool(attested), trust_domain, has_job)
 
-    def beat(self) -> None:
-        with self._transaction() as connection:
-            connection.execute(_BEAT, (self._id, int(time.time() * 1e6)))
+    def _has_job(self, connection: sqlite3.Connection, run_id: str) -> bool:
+        from bullpen.agent import work
+
+        assert self._lease is not None, "nobody takes a job before its first beat"
+        return work.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
+
+    def beat(self, job: Job | None) -> Grant:
+        """Renew the lease and say in the same write which job runs here."""
+        # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
+        # waits for our registration, not for our pulse.
+        from bullpen.agent.lease import Lease, bind
+        from bullpen.model.worker import Accepted
+
+        self._lease = lease = self._lease or Lease(self._config)
+        while True:
+            at = _now()
+            with self._transaction() as connection:
+                outcome = lease.beat(connection, at)
+                if isinstance(outcome, Accepted) and job is not None:
+                    bind(connection, job, outcome.worker, at)
+            if lease.heard(outcome):
+                break
+        holder = Holder(lease.key, lease.epoch)
+        if isinstance(outcome, Accepted):
+            return Grant(holder, resurrected=outcome.resurrected)
+        return Grant(holder, retired=True)
+
+    def standing(self, job: Job) -> End | None:
+        """Why the job must end, as the store has it; None if it may go on."""
+        from bullpen.agent import work
+
+        with self._translated():
+            return work.standing(self._connected(), job)
 
     def report(self, kind: Kind, record: Record, text: str) -> None:
-        """A signal of this record's round; control is woken. It is a sign of life too, in the same write."""
+        """A signal of this record's round; control is woken. It proves life as a beat does."""
         with self._transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
-            connection.execute(_BEAT, (self._id, int(time.time() * 1e6)))
 
     def register(self, record: Record) -> bool:
         """Appear under the label of the record's run, and see that it is so. False: the record has moved on."""
@@ -92,20 +150,40 @@ class Link:
             connection.execute("DELETE FROM registrations WHERE name = ?", (self._id,))
 
     def take_job(self, record: Record) -> Order | None:
-        """The oldest job of the run, if one still waits and the instance still runs in this round."""
+        """The next job of the run that suits us, while our lease holds and the instance still runs in this round."""
+        from bullpen.agent import work
+
+        assert self._lease is not None, "nobody takes a job before its first beat"
         with self._transaction(tells_control=True) as connection:
-            row = connection.execute(_TAKE, (self._id, record.run_id, self._id, record.run_id, record.round)).fetchone()
-            if row is None:
+            taken = work.take(connection, self._config, self._lease.key, record.run_id, record.round, _now())
+            if taken is None:
                 return None
             connection.execute("UPDATE registrations SET busy = 1 WHERE name = ?", (self._id,))
-        job_id, fence, command = row
-        return Order(Job(job_id, fence, record.round, time.monotonic()), _words(command))
+        holder = Holder(taken.worker, taken.epoch)
+        job = Job(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
+        return Order(job, taken.command, taken.index)
 
-    def settle_job(self, job: Job) -> None:
-        """Write the job's end, unless it was given to another worker meanwhile: then its fence has moved."""
+    def settle_job(self, job: Job) -> bool:
+        """Write the job's end. False if it was refused: it belongs to another worker, or to another epoch of ours."""
+        from bullpen.agent import work
+
         with self._transaction(tells_control=True) as connection:
-            connection.execute(_SETTLE, (job.exit_code, job.id, job.fence, self._id))
+            accepted = job.end is not End.LOST and work.finish(connection, self._config, job, _now())
             connection.execute("UPDATE registrations SET busy = 0 WHERE name = ?", (self._id,))
+        return accepted
+
+    def give_back_job(self, job: Job, why: str) -> None:
+        """We leave and its processes are gone: another worker may have it at once."""
+        from bullpen.agent import work
+
+        with self._transaction(tells_control=True) as connection:
+            work.give_back(connection, self._config, job, why, _now())
+
+    def open_log(self, job: Job) -> Sink:
+        """Where the output of this assignment goes. Raise OSError."""
+        logs = self._config.home / "jobs"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        return LogFile(logs / f"{job.id}.{job.fence}.log")
 
     def close(self) -> None:
         if self._connection is not None:
@@ -131,6 +209,9 @@ class Link:
         except (sqlite3.Error, OSError, TurnstileTimeout, ValueError) as exc:  # ValueError: a state we do not know
             self.close()  # rolls back; a fresh connection is in no half state
             raise StoreUnreachable(str(exc) or type(exc).__name__) from exc
+        except BaseException:
+            self.close()
+            raise
 
     def _connected(self) -> sqlite3.Connection:
         found = os.stat(self._path)
@@ -145,23 +226,26 @@ class Link:
         return self._connection
 
 
-def _words(command: str) -> tuple[str, ...]:
-    """A job's command; empty if what is stored is none, so that the job fails and the agent does not."""
-    try:
-        words = json.loads(command)
-    except ValueError:
-        return ()
-    return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else ()
+class LogFile:
+    """A log beside the store, where the control plane reads it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed with the output, long after this block
+
+    def write(self, content: bytes) -> None:
+        with suppress(OSError):  # a full disk costs the log, not the job
+            self._file.write(content)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 _LOOK = """
-SELECT state, run_id, round, threshold, attested, trust_domain,
-       EXISTS (SELECT 1 FROM jobs WHERE jobs.run_id = instances.run_id AND jobs.state = 'queued')
-FROM instances WHERE id = ?
-"""
-_BEAT = """
-INSERT INTO heartbeats (instance_id, at, seq) VALUES (?, ?, 1)
-ON CONFLICT (instance_id) DO UPDATE SET at = excluded.at, seq = heartbeats.seq + 1
+SELECT state, run_id, round, threshold, attested, trust_domain FROM instances WHERE id = ?
 """
 _REPORT = """
 INSERT INTO signals (instance_id, kind, run_id, round, seq, text) VALUES (?, ?, ?, ?, 1, ?)
@@ -173,14 +257,4 @@ _REGISTER = """
 INSERT OR REPLACE INTO registrations (name, label, round, busy)
 SELECT id, run_id, round, 0 FROM instances
 WHERE id = ? AND run_id = ? AND round = ? AND state IN ('created', 'claimed', 'running')
-"""
-_TAKE = """
-UPDATE jobs SET state = 'running', fence = fence + 1, instance_id = ?
-WHERE id = (SELECT id FROM jobs WHERE run_id = ? AND state = 'queued' ORDER BY queued_at, id LIMIT 1)
-  AND EXISTS (SELECT 1 FROM instances WHERE id = ? AND state = 'running' AND run_id = ? AND round = ?)
-RETURNING id, fence, command
-"""
-_SETTLE = """
-UPDATE jobs SET state = 'finished', exit_code = ?
-WHERE id = ? AND fence = ? AND instance_id = ? AND state = 'running'
 """

@@ -16,12 +16,14 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
+from dataclasses import replace
 
 from bullpen.agent.config import Config
-from bullpen.agent.decide import UNKNOWN, Clean, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
 from bullpen.agent.link import Link, StoreUnreachable
-from bullpen.agent.progress import Progress, Record
-from bullpen.agent.tasks import Log, Tasks
+from bullpen.agent.progress import End, Job, Progress, Record, State
+from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.engines.processes import TreeSurvived, become_subreaper, end_tree, identify, mark_of, reap
 from bullpen.engines.sqlite.wake import Listener
 
@@ -38,7 +40,7 @@ class Agent:
         self._link = link
         self._listener = listener
         self._log = log
-        self._limits = Limits(config.appears_within, config.max_runtime)
+        self._limits = Limits(config.appears_within, config.max_runtime, config.idle)
         self._progress = Progress(began=time.monotonic())
         self._record: Record | NoRecord = UNKNOWN
         self._must_look = True
@@ -48,17 +50,31 @@ class Agent:
         self._ending = ""
         self._signals, self._signalled = os.pipe()
 
-    def run(self) -> None:
-        """Live until something says stop, then leave nothing running and no registration behind."""
+    def run(self) -> bool:
+        """Live until something says stop, then leave nothing running and no registration behind. False: by a mistake
+        of ours, which is in the log; even then our job goes to another worker at once, not when our lease runs out."""
         become_subreaper()
         self._hear_signals()
+        try:
+            reason, is_well = self._live(), True
+        except Exception as exc:
+            self._log(f"unexpected: {story_of(exc)}")
+            reason, is_well = f"something unexpected went wrong: {exc!r}", False
+        self._leave(reason)
+        return is_well
+
+    def _live(self) -> str:
+        """Why it is over."""
         while True:
             self._keep_in_touch()
             action = decide(self._sight(), self._progress, self._limits)
             match action:
                 case Stop(reason):
-                    self._leave(reason)
-                    return
+                    return reason
+                # Between other deeds there is no time for it: whoever waits for us waits for no beat. But a lease that
+                # ran out is renewed before we ask for a job, for we would be refused.
+                case Wait() | Step.TAKE_JOB if self._beat_if_due():
+                    continue
                 case Wait(seconds):
                     self._wait(seconds)
                 case _:
@@ -72,19 +88,43 @@ class Agent:
         return Sight(time.time(), time.monotonic(), self._record, self._ending)
 
     def _keep_in_touch(self) -> None:
-        """Look at the record if it may have changed, and send the heartbeat if it is due."""
-        now = time.monotonic()
-        if now < self._retry_at:
+        """Look at the record, and at the job that runs here, if they may have changed."""
+        if time.monotonic() < self._retry_at:
             return
         try:
-            if self._must_look or self._link.has_changed():
+            # A job may become free by time alone, so a runner without one looks at every turn.
+            if self._link.has_changed() or self._must_look or self._awaits_a_job():
                 self._see(self._link.look())
-            if now >= self._beat_at:
-                self._link.beat()
-                self._beat_at = now + self._config.heartbeat
+                if (job := self._progress.job) is not None and job.exit_code is None:
+                    self._progress = self._progress.told_to_end(self._link.standing(job))
             self._retry_wait = RETRY_FIRST
         except StoreUnreachable as exc:
             self._lose_sight(exc)
+
+    def _awaits_a_job(self) -> bool:
+        record = self._record
+        return isinstance(record, Record) and record.state is State.RUNNING and self._progress.job is None
+
+    def _beat_if_due(self) -> bool:
+        """Send the heartbeat; True if that changed anything that the next decision looks at."""
+        now = time.monotonic()
+        if now < max(self._beat_at, self._retry_at) or self._progress.seen is None:
+            return False
+        before = self._progress.holder
+        try:
+            grant = self._link.beat(self._progress.job)
+        except StoreUnreachable as exc:
+            self._lose_sight(exc)
+            return False
+        self._beat_at = now + (grant.next_in or self._config.heartbeat)
+        self._progress = self._progress.beat(grant.holder)
+        if grant.retired:
+            self._ending = "its worker was retired"
+        if before == grant.holder and not grant.retired:
+            return False
+        self._log(f"is worker {grant.holder.worker} in epoch {grant.holder.epoch}")
+        self._must_look = True
+        return True
 
     def _see(self, record: Record | NoRecord) -> None:
         self._must_look = False
@@ -109,13 +149,15 @@ class Agent:
         if action is Step.RUN_SCRIPT:
             self._progress = self._tasks.begin_boot(progress)
             return
+        if isinstance(action, EndJob):
+            self._progress = self._tasks.end_job(progress, action.why)
+            return
         assert isinstance(record, Record), f"{action} without a record"
         try:
             match action:
                 case Report(kind, text):
                     self._link.report(kind, record, text)
-                    self._beat_at = time.monotonic() + self._config.heartbeat
-                    self._progress = progress.reported(kind, record.round)
+                    self._progress = progress.reported(kind, record.round, time.monotonic())
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
                     if self._link.register(record):
@@ -125,13 +167,7 @@ class Agent:
                     self._link.deregister()
                     self._progress = progress.deregistered(record)
                 case Step.TAKE_JOB:
-                    order = self._link.take_job(record)
-                    if order is not None:
-                        self._log(f"takes job {order.job.id} run={record.run_id}")
-                        self._progress = self._tasks.begin_job(progress, order, record.run_id)
-                    self._must_look = True
-                case Step.END_JOB:
-                    self._progress = self._tasks.end_job(progress)
+                    self._take_job(record)
                 case Step.SETTLE_JOB:
                     self._settle_job()
                 case Clean(keep):
@@ -139,13 +175,34 @@ class Agent:
         except StoreUnreachable as exc:
             self._lose_sight(exc)
 
+    def _take_job(self, record: Record) -> None:
+        order = self._link.take_job(record)
+        if order is None:
+            # Somebody was faster, or we are given up: the next beat tells, and comes before the next attempt.
+            self._record = replace(record, has_job=False)
+            self._beat_at = 0.0
+            return
+        job = order.job
+        self._log(f"takes job {job.id} run={record.run_id} fence={job.fence}")
+        self._progress = self._tasks.begin_job(self._progress, order, record.run_id, lambda: self._link.open_log(job))
+        self._must_look = True
+
     def _settle_job(self) -> None:
         job = self._progress.job
         assert job is not None, "no job to settle"
-        self._link.settle_job(job)
+        accepted = self._link.settle_job(job)
         self._progress = self._progress.job_settled()
         self._must_look = True
-        self._log(f"job {job.id} ended with {job.exit_code}")
+        self._log(f"job {job.id} ended with {job.exit_code}" + ("" if accepted else ", which is dropped: not ours now"))
+        if not accepted and job.end is End.RAN:
+            self._note_refusal(job)
+
+    def _note_refusal(self, job: Job) -> None:
+        """In the log of this assignment: the job's record tells the story of another one by now."""
+        with suppress(OSError):
+            log = self._link.open_log(job)
+            log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
+            log.close()
 
     # ---------------------------------------------------------------------------------------------------------- waiting
 
@@ -190,14 +247,16 @@ class Agent:
 
     def _leave(self, reason: str) -> None:
         self._log(f"stops: {reason}")
+        is_clear = True
         try:
             end_tree(identify(os.getpid()), mark_of(self._config.instance_id), patience=LEAVING)
         except TreeSurvived as exc:
+            is_clear = False
             self._log(str(exc))
         try:
-            if self._progress.job is not None:
-                self._progress = self._tasks.end_job(self._progress)
-                self._settle_job()
+            if (job := self._progress.job) is not None and is_clear:
+                # What survived may still be at work: then the job waits until our lease runs out.
+                self._link.give_back_job(job, f"its runner stopped: {reason}")
             self._link.deregister()
         except StoreUnreachable as exc:
             self._log(f"leaves its registration behind: {exc}")

@@ -70,6 +70,24 @@ class Attempt:
     text: str = ""
 
 
+class End(Enum):
+    """How it came that a job ended, or why it must."""
+
+    RAN = auto()  # by itself
+    CANCELLED = auto()  # somebody asked for it
+    TIMED_OUT = auto()
+    RELEASED = auto()  # its run is over
+    LOST = auto()  # it belongs to somebody else, or to an earlier epoch of this worker: its result is nobody's
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """As whom a job is held: the worker's key and its epoch."""
+
+    worker: str = ""
+    epoch: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job taken in a round. `began` is a monotonic reading; `exit_code` is None while it runs."""
@@ -78,7 +96,10 @@ class Job:
     fence: int
     round: str
     began: float
+    holder: Holder = Holder()
+    timeout: float = 0.0  # seconds; 0: none of its own
     exit_code: int | None = None
+    end: End = End.RAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +113,10 @@ class Progress:
     is_used: bool = False  # somebody could have run something here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
     job: Job | None = None
+    told: End | None = None  # the store says that the job must end
+    holder: Holder = Holder()  # who we are, since the last beat
     signal: tuple[Kind, str] | None = None  # the last report and its round
+    signalled_at: float = 0.0  # monotonic reading at that report
 
     @property
     def registered_for(self) -> str:
@@ -112,8 +136,8 @@ class Progress:
     def saw(self, record: Record) -> Progress:
         return replace(self, seen=record)
 
-    def reported(self, kind: Kind, round: str) -> Progress:
-        return replace(self, signal=(kind, round))
+    def reported(self, kind: Kind, round: str, at: float) -> Progress:
+        return replace(self, signal=(kind, round), signalled_at=at)
 
     def booting(self) -> Progress:
         return replace(self, boot=Attempt("", Phase.UNDER_WAY))
@@ -142,12 +166,18 @@ class Progress:
         attempt = Attempt(self.cleaning.round, Phase.DONE)
         return replace(self, cleaning=attempt, is_used=False, kept_for=self.kept_for if keep else "")
 
-    def took(self, job: Job) -> Progress:
-        return replace(self, job=job)
+    def beat(self, holder: Holder) -> Progress:
+        return replace(self, holder=holder)
 
-    def job_ended(self, exit_code: int) -> Progress:
+    def took(self, job: Job) -> Progress:
+        return replace(self, job=job, told=None)
+
+    def told_to_end(self, end: End | None) -> Progress:
+        return replace(self, told=end)
+
+    def job_ended(self, exit_code: int, end: End = End.RAN) -> Progress:
         assert self.job is not None, "a job ended that was never taken"
-        return replace(self, job=replace(self.job, exit_code=exit_code))
+        return replace(self, job=replace(self.job, exit_code=exit_code, end=end))
 
     def job_settled(self) -> Progress:
-        return replace(self, job=None)
+        return replace(self, job=None, told=None)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bullpen.agent.config import Config
+from bullpen.agent.link import LogFile, Order, Sink
 from bullpen.engines.processes import TreeSurvived, end_tree, identify
 
 TAIL = 1500  # characters of the last output: what fits into a signal beside the reason
@@ -26,12 +27,12 @@ CANNOT_START = 127  # as a shell says it
 class Child:
     """A running command and its output. `name` is unique on this machine and marks everything that it starts."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Path) -> None:
-        """Raise OSError or ValueError where the command cannot be started."""
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Sink) -> None:
+        """Raise OSError or ValueError where the command cannot be started. The log is closed with the output."""
         self._mark = f"BULLPEN_TASK={name}"
         self._tail = b""
         self._room = LOG_LIMIT
-        self._log = open(log, "wb", buffering=0)  # noqa: SIM115 - closed with the output, long after this block
+        self._log = log
         self._output, writing_end = os.pipe()
         try:
             os.set_blocking(self._output, False)
@@ -44,7 +45,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except (OSError, ValueError):
+        except Exception:
             self.close()
             raise
         finally:
@@ -86,16 +87,16 @@ class Child:
     def _keep(self, chunk: bytes) -> None:
         fits = chunk[: self._room]
         self._room -= len(fits)
-        with suppress(OSError):  # a full disk costs the log, not the job
-            if fits:
-                self._log.write(fits)
-            if fits and not self._room:
-                self._log.write(b"\n[the log ends here: its limit is reached]\n")
+        if fits:
+            self._log.write(fits)
+        if fits and not self._room:
+            self._log.write(b"\n[the log ends here: its limit is reached]\n")
 
     def end(self) -> None:
         """Kill it with all its descendants; what does not leave in time is left to the cleaning, which reports it."""
         with suppress(TreeSurvived):
             end_tree(identify(self.pid), self._mark, patience=PATIENCE)
+        self._process.poll()  # collects it: nobody may ask for its exit code any more
 
     def close(self) -> None:
         if self._output >= 0:
@@ -110,29 +111,19 @@ def start_script(config: Config) -> Child:
     path.write_text(config.pre_runner_script, encoding="utf-8")
     path.chmod(0o700)
     command = [str(path)] if config.pre_runner_script.startswith("#!") else ["/bin/sh", str(path)]
-    return _start(config, "boot", command, {}, config.directory / "pre-runner.log")
+    return _start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
 
 
-def start_job(config: Config, job_id: str, run_id: str, command: Sequence[str]) -> Child:
-    logs = _logs(config)
-    logs.mkdir(exist_ok=True)
-    if not command:
+def start_job(config: Config, order: Order, run_id: str, log: Sink) -> Child:
+    if not order.command:
+        log.close()
         raise ValueError("the job has no command")
-    return _start(config, job_id, command, {"BULLPEN_JOB_ID": job_id, "BULLPEN_RUN_ID": run_id}, logs / f"{job_id}.log")
+    job = order.job
+    known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
+    return _start(config, f"{job.id}.{job.fence}", order.command, known, log)
 
 
-def forget_jobs(config: Config) -> None:
-    """Remove the logs: what a run printed leaves with it."""
-    with suppress(FileNotFoundError):
-        for log in _logs(config).iterdir():
-            log.unlink(missing_ok=True)
-
-
-def _logs(config: Config) -> Path:
-    return config.directory / "jobs"
-
-
-def _start(config: Config, task: str, command: Sequence[str], extra: Mapping[str, str], log: Path) -> Child:
+def _start(config: Config, task: str, command: Sequence[str], extra: Mapping[str, str], log: Sink) -> Child:
     places = config.places
     environment = {
         **os.environ,  # what the launcher chose to pass on; it carries the instance's mark

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from signal import SIGKILL
 
 from bullpen.agent.baseline import Baseline, take_baseline
-from bullpen.agent.config import Config
+from bullpen.agent.config import LOGS, Config
 from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
 from bullpen.agent.keep import KeepList
-from bullpen.agent.link import Order
-from bullpen.agent.progress import Progress, Record
-from bullpen.agent.runner import CANNOT_START, Child, forget_jobs, start_job, start_script
+from bullpen.agent.link import Order, Sink
+from bullpen.agent.progress import End, Progress, Record
+from bullpen.agent.runner import CANNOT_START, Child, start_job, start_script
 from bullpen.engines.processes import mark_of
 
 SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
@@ -37,7 +38,8 @@ class Tasks:
 
     def outputs(self) -> list[int]:
         """Descriptors to wait on."""
-        return [child.output for child in self._printing]
+        # Asked of each child anew: one may have closed since the last check began, with its last words taken.
+        return [child.output for child in self._printing if child.output >= 0]
 
     def must_be_checked_at(self) -> float | None:
         """A monotonic reading, where time alone makes a check due."""
@@ -50,11 +52,31 @@ class Tasks:
         return [child.pid for child in (self._script, self._job) if child is not None]
 
     def check(self, progress: Progress) -> Progress:
-        """Take output, and notice what has ended. Never waits, and works for no longer than a slice."""
+        """Take output, and notice what has ended. Never waits, works for no longer than a slice, and never raises."""
+        try:
+            for child in self._printing:
+                child.pump()
+            self._printing = [child for child in self._printing if child.output >= 0]
+            return self._check_cleaning(self._check_job(self._check_script(progress)))
+        except Exception as exc:
+            self._log(f"unexpected: {story_of(exc)}")
+            return self._give_up(progress, f"something unexpected went wrong: {exc!r}")
+
+    def _give_up(self, progress: Progress, why: str) -> Progress:
+        """What nobody foresaw costs the task under way, never the agent: it ends, and counts as failed."""
         for child in self._printing:
-            child.pump()
-        self._printing = [child for child in self._printing if child.output >= 0]
-        return self._check_cleaning(self._check_job(self._check_script(progress)))
+            with suppress(Exception):
+                child.close()
+        self._printing = []
+        if self._job is not None:
+            progress = self.end_job(progress, End.RAN)
+        if self._script is not None:
+            script, self._script = self._script, None
+            script.end()
+            progress = self._finish_boot(progress, why)
+        if self._cleaning is not None:
+            progress = self._finish_cleaning(progress, why)
+        return progress
 
     def begin_boot(self, progress: Progress) -> Progress:
         progress = progress.booting()
@@ -63,7 +85,7 @@ class Tasks:
             if not self._config.pre_runner_script.strip():
                 return self._finish_boot(progress)
             self._script = start_script(self._config)
-        except (OSError, ValueError) as exc:
+        except Exception as exc:
             return self._finish_boot(progress, f"the pre-runner script could not be started: {exc}")
         self._printing.append(self._script)
         self._script_ends_at = time.monotonic() + self._config.pre_runner_timeout
@@ -88,17 +110,17 @@ class Tasks:
     def _finish_boot(self, progress: Progress, failure: str = "") -> Progress:
         if not failure:
             try:
-                self._baseline = take_baseline(self._config.places, mark_of(self._config.instance_id))
+                self._baseline = take_baseline(self._config.cleaned, mark_of(self._config.instance_id), LOGS)
             except OSError as exc:
                 failure = f"what is there at boot cannot be read: {exc}"
         self._log(f"boot failed: {failure}" if failure else "booted")
         return progress.booted(failure)
 
-    def begin_job(self, progress: Progress, order: Order, run_id: str) -> Progress:
+    def begin_job(self, progress: Progress, order: Order, run_id: str, open_log: Callable[[], Sink]) -> Progress:
         progress = progress.took(order.job)
         try:
-            self._job = start_job(self._config, order.job.id, run_id, order.command)
-        except (OSError, ValueError) as exc:
+            self._job = start_job(self._config, order, run_id, open_log())
+        except Exception as exc:
             self._log(f"job {order.job.id} could not be started: {exc}")
             return progress.job_ended(CANNOT_START)
         self._printing.append(self._job)
@@ -111,14 +133,14 @@ class Tasks:
         self._job = None
         return progress.job_ended(code)
 
-    def end_job(self, progress: Progress) -> Progress:
+    def end_job(self, progress: Progress, why: End) -> Progress:
         """Kill the job with everything it started."""
         code = None
         if self._job is not None:
             self._job.end()
             code = self._job.exit_code()
             self._job = None
-        return progress.job_ended(-SIGKILL if code is None else code)
+        return progress.job_ended(-SIGKILL if code is None else code, why)
 
     def begin_cleaning(self, progress: Progress, record: Record, keep: bool) -> Progress:
         assert self._baseline is not None, "booted without a baseline"
@@ -133,10 +155,18 @@ class Tasks:
                 outcome = next(self._cleaning)
                 if isinstance(outcome, Cleaning):
                     continue
-                forget_jobs(self._config)
             except OSError as exc:
                 outcome = Dirty((f"cleaning failed: {exc}",))
-            self._cleaning = None
-            failure = "; ".join(outcome.reasons) if isinstance(outcome, Dirty) else ""
-            progress = progress.cleaned(failure, keep=self._cleaning_keeps)
+            progress = self._finish_cleaning(progress, "; ".join(outcome.reasons) if isinstance(outcome, Dirty) else "")
         return progress
+
+    def _finish_cleaning(self, progress: Progress, failure: str) -> Progress:
+        self._cleaning = None
+        return progress.cleaned(failure, keep=self._cleaning_keeps)
+
+
+def story_of(exc: Exception) -> str:
+    """With every line of code that led to it."""
+    from traceback import format_exception  # not loaded until something goes wrong: it takes milliseconds of a start
+
+    return "".join(format_exception(exc)).rstrip()

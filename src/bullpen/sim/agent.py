@@ -3,15 +3,21 @@
 import asyncio
 from dataclasses import dataclass
 
-from bullpen.agent.decide import ABSENT, Clean, Limits, Report, Sight, Step, Stop, Wait, decide
-from bullpen.agent.progress import Progress, Record, State
+from bullpen import jobs
+from bullpen.agent.decide import ABSENT, Clean, EndJob, Limits, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.records import MemoryRecords
-from bullpen.model.instance import Instance
-from bullpen.model.signal import Heartbeat, Kind, Signal
+from bullpen.model import job as steps
+from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.job import Result
+from bullpen.model.signal import Heartbeat, Kind, Signal, direct_key
 from bullpen.ports import Ports
+
+LOOK_FOR_JOBS = 1.0  # seconds: a job may become free by time alone
+RESULTS = {End.CANCELLED: Result.CANCELLED, End.TIMED_OUT: Result.TIMED_OUT, End.RELEASED: Result.CANCELLED}
 
 
 @dataclass(slots=True)
@@ -39,8 +45,11 @@ class SimulatedAgent:
         self._settings = settings
         self._temper = temper
         self._seq = 0
+        self._key = direct_key(id)
+        self._job_ends = 0.0
+        self._exit_code = 0
         timings = settings.timings
-        self._limits = Limits(timings.provision + timings.claim_grace, timings.max_runtime)
+        self._limits = Limits(timings.provision + timings.claim_grace, timings.max_runtime, timings.idle)
 
     async def live(self) -> None:
         loop = asyncio.get_running_loop()
@@ -48,8 +57,10 @@ class SimulatedAgent:
         progress = Progress(began=loop.time())
         while True:
             found = (await self._ports.records.instances([self._id])).get(self._id)
-            seen = _as_read(found) if found else None
+            seen = _as_read(found, await self._has_job(found)) if found else None
             progress = progress.saw(seen) if seen else progress
+            if progress.job is not None:
+                progress = await self._look_at_job(progress, progress.job)
             now = self._ports.clock.now().timestamp()
             action = decide(Sight(now, loop.time(), seen or ABSENT), progress, self._limits)
             match action:
@@ -58,22 +69,79 @@ class SimulatedAgent:
                     self._memory.yard.end(self._id)
                     return
                 case Wait(seconds):
-                    await self._bell.wait(3600.0 if seconds is None else max(seconds, 0.001))
+                    await self._bell.wait(self._patience(3600.0 if seconds is None else max(seconds, 0.001), progress))
                 case _:
                     progress = await self._do(action, seen, progress)
 
-    async def _do(self, action: Step | Report | Clean, record: Record | None, progress: Progress) -> Progress:
+    def _patience(self, seconds: float, progress: Progress) -> float:
+        if progress.job is not None:
+            return min(seconds, max(self._job_ends - asyncio.get_running_loop().time(), 0.001))
+        return min(seconds, LOOK_FOR_JOBS) if self._memory.tables.jobs else seconds
+
+    async def _has_job(self, found: Instance | None) -> bool:
+        if found is None or found.state is not RUNNING or not self._memory.tables.jobs:
+            return False
+        return bool(await self._ports.jobs.queued(found.run_id, self._ports.clock.now(), 1))
+
+    async def _look_at_job(self, progress: Progress, held: Job) -> Progress:
+        """What has become of the job here, and in the store."""
+        stored = (await self._ports.jobs.jobs([held.id])).get(held.id)
+        ours = (held.holder.worker, held.holder.epoch, held.fence)
+        if stored is None or (stored.worker, stored.epoch, stored.fence) != ours:
+            progress = progress.told_to_end(End.LOST)
+        elif stored.cancelling:
+            progress = progress.told_to_end(End.CANCELLED)
+        over = held.exit_code is None and asyncio.get_running_loop().time() >= self._job_ends
+        return progress.job_ended(self._exit_code) if over else progress
+
+    async def _take_job(self, record: Record, progress: Progress) -> Progress:
+        taken = await jobs.take(self._ports, self._settings, self._key)
+        if taken is None:
+            await asyncio.sleep(LOOK_FOR_JOBS)
+            return progress
+        now = asyncio.get_running_loop().time()
+        # `sleep SECONDS` takes so long, everything else no time; `false` fails. All say what they are.
+        program, *arguments = taken.command
+        self._job_ends = now + (float(arguments[0]) if program == "sleep" else 0.0)
+        self._exit_code = 1 if program == "false" else 0
+        await self._ports.logs.append(taken.id, taken.fence, 0, f"{' '.join(taken.command)}\n".encode())
+        bound = steps.Holder(
+            at=self._ports.clock.now(), by=self._id, worker=taken.worker, epoch=taken.epoch, fence=taken.fence
+        )
+        await self._ports.records.apply_each([steps.bind(taken, bound)])
+        holder = Holder(taken.worker, taken.epoch)
+        return progress.beat(holder).took(Job(taken.id, taken.fence, record.round, now, holder, taken.timeout))
+
+    async def _settle_job(self, progress: Progress) -> Progress:
+        job = progress.job
+        assert job is not None and job.exit_code is not None, "no job to settle"  # noqa: PT018 - one thing said in two
+        if job.end is not End.LOST:
+            await jobs.finish(
+                self._ports,
+                self._settings,
+                job.id,
+                worker=job.holder.worker,
+                epoch=job.holder.epoch,
+                fence=job.fence,
+                exit_code=job.exit_code,
+                result=RESULTS.get(job.end, Result.NONE),
+            )
+        return progress.job_settled()
+
+    async def _do(self, action: Step | Report | EndJob | Clean, record: Record | None, progress: Progress) -> Progress:
         temper = self._temper
         if action is Step.RUN_SCRIPT:
             await asyncio.sleep(temper.boots_in)
             return progress.booting().booted(temper.boot_failure)
+        if isinstance(action, EndJob):
+            return progress.job_ended(-9, action.why)
         assert record is not None, f"{action} without a record"
         match action:
             case Report(kind, text):
                 self._seq += 1
                 signal = Signal(self._id, Kind(kind.value), record.run_id, record.round, self._seq, text)
                 await self._ports.signals.report(signal)
-                return progress.reported(kind, record.round)
+                return progress.reported(kind, record.round, asyncio.get_running_loop().time())
             case Step.REGISTER:
                 await asyncio.sleep(temper.registers_in)
                 if not temper.registration_failure:
@@ -86,8 +154,12 @@ class SimulatedAgent:
                 progress = progress.cleaning_began(record)
                 await asyncio.sleep(temper.cleans_in)
                 return progress.cleaned(temper.cleaning_failure, keep=keep)
+            case Step.TAKE_JOB:
+                return await self._take_job(record, progress)
+            case Step.SETTLE_JOB:
+                return await self._settle_job(progress)
             case _:
-                raise AssertionError(f"no jobs here: {action}")
+                raise AssertionError(f"no such deed: {action}")
 
     async def _beat(self) -> None:
         seq = 0
@@ -97,7 +169,7 @@ class SimulatedAgent:
             await asyncio.sleep(self._settings.timings.heartbeat)
 
 
-def _as_read(found: Instance) -> Record:
+def _as_read(found: Instance, has_job: bool) -> Record:
     return Record(
         state=State(found.state.value),
         run_id=found.run_id,
@@ -105,4 +177,5 @@ def _as_read(found: Instance) -> Record:
         threshold=found.threshold.timestamp(),
         attested=found.attested,
         trust_domain=found.trust_domain,
+        has_job=has_job,
     )

@@ -1,0 +1,89 @@
+"""Requests to `bullpen serve` over one kept-alive connection, with time-outs and a pause after each failure.
+
+Only the standard library, and no retries behind the caller's back: the agent's loop decides what to do next. After a
+failure the next attempt waits for a random part of a time that doubles from 1 to 30 seconds, so that a service that
+comes back is not met by all its agents at once.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds
+LARGEST_ANSWER = 4 * 1024 * 1024  # bytes
+Answer = dict[str, Any]
+
+
+class ServiceAway(Exception):
+    """The service did not answer, or not now; nothing is known about what it did."""
+
+
+class Caller:
+    """One connection to the service. Not for two threads."""
+
+    def __init__(self, url: str, token: str, patience: float) -> None:
+        self._url = urlsplit(url)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._patience = patience
+        self._connection: HTTPConnection | None = None
+        self._failures = 0
+        self._not_before = 0.0
+
+    def pause_left(self) -> float:
+        """Seconds until the next attempt may be made."""
+        return max(0.0, self._not_before - time.monotonic())
+
+    def call(self, method: str, path: str, body: Answer | bytes | None = None) -> tuple[int, Answer]:
+        """The status and the answer; ServiceAway for none, or one that asks to come back later."""
+        if self.pause_left() > 0:
+            raise ServiceAway("waiting before the next attempt")
+        content = json.dumps(body).encode() if isinstance(body, dict) else body
+        try:
+            status, answer, retry_after = self._exchange(method, path, content)
+        except (OSError, HTTPException, ValueError) as exc:
+            self._failed()
+            raise ServiceAway(f"{self._url.netloc}: {str(exc) or type(exc).__name__}") from exc
+        if status in (401, 403, 429) or status >= 500:
+            self._failed(at_least=retry_after)
+            raise ServiceAway(f"{self._url.netloc} answered {status}: {answer.get('error', '')}")
+        self._failures = 0
+        return status, answer
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, method: str, path: str, content: bytes | None) -> tuple[int, Answer, float]:
+        is_fresh = self._connection is None
+        try:
+            return self._send(method, path, content)
+        except (ConnectionError, HTTPException):
+            # A kept connection that the service closed meanwhile says nothing about the service.
+            if is_fresh:
+                raise
+            self.close()
+            return self._send(method, path, content)
+
+    def _send(self, method: str, path: str, content: bytes | None) -> tuple[int, Answer, float]:
+        if self._connection is None:
+            kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
+            self._connection = kind(self._url.netloc, timeout=self._patience)
+        self._connection.request(method, path, content, self._headers)
+        response = self._connection.getresponse()
+        found = json.loads(response.read(LARGEST_ANSWER) or b"{}")
+        retry_after = response.getheader("retry-after") or "0"
+        if not isinstance(found, dict):
+            raise ValueError("an answer that is no object")
+        return response.status, found, float(retry_after) if retry_after.isdigit() else 0.0
+
+    def _failed(self, at_least: float = 0.0) -> None:
+        self.close()
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        self._not_before = time.monotonic() + max(at_least, random.uniform(0, longest))

@@ -1,0 +1,245 @@
+"""The store as an agent elsewhere sees it: through `bullpen serve`, with the interface of `link.Link`.
+
+The agent's own token speaks for its instance only. News of the record come by a long poll on a thread of its own, which
+rings a bell that the agent's loop waits on; everything else, the heartbeat above all, is sent by the loop itself. While
+the service is away the agent knows nothing (`StoreUnreachable`), and lives on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from urllib.parse import quote, urlencode
+
+from bullpen.agent.caller import Answer, Caller, ServiceAway
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT, NoRecord
+from bullpen.agent.link import TEXT_LIMIT, Grant, Order, StoreUnreachable
+from bullpen.agent.link_log import HttpLog
+from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+
+PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
+POLL = 20.0  # seconds that the service may keep a poll open
+ATTEMPTS = 3  # to find the token or key that the service accepts
+
+
+class Bell:
+    """Wakes the agent's loop, as a listener beside the store does."""
+
+    def __init__(self) -> None:
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setblocking(False)
+        self._mouth.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._ear.fileno()
+
+    def ring(self) -> None:
+        with suppress(OSError):  # full is as good as rung
+            self._mouth.send(b"!")
+
+    def drain(self) -> list[bytes]:
+        with suppress(OSError):
+            return [self._ear.recv(4096)]
+        return []
+
+    def close(self) -> None:
+        self._ear.close()
+        self._mouth.close()
+
+
+class HttpLink:
+    """See `link.Link` for what each method promises."""
+
+    def __init__(self, config: Config, bell: Bell) -> None:
+        self._config = config
+        self._bell = bell
+        self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
+        self._caller = Caller(config.serve_url, config.token, PATIENCE)
+        self._poll = Caller(config.serve_url, config.token, POLL + PATIENCE)
+        self._news: Answer | None = None
+        self._changed = True
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._host = os.uname().nodename
+        self._seq = 0
+        self._told_to_stop: tuple[str, ...] = ()
+        self._logs: list[HttpLog] = []
+        self._take_new_key()
+
+    def has_changed(self) -> bool:
+        for log in self._logs:
+            log.flush()
+        self._logs = [log for log in self._logs if not log.is_over]
+        changed, self._changed = self._changed, False
+        return changed
+
+    def look(self) -> Record | NoRecord:
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="bullpen-poll", daemon=True)
+            self._news = self._call("GET", f"{self._base}/record")
+            self._watcher.start()
+        found = self._news if self._news is not None else self._call("GET", f"{self._base}/record")
+        if not found["found"]:
+            return ABSENT
+        self._seq = max(self._seq, found["signalSeq"])
+        try:
+            state = State(found["state"])
+        except ValueError as exc:
+            raise StoreUnreachable(str(exc)) from exc
+        has_job = found["hasJob"] and self._epoch > 0
+        return Record(
+            state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"], has_job
+        )
+
+    def beat(self, job: Job | None) -> Grant:
+        for _ in range(ATTEMPTS):
+            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job))
+            if status == 200:
+                return self._granted(answer, job)
+            match answer.get("error"):
+                case "token-mismatch":
+                    self._token = answer["token"]
+                case "retired":
+                    return Grant(Holder(self._key, self._epoch), retired=True)
+                case "cleaned-up" | "unknown-worker":
+                    self._take_new_key()
+                case error:
+                    raise StoreUnreachable(f"a beat was answered {status}: {error}")
+        raise StoreUnreachable(f"{ATTEMPTS} beats in a row were refused")
+
+    def standing(self, job: Job) -> End | None:
+        if job.id not in self._told_to_stop:
+            return None
+        held = {"worker": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
+        answer = self._call("GET", f"{self._base}/jobs/{quote(job.id)}/standing?{urlencode(held)}")
+        return {"cancelled": End.CANCELLED, "lost": End.LOST}.get(answer["standing"])
+
+    def report(self, kind: Kind, record: Record, text: str) -> None:
+        for _ in range(ATTEMPTS):
+            self._seq += 1
+            said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq}
+            if self._call("POST", f"{self._base}/signals", said | {"text": text[:TEXT_LIMIT]})["stored"]:
+                return
+            # An agent before us came further than we knew.
+            self._seq = max(self._seq, self._call("GET", f"{self._base}/record").get("signalSeq", 0))
+        raise StoreUnreachable(f"{kind} was not stored")
+
+    def register(self, record: Record) -> bool:
+        asked = {"runId": record.run_id, "round": record.round}
+        return bool(self._call("PUT", f"{self._base}/registration", asked)["registered"])
+
+    def deregister(self) -> None:
+        self._call("DELETE", f"{self._base}/registration")
+
+    def take_job(self, record: Record) -> Order | None:
+        asked = {"workerInstanceKey": self._key, "round": record.round}
+        taken = self._call("POST", f"{self._base}/jobs/take", asked)["job"]
+        self._news = None  # whether another one waits is another question now
+        if taken is None:
+            return None
+        holder = Holder(taken["worker"], taken["epoch"])
+        job = Job(taken["id"], taken["fence"], record.round, time.monotonic(), holder, taken["timeoutSeconds"])
+        return Order(job, tuple(taken["command"]), taken["index"])
+
+    def settle_job(self, job: Job) -> bool:
+        from bullpen.agent.work import verdict
+
+        for log in self._logs:
+            log.flush(at_once=True)
+        if job.end is End.LOST:
+            return False
+        result, why = verdict(job)
+        said = self._held(job) | {"exitCode": job.exit_code, "result": result.value, "why": why}
+        status, answer = self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/finish", said)
+        return status == 200 and bool(answer["accepted"])
+
+    def give_back_job(self, job: Job, why: str) -> None:
+        self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/give-back", self._held(job) | {"why": why})
+
+    def open_log(self, job: Job) -> HttpLog:
+        log = HttpLog(self._caller, f"{self._base}/jobs/{quote(job.id)}/log", job.fence)
+        self._logs.append(log)
+        return log
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.flush(at_once=True)
+        self._closing.set()
+        self._caller.close()
+
+    # ---------------------------------------------------------------------------------------------------------- beating
+
+    def _take_new_key(self) -> None:
+        self._key = f"{self._config.instance_id}/{os.urandom(4).hex()}"
+        self._epoch = self._token = 0
+        self._request = os.urandom(8).hex()
+
+    def _beat(self, job: Job | None) -> Answer:
+        beat: Answer = {
+            "workerInstanceKey": self._key,
+            "token": self._token,
+            "leaseSeconds": math.ceil(self._config.lease),
+            "requestId": self._request,
+            "domain": self._host,
+        }
+        if job is not None:
+            # A job of an earlier epoch is asked about, not claimed: the answer says that it is over.
+            is_ours = job.holder == Holder(self._key, self._epoch)
+            field = "boundActivities" if is_ours and job.exit_code is None else "runningActivities"
+            beat[field] = [{"jobId": job.id, "fence": job.fence}]
+        if self._epoch == 0:
+            from bullpen import __version__
+
+            capabilities = list(self._config.capabilities)
+            beat["metadata"] = {"capabilities": capabilities, "host": self._host, "pid": os.getpid()}
+            beat["metadata"]["agentVersion"] = __version__
+        return beat
+
+    def _granted(self, answer: Answer, job: Job | None) -> Grant:
+        self._token, self._epoch = answer["token"], answer["epoch"]
+        # A new one only now: until it is answered, the same beat again must not count twice.
+        self._request = os.urandom(8).hex()
+        self._told_to_stop = tuple(answer["stop"])
+        if job is not None and job.id in self._told_to_stop:
+            self._changed = True
+        return Grant(Holder(self._key, self._epoch), answer["resurrected"], next_in=answer["nextInSeconds"])
+
+    def _held(self, job: Job) -> Answer:
+        return {"workerInstanceKey": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
+
+    # ---------------------------------------------------------------------------------------------------------- calling
+
+    def _exchange(self, method: str, path: str, body: Answer | None = None) -> tuple[int, Answer]:
+        try:
+            return self._caller.call(method, path, body)
+        except ServiceAway as exc:
+            self._news = None
+            raise StoreUnreachable(str(exc)) from exc
+
+    def _call(self, method: str, path: str, body: Answer | None = None) -> Answer:
+        status, answer = self._exchange(method, path, body)
+        if status >= 300:
+            raise StoreUnreachable(f"{method} was answered {status}: {answer.get('error', '')}")
+        return answer
+
+    def _watch(self) -> None:
+        """On its own thread: wait for news of the record, again and again."""
+        seen = ""
+        while not self._closing.wait(self._poll.pause_left()):
+            try:
+                status, answer = self._poll.call(
+                    "GET", f"{self._base}/record?{urlencode({'seen': seen, 'wait': POLL})}"
+                )
+            except ServiceAway:
+                seen, self._news = "", None
+                self._poll.close()
+                continue
+            if status == 200 and answer["seen"] != seen:
+                seen, self._news = answer["seen"], answer
+                self._changed = True
+                self._bell.ring()

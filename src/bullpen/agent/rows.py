@@ -1,0 +1,120 @@
+"""Workers and jobs as they lie in the embedded store, read and changed inside one transaction.
+
+The transaction is alone with the database: what a step sees is what is stored, so a change lands by its id alone, and
+the step's own guards are the condition.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from bullpen.model import job, worker
+from bullpen.model.job import Job
+from bullpen.model.transition import STORY_LENGTH, Change
+from bullpen.model.worker import Worker
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+R = TypeVar("R", bound=Worker | Job)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[R]):
+    """One kind of record. Its columns are named after its fields, but for those that SQL has a meaning for."""
+
+    table: str
+    kind: type[R]
+    decoders: Mapping[str, Callable[[Any], Any]]
+
+    def read(self, connection: sqlite3.Connection, id: str) -> R | None:
+        names = [field.name for field in fields(self.kind)]
+        columns = ", ".join(map(_column, names))
+        row = connection.execute(f"SELECT {columns} FROM {self.table} WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            return None
+        return self.kind(**{name: self._decoded(name, value) for name, value in zip(names, row, strict=True)})
+
+    def land(self, connection: sqlite3.Connection, change: Change[R]) -> R:
+        """Write the difference and the line of the story; returns the record as stored."""
+        after = change.after
+        if change.before.version == 0:
+            written = {field.name: encoded(getattr(after, field.name)) for field in fields(self.kind)}
+            columns, marks = ", ".join(map(_column, written)), ", ".join("?" * len(written))
+            connection.execute(f"INSERT INTO {self.table} ({columns}) VALUES ({marks})", tuple(written.values()))
+        else:
+            written = {name: encoded(value) for name, value in change.difference().items()}
+            columns = ", ".join(f"{_column(name)} = ?" for name in written)
+            connection.execute(f"UPDATE {self.table} SET {columns} WHERE id = ?", (*written.values(), after.id))
+        if (line := change.line) is not None:
+            values = (after.id, line.version % STORY_LENGTH, line.version, line.step, line.state)
+            connection.execute(_TELL, (*values, micros(line.at), line.by, line.why))
+        return after
+
+    def _decoded(self, name: str, value: Any) -> Any:
+        decode = self.decoders.get(name)
+        return value if decode is None or value is None else decode(value)
+
+
+def _column(field: str) -> str:
+    return "job_index" if field == "index" else field
+
+
+def micros(at: datetime) -> int:
+    return (at - EPOCH) // MICROSECOND
+
+
+def encoded(value: Any) -> Any:
+    match value:
+        case datetime():
+            return micros(value)
+        case StrEnum():
+            return value.value
+        case bool():
+            return int(value)
+        case tuple():
+            return json.dumps(value)
+    return value
+
+
+def _time(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)
+
+
+def words(command: str) -> tuple[str, ...]:
+    """A job's command; empty if what is stored is none, so that the job fails and the agent does not."""
+    try:
+        found = json.loads(command)
+    except ValueError:
+        return ()
+    return tuple(found) if isinstance(found, list) and all(isinstance(word, str) for word in found) else ()
+
+
+WORKERS = Rows(
+    "workers",
+    Worker,
+    {
+        "state": worker.State,
+        "fate": worker.Fate,
+        **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at"), _time),
+    },
+)
+JOBS = Rows(
+    "jobs",
+    Job,
+    {
+        "state": job.State,
+        "result": job.Result,
+        "command": words,
+        **dict.fromkeys(("side_effects", "bound", "cancelling"), bool),
+        **dict.fromkeys(("queued_at", "not_before", "verify_by", "finished_at", "purge_at"), _time),
+    },
+)
+
+_TELL = "REPLACE INTO stories (record_id, slot, version, step, state, at, by, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

@@ -1,0 +1,29 @@
+"""Jobs: commands that a run wants executed by its runners, at least once, with exactly one result.
+
+submit → a worker of the run takes it → it runs → finish, or lost and taken by another → the one result
+
+The queue is the embedded engine's own CI. `request` says what may be asked, `assignment` who gets a job and whose
+result counts, `ending` how a job ends that nobody runs to its end.
+"""
+
+from bullpen.jobs.assignment import Stale, finish, take
+from bullpen.jobs.ending import cancel, conclude, give_up_stranded
+from bullpen.jobs.listing import find, of_run
+from bullpen.jobs.request import JobRequest, checked, submit
+from bullpen.jobs.returning import give_back, rescue
+
+__all__ = [
+    "JobRequest",
+    "Stale",
+    "cancel",
+    "checked",
+    "conclude",
+    "find",
+    "finish",
+    "give_back",
+    "give_up_stranded",
+    "of_run",
+    "rescue",
+    "submit",
+    "take",
+]

@@ -1,0 +1,157 @@
+"""Who gets a job, and whose result counts.
+
+A job goes to a worker whose lease holds, on an instance that runs for the job's run: both are checked in the very write
+that assigns it. So no job is ever bound to a worker just declared lost, whom nobody would look at again.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict, InvalidTransition
+from bullpen.jobs.listing import find
+from bullpen.model import instance as instances
+from bullpen.model import job as steps
+from bullpen.model.instance import Instance
+from bullpen.model.job import Job, Result
+from bullpen.model.transition import Check, Guard
+from bullpen.model.worker import ACTIVE, Worker
+from bullpen.ports import Ports
+
+CANDIDATES = 20
+"""Queued jobs looked at by one call: enough to pass over those that ask for another worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A result that came too late: the job was given to somebody else, or has ended. What stands there stays."""
+
+    job: Job
+    fence: int
+    exit_code: int
+
+
+async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
+    """Assign the next job of its run to a worker; None if there is none for it, or it may not have one now."""
+    now = ports.clock.now()
+    worker = (await ports.workers.workers([key])).get(key)
+    if worker is None or worker.is_suspect(now):
+        return None
+    instance = (await ports.records.instances([worker.instance_id])).get(worker.instance_id)
+    if instance is None or instance.state is not instances.RUNNING:
+        return None
+    card = (await ports.workers.cards([key])).get(key)
+    able = card.capabilities if card else ()
+    alone: bool | None = None
+    for job in await ports.jobs.queued(instance.run_id, now, CANDIDATES):
+        if job.capability and job.capability not in able:
+            continue
+        if job.avoid == key:
+            # It lost this job before: another worker gets it, if there is one that could.
+            alone = await _is_alone(ports, settings, instance) if alone is None else alone
+            if not alone:
+                continue
+        try:
+            return await _assign(ports, settings, job, worker, instance)
+        except (Conflict, InvalidTransition):
+            continue  # somebody else took it, or we may not: the next write tells
+    return None
+
+
+async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, instance: Instance) -> Job:
+    now = ports.clock.now()
+    assigned = steps.Assigned(
+        at=now,
+        by=worker.id,
+        worker=worker.id,
+        epoch=worker.epoch,
+        instance_id=instance.id,
+        verify_by=now + timedelta(seconds=settings.liveness.verify),
+    )
+    checks = (
+        Check(
+            Worker,
+            worker.id,
+            (Guard("state", "is", ACTIVE), Guard("epoch", "is", worker.epoch), Guard("deadline", "after", now)),
+        ),
+        Check(
+            Instance,
+            instance.id,
+            (
+                Guard("state", "is", instances.RUNNING),
+                Guard("run_id", "is", instance.run_id),
+                Guard("round", "is", instance.round),
+            ),
+        ),
+    )
+    (taken,) = await ports.records.apply(steps.assign(job, assigned), checks=checks)
+    assert isinstance(taken, Job)
+    return taken
+
+
+async def _is_alone(ports: Ports, settings: Settings, instance: Instance) -> bool:
+    """True if no other runner of the run has beaten within its lease."""
+    now = ports.clock.now()
+    others = [
+        one.id
+        for one in await ports.records.run_instances(instance.run_id)
+        if one.state is instances.RUNNING and one.id != instance.id
+    ]
+    beats = [pulse.heartbeat for pulse in (await ports.signals.read(others)).values()] if others else []
+    lease = timedelta(seconds=settings.timings.lease)
+    return not any(beat is not None and beat.at + lease > now for beat in beats)
+
+
+async def finish(
+    ports: Ports,
+    settings: Settings,
+    job_id: str,
+    *,
+    worker: str,
+    epoch: int,
+    fence: int,
+    exit_code: int,
+    result: Result = Result.NONE,
+    why: str = "",
+) -> Job | Stale:
+    """Report the end of an assignment: it counts if it is the current one, and only once. Raise NotFound."""
+    while True:
+        job = await find(ports, job_id)
+        now = ports.clock.now()
+        ran = steps.Ran(
+            at=now,
+            by=worker,
+            why=why,
+            worker=worker,
+            epoch=epoch,
+            fence=fence,
+            exit_code=exit_code,
+            result=result or (Result.SUCCEEDED if exit_code == 0 else Result.FAILED),
+            purge_at=now + timedelta(seconds=settings.timings.purge),
+        )
+        try:
+            (finished,) = await ports.records.apply(steps.finish(job, ran))
+            assert isinstance(finished, Job)
+            return finished
+        except (Conflict, InvalidTransition):
+            job = await find(ports, job_id)
+            if job.state is steps.FINISHED and _is_ours(job, worker, epoch, fence):
+                return job  # an earlier attempt of ours landed, and its answer was lost
+            if job.state is not steps.RUNNING or not _is_ours(job, worker, epoch, fence):
+                await _note_refusal(ports, job.id, fence, exit_code)
+                return Stale(job, fence, exit_code)
+            # It only moved on (bound, or asked to cancel) between our look and our write.
+
+
+def _is_ours(job: Job, worker: str, epoch: int, fence: int) -> bool:
+    return (job.worker, job.epoch, job.fence) == (worker, epoch, fence)
+
+
+async def _note_refusal(ports: Ports, job_id: str, fence: int, exit_code: int) -> None:
+    """The log of the assignment says what became of its result; the job's record belongs to another by now."""
+    end = await ports.logs.append(job_id, fence, 0, b"")
+    await ports.logs.append(job_id, fence, end, refusal(exit_code))
+
+
+def refusal(exit_code: int) -> bytes:
+    return f"\n[too late: the result {exit_code} was refused, for the job was given to another or has ended]\n".encode()

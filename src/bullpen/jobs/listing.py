@@ -1,0 +1,35 @@
+"""Read-only questions about jobs."""
+
+from bullpen.errors import NotFound
+from bullpen.model.job import Job
+from bullpen.ports import Ports
+
+PAGE = 500
+
+
+async def find(ports: Ports, job_id: str) -> Job:
+    """Raise NotFound."""
+    if (found := (await ports.jobs.jobs([job_id])).get(job_id)) is None:
+        raise NotFound(
+            f"{job_id}: no such job",
+            remedy="`bullpen job list --run-id ID` lists a run's jobs; ended ones are forgotten after timings.purge.",
+        )
+    return found
+
+
+async def unfinished(ports: Ports, run_id: str) -> list[Job]:
+    """Every job of a run that is queued or running: what the run did before costs nothing."""
+    found: list[Job] = []
+    while page := await ports.jobs.unfinished(run_id, PAGE, found[-1].id if found else ""):
+        found += page
+    return found
+
+
+async def of_run(ports: Ports, run_id: str) -> list[Job]:
+    """Every job of a run, in the order in which they were submitted."""
+    found: list[Job] = []
+    after = ""
+    while page := await ports.jobs.of_run(run_id, PAGE, after):
+        found += page
+        after = page[-1].id
+    return sorted(found, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))

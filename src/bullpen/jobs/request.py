@@ -1,0 +1,95 @@
+"""What may be asked of a job, and its first step: into the queue."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from bullpen.errors import ConfigError, Conflict
+from bullpen.model import job as steps
+from bullpen.model.job import Job
+from bullpen.ports import Ports
+
+MOST_WORDS = 256
+MOST_BYTES = 32 * 1024  # of a command: a record stays small, and a script belongs into a file
+LONGEST_NAME = 128
+LONGEST_RUN_ID = 128  # a run id is also a label at the CI
+LONGEST_CAPABILITY = 63
+TIMEOUTS = (1.0, 5 * 24 * 3600.0)  # seconds; the longest job of GitHub's own runners lasts five days
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job as somebody asks for it. `timeout` 0: only the run's maximum runtime bounds it."""
+
+    run_id: str
+    command: tuple[str, ...]
+    name: str = ""
+    index: int = 0
+    timeout: float = 0.0
+    capability: str = ""
+    side_effects: bool = False
+
+
+def checked(request: JobRequest) -> JobRequest:
+    """The request, or ConfigError naming the field, its value and what is allowed."""
+    if not _is_word(request.run_id, LONGEST_RUN_ID):
+        _refuse("run-id", request.run_id, f"1 to {LONGEST_RUN_ID} printable characters without spaces")
+    _check_command(request.command)
+    if len(request.name) > LONGEST_NAME or not request.name.isprintable():
+        _refuse("name", request.name, f"at most {LONGEST_NAME} printable characters")
+    low, high = TIMEOUTS
+    if request.timeout != 0 and not (math.isfinite(request.timeout) and low <= request.timeout <= high):
+        _refuse("timeout", request.timeout, f"{low:g} to {high:g} seconds")
+    if request.capability and not _is_word(request.capability, LONGEST_CAPABILITY):
+        _refuse("capability", request.capability, f"1 to {LONGEST_CAPABILITY} printable characters without spaces")
+    return request
+
+
+async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str) -> list[Job]:
+    """Queue jobs, in order. Every request is checked before the first is written."""
+    for request in requests:
+        checked(request)
+    now = ports.clock.now()
+    changes = [
+        steps.submit(
+            steps.absent(f"j-{ports.chance.token()}", request.run_id, request.command),
+            steps.Submitted(
+                at=now,
+                by=by,
+                name=request.name,
+                index=request.index,
+                timeout=request.timeout,
+                capability=request.capability,
+                side_effects=request.side_effects,
+            ),
+        )
+        for request in requests
+    ]
+    landed = await ports.records.apply_each(changes)
+    # An id that was drawn just now is taken only by the write whose answer was lost: that is success.
+    return [one.found if isinstance(one, Conflict) else one for one in landed]
+
+
+def _check_command(command: tuple[str, ...]) -> None:
+    if not 1 <= len(command) <= MOST_WORDS:
+        _refuse("command", f"{len(command)} words", f"1 to {MOST_WORDS} words")
+    if not command[0]:
+        _refuse("command", "", "a program and its arguments")
+    if any("\0" in word for word in command):
+        _refuse("command", "a word with a NUL character", "words without one")
+    try:
+        size = sum(len(word.encode()) for word in command)
+    except UnicodeEncodeError:
+        _refuse("command", "a word that is not UTF-8", "text")
+    if size > MOST_BYTES:
+        _refuse("command", f"{size} bytes", f"at most {MOST_BYTES} bytes in all")
+
+
+def _is_word(text: str, longest: int) -> bool:
+    return 1 <= len(text) <= longest and text.isprintable() and " " not in text
+
+
+def _refuse(field: str, found: Any, allowed: str) -> NoReturn:
+    shown = repr(found) if not isinstance(found, str) or len(found) <= 40 else f"{found[:40]!r}…"
+    raise ConfigError(f"{field} {shown}: must be {allowed}")

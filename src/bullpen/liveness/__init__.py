@@ -1,0 +1,52 @@
+"""Liveness: workers are alive while their lease lasts; what a lost one held goes to others.
+
+record_heartbeat()   one beat: the lease is renewed, jobs are bound, the worker hears what to stop
+Liveness.run_once()  one pass: declare lost who is (Sweeper), give away their jobs (Rescheduler)
+protection_state()   are we holding back, and why
+"""
+
+from dataclasses import dataclass
+
+from bullpen.config import Settings
+from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded, Rejection, record_heartbeat, record_heartbeats
+from bullpen.liveness.lease import Sweep, Sweeper
+from bullpen.liveness.protection import ProtectionState, protection_state
+from bullpen.liveness.request import Binding, HeartbeatRequest
+from bullpen.liveness.reschedule import Rescheduler, Rescheduling
+from bullpen.ports import Ports
+
+__all__ = [
+    "Binding",
+    "HeartbeatAnswer",
+    "HeartbeatRequest",
+    "Liveness",
+    "Pass",
+    "ProtectionState",
+    "Recorded",
+    "Rejection",
+    "Rescheduler",
+    "Rescheduling",
+    "Sweep",
+    "Sweeper",
+    "protection_state",
+    "record_heartbeat",
+    "record_heartbeats",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    sweep: Sweep
+    rescheduling: Rescheduling
+
+
+class Liveness:
+    """A sweeper and a rescheduler. `receives`: this process receives beats for others, as `serve` does."""
+
+    def __init__(self, ports: Ports, settings: Settings, *, receives: bool = False) -> None:
+        self.sweeper = Sweeper(ports, settings, receives=receives)
+        self.rescheduler = Rescheduler(ports, settings)
+
+    async def run_once(self) -> Pass:
+        """One pass of bounded work, about every second; safe beside any number of others."""
+        return Pass(await self.sweeper.run_once(), await self.rescheduler.run_once())

@@ -1,0 +1,228 @@
+"""Run: runners for a run, its jobs on them, their output, and everything given back; the worst exit code counts.
+
+    provision N → submit → follow … → release
+                             │
+                             └ twice a second: sweep leases, give lost jobs to others, replace lost runners
+
+It needs no service beside it: it does the duties of one for as long as it runs. Killed in the middle, it leaves what
+any run leaves: `release` gives everything back and ends the jobs.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from bullpen import handover, jobs
+from bullpen.config import Settings
+from bullpen.jobs.following import Follower
+from bullpen.jobs.request import JobRequest
+from bullpen.liveness import Liveness
+from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.job import FINISHED, Job, Result
+from bullpen.ports import Ports
+from bullpen.provision import Outcome, Request, provision
+from bullpen.release import Released, release
+
+BY = "run"
+LOOK_EVERY = 0.25  # seconds; what is printed is seen this much later at most
+SWEEP_EVERY = 0.5  # seconds; at least four times in a confirm window, for a sweeper that was away begins anew
+REPLACE_AGAIN = 5.0  # seconds after a replacement that could not be had
+TIMED_OUT = 124  # as timeout(1) says it
+CANCELLED = 130
+
+Tell = Callable[[str], None]
+Write = Callable[[Job, str], None]
+"""Takes a line that a job printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of it. Without `jobs` the runners could not be had, and `outcome` says why."""
+
+    outcome: Outcome
+    jobs: tuple[Job, ...] = ()
+    released: Released | None = None
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """The worst of all; 130 once somebody asked to stop."""
+        if self.interrupted:
+            return CANCELLED
+        return max((exit_code_of(job) for job in self.jobs), default=1)
+
+
+def exit_code_of(job: Job) -> int:
+    """As a shell would say it: 0 only for a job that succeeded."""
+    match job.result:
+        case Result.SUCCEEDED:
+            return 0
+        case Result.TIMED_OUT:
+            return TIMED_OUT
+        case Result.CANCELLED:
+            return CANCELLED
+    if job.exit_code is None or job.exit_code == 0:
+        return 1
+    return job.exit_code if job.exit_code > 0 else 128 - job.exit_code
+
+
+def numbered(run_id: str, command: Sequence[str], count: int, template: JobRequest) -> list[JobRequest]:
+    """The same command `count` times, with `{index}` in its words replaced by 0 to `count` - 1."""
+    return [
+        replace(
+            template,
+            run_id=run_id,
+            command=tuple(word.replace("{index}", str(index)) for word in command),
+            name=f"{template.name or 'job'}-{index}",
+            index=index,
+        )
+        for index in range(count)
+    ]
+
+
+async def run(
+    ports: Ports,
+    settings: Settings,
+    request: Request,
+    wanted: Sequence[JobRequest],
+    *,
+    stop: asyncio.Event,
+    tell: Tell = lambda line: None,
+    write: Write = lambda job, line: None,
+) -> Ran:
+    """Serve a whole run. Every job is checked before anything is acquired; a job that fails is no error of ours."""
+    for one in wanted:
+        jobs.checked(one)
+    outcome = await provision(ports, settings, request, stop=stop, tell=tell)
+    if not outcome.succeeded:
+        return Ran(outcome, interrupted=outcome.interrupted)
+    try:
+        submitted = await jobs.submit(ports, wanted, by=BY)
+        ended = await _Watch(ports, settings, request, submitted, tell, write).see_through(stop)
+    except Exception:
+        await _give_back(ports, settings, request, tell)
+        raise
+    released = await _give_back(ports, settings, request, tell)
+    return Ran(outcome, tuple(ended), released, interrupted=stop.is_set())
+
+
+async def _give_back(ports: Ports, settings: Settings, request: Request, tell: Tell) -> Released:
+    """Release. A runner that has been silent for as long as it takes to be given up is ended, not waited for."""
+    tell("giving the runners back")
+    mute = await _mute(ports, settings, await _runners(ports, request.run_id))
+    await handover.expire_and_terminate(ports, settings, mute, "it was silent at the end of its run", by=BY)
+    # Its own stop: whoever interrupts the run wants it to end, not to leave its runners behind.
+    return await release(ports, settings, request.run_id, stop=asyncio.Event(), tell=tell)
+
+
+async def _runners(ports: Ports, run_id: str) -> list[Instance]:
+    return [one for one in await ports.records.run_instances(run_id) if one.state is RUNNING]
+
+
+async def _mute(ports: Ports, settings: Settings, runners: Sequence[Instance]) -> list[Instance]:
+    """Those that have been heard and are not any more, for as long as it takes to give a worker up."""
+    now = ports.clock.now()
+    lease = settings.timings.lease
+    # The sweeper confirms for a third of the lease and a bit at least: a replacement before that would be for nothing.
+    patience = timedelta(seconds=lease + max(settings.liveness.confirm, lease / 2 + 2.0))
+    pulses = await ports.signals.read([one.id for one in runners]) if runners else {}
+    return [one for one in runners if (beat := pulses[one.id].heartbeat) is not None and beat.at + patience <= now]
+
+
+class _Watch:
+    """The jobs of a run until all have ended."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        request: Request,
+        submitted: Sequence[Job],
+        tell: Tell,
+        write: Write,
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._request = request
+        self._jobs = {job.id: job for job in submitted}
+        self._followers = {job.id: Follower(ports, job.id) for job in submitted}
+        self._tell = tell
+        self._write = write
+        self._liveness = Liveness(ports, settings)
+        self._sweep_at = 0.0
+        self._replacement: asyncio.Task[Outcome] | None = None
+        self._replace_at = 0.0
+        self._stop_replacing = asyncio.Event()
+
+    async def see_through(self, stop: asyncio.Event) -> list[Job]:
+        """Return the jobs as they ended. After `stop` they are cancelled, and given the time of a settlement to end."""
+        try:
+            while not await self._all_ended() and not stop.is_set():
+                await self._do_duties()
+                await self._ports.signals.wait(LOOK_EVERY)
+            if stop.is_set():
+                await self._cancel()
+        finally:
+            await self._end_replacing()
+        return list(self._jobs.values())
+
+    async def _all_ended(self) -> bool:
+        """Look at the jobs and pass on what they printed."""
+        self._jobs |= await self._ports.jobs.jobs([*self._jobs])
+        for id, job in self._jobs.items():
+            for line in await self._followers[id].new_lines(job):
+                self._write(job, line)
+        left = self._unfinished()
+        self._tell(f"{len(self._jobs) - left} of {len(self._jobs)} jobs ended")
+        return left == 0
+
+    def _unfinished(self) -> int:
+        return sum(job.state is not FINISHED for job in self._jobs.values())
+
+    async def _do_duties(self) -> None:
+        time = asyncio.get_running_loop().time()
+        if time < self._sweep_at:
+            return
+        self._sweep_at = time + min(SWEEP_EVERY, self._settings.liveness.confirm / 4)
+        swept = await self._liveness.run_once()
+        for key in swept.sweep.lost:
+            self._tell(f"{key} is lost: its jobs go to others")
+        await self._replace_lost(time)
+
+    async def _replace_lost(self, time: float) -> None:
+        """Top up to the asked count while there are jobs for so many. A mute runner may come back: it stays, and is
+        not counted."""
+        if self._replacement is not None:
+            if not self._replacement.done():
+                return
+            outcome, self._replacement = self._replacement.result(), None
+            if not outcome.succeeded:
+                self._tell(f"no replacement: {outcome.reason}")
+                self._replace_at = time + REPLACE_AGAIN
+        if time < self._replace_at:
+            return
+        runners = await _runners(self._ports, self._request.run_id)
+        mute = await _mute(self._ports, self._settings, runners)
+        needed = min(self._request.count, self._unfinished())
+        if len(runners) - len(mute) >= needed:
+            return
+        self._tell(f"replacing {needed + len(mute) - len(runners)} lost")
+        request = replace(self._request, count=needed, spares_silent=True)
+        self._replacement = asyncio.get_running_loop().create_task(
+            provision(self._ports, self._settings, request, stop=self._stop_replacing)
+        )
+
+    async def _end_replacing(self) -> None:
+        if self._replacement is not None:
+            self._stop_replacing.set()
+            await asyncio.gather(self._replacement, return_exceptions=True)
+
+    async def _cancel(self) -> None:
+        self._tell("cancelling the jobs")
+        for id in self._jobs:
+            await jobs.cancel(self._ports, self._settings, id, by=BY, why="the run was interrupted")
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._settings.timings.settle
+        while not await self._all_ended() and loop.time() < give_up:
+            await self._ports.signals.wait(LOOK_EVERY)

@@ -1,0 +1,181 @@
+"""The agent's way over HTTP: what it makes of each answer. The whole of it, with a real service, is in tests/web."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.agent.caller import ServiceAway
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT
+from bullpen.agent.link import StoreUnreachable
+from bullpen.agent.link_http import Bell, HttpLink
+from bullpen.agent.link_log import MOST_KEPT, HttpLog
+from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+
+INSTANCE = "i-00000000000000aa"
+BEATEN = {"token": 1, "epoch": 1, "nextInSeconds": 5.0, "stop": [], "resurrected": False, "state": "active"}
+ABSENCE = {"found": False, "seen": "0.0"}
+RECORD = Record(State.RUNNING, "r", "a1", 0.0)
+
+
+class Answers:
+    """In place of a `Caller`: the next answer for each request, and what was asked."""
+
+    def __init__(self, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str, Any]] = []
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        self.asked.append((method, path, body))
+        answer = self.answers.pop(0)
+        if isinstance(answer, ServiceAway):
+            raise answer
+        return answer
+
+    def pause_left(self) -> float:
+        return 60.0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def link() -> Iterator[HttpLink]:
+    config = Config(INSTANCE, Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 1.0, (), serve_url="http://127.0.0.1:1")
+    bell = Bell()
+    link = HttpLink(config, bell)
+    link._poll = Answers()  # type: ignore[assignment]
+    yield link
+    link.close()
+    bell.close()
+
+
+def answering(link: HttpLink, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> Answers:
+    link._caller = Answers(*answers)  # type: ignore[assignment]
+    return link._caller  # type: ignore[return-value]
+
+
+def a_job(worker: str, epoch: int = 1, **more: Any) -> Job:
+    return Job("j-1", 1, "a1", 0.0, Holder(worker, epoch), **more)
+
+
+def test_the_next_beat_comes_when_the_service_expects_it(link: HttpLink) -> None:
+    answering(link, (200, BEATEN | {"nextInSeconds": 11.5}))
+    assert link.beat(None).next_in == 11.5
+
+
+def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(link: HttpLink) -> None:
+    asked = answering(link, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
+    link.beat(None)
+    link.beat(None)
+    assert "metadata" in asked[0][2]
+    assert "metadata" not in asked[1][2]
+    assert (asked[0][2]["token"], asked[1][2]["token"]) == (0, 1)
+
+
+def test_a_beat_without_an_answer_is_sent_again_as_the_same(link: HttpLink) -> None:
+    asked = answering(link, ServiceAway("gone"), (200, BEATEN), (200, BEATEN)).asked
+    with pytest.raises(StoreUnreachable):
+        link.beat(None)
+    link.beat(None)
+    link.beat(None)
+    assert asked[0][2]["requestId"] == asked[1][2]["requestId"] != asked[2][2]["requestId"]
+
+
+def test_a_mismatch_is_mended_with_the_token_that_came_with_it(link: HttpLink) -> None:
+    asked = answering(link, (409, {"error": "token-mismatch", "token": 7}), (200, BEATEN)).asked
+    link.beat(None)
+    assert asked[1][2]["token"] == 7
+
+
+@pytest.mark.parametrize(("status", "error"), [(410, "cleaned-up"), (404, "unknown-worker")])
+def test_a_key_that_is_over_is_replaced(link: HttpLink, status: int, error: str) -> None:
+    asked = answering(link, (status, {"error": error}), (200, BEATEN)).asked
+    grant = link.beat(None)
+    keys = [body["workerInstanceKey"] for _, _, body in asked]
+    assert keys[0] != keys[1] == grant.holder.worker
+    assert all(key.startswith(f"{INSTANCE}/") for key in keys)
+
+
+def test_a_retired_worker_is_told_so(link: HttpLink) -> None:
+    answering(link, (410, {"error": "retired"}))
+    assert link.beat(None).retired
+
+
+def test_a_job_is_claimed_by_its_holder_and_asked_about_by_a_later_epoch(link: HttpLink) -> None:
+    asked = answering(link, *[(200, BEATEN)] * 2, (200, BEATEN | {"epoch": 2}), (200, BEATEN)).asked
+    key = link.beat(None).holder.worker
+    for _ in range(3):
+        link.beat(a_job(key))
+    assert ["boundActivities" in body for _, _, body in asked] == [False, True, True, False]
+    assert "runningActivities" in asked[3][2]
+
+
+@pytest.mark.parametrize(("standing", "end"), [("cancelled", End.CANCELLED), ("lost", End.LOST), ("", None)])
+def test_a_job_to_be_stopped_is_looked_at(link: HttpLink, standing: str, end: End | None) -> None:
+    answering(link, (200, BEATEN), (200, BEATEN | {"stop": ["j-1"]}), (200, {"standing": standing}))
+    job = a_job(link.beat(None).holder.worker)
+    assert link.standing(job) is None
+    link.has_changed()
+    link.beat(job)
+    assert link.has_changed()
+    assert link.standing(job) is end
+
+
+def test_an_absent_record_is_an_answer_and_no_answer_is_none(link: HttpLink) -> None:
+    answering(link, (200, ABSENCE), ServiceAway("gone"))
+    assert link.look() is ABSENT
+    link._news = None
+    with pytest.raises(StoreUnreachable):
+        link.look()
+
+
+def test_a_signal_goes_on_from_what_an_agent_before_us_reached(link: HttpLink) -> None:
+    reached = (200, ABSENCE | {"signalSeq": 9})
+    asked = answering(link, (200, {"stored": False}), reached, (200, {"stored": True})).asked
+    link.report(Kind.OK, RECORD, "")
+    assert [body["seq"] for method, _, body in asked if method == "POST"] == [1, 10]
+
+
+def test_the_result_of_a_lost_job_is_not_even_sent(link: HttpLink) -> None:
+    asked = answering(link).asked
+    assert link.settle_job(a_job("w", exit_code=0, end=End.LOST)) is False
+    assert asked == []
+
+
+# ---- logs
+
+
+def test_output_waits_while_the_service_is_away_and_goes_on_where_it_was() -> None:
+    answers = Answers(ServiceAway("gone"), (200, {}), (200, {}))
+    log = HttpLog(answers, "/log", 3)  # type: ignore[arg-type]
+    log.write(b"one ")
+    log.flush(at_once=True)
+    log.write(b"two")
+    log.flush(at_once=True)
+    log.write(b" three")
+    log.close()
+    assert [(path, body) for _, path, body in answers.asked[1:]] == [
+        ("/log?fence=3&offset=0", b"one two"),
+        ("/log?fence=3&offset=7", b" three"),
+    ]
+    assert log.is_over
+
+
+def test_output_that_nobody_takes_does_not_fill_the_memory() -> None:
+    log = HttpLog(Answers(*[ServiceAway("gone")] * 5), "/log", 1)  # type: ignore[arg-type]
+    for _ in range(5):
+        log.write(b"x" * MOST_KEPT)
+    assert len(log._waiting) == MOST_KEPT
+
+
+def test_a_log_that_is_refused_is_over() -> None:
+    log = HttpLog(Answers((409, {})), "/log", 1)  # type: ignore[arg-type]
+    log.write(b"late")
+    log.close()
+    log.write(b"later")
+    assert log.is_over
