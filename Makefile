@@ -58,5 +58,5 @@ ifeq ($(FRESH),yes)
 	exit 1
 endif
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[serve,dev]'
 	@echo '$(CURDIR)' > $@

@@ -12,7 +12,21 @@ from bench.table import Measurement, Row, render, skipped, to_json
 
 RESULTS = Path(__file__).parent / "results.json"
 
-SUBJECTS = ("warm", "releasing", "refreshing", "races", "crashes", "judging", "claims", "embedded", "startup")
+SUBJECTS = (
+    "warm",
+    "releasing",
+    "refreshing",
+    "races",
+    "crashes",
+    "judging",
+    "claims",
+    "embedded",
+    "heartbeats",
+    "sweeping",
+    "noticing",
+    "rescheduling",
+    "startup",
+)
 """Modules beside this one, each with its `MEASUREMENTS`."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from bullpen.config import Limits, ResourceClass, Settings, Timings
@@ -91,7 +92,9 @@ def perform(main: Coroutine[Any, Any, T]) -> T:
 
 def in_batches(ports: Ports, memory: Memory, faults: Faults) -> Ports:
     """Ports whose reads of queues and signals are cut into the requests that SQS and DynamoDB would need."""
-    return replace(ports, queue=TenAtATime(memory.queues, faults), signals=HundredAtATime(memory.reports, faults))
+    return replace(
+        ports, queue=TenAtATime(memory.queues, faults), signals=HundredAtATime(memory.reports, memory.tables, faults)
+    )
 
 
 class TenAtATime(MemoryQueue):
@@ -100,9 +103,11 @@ class TenAtATime(MemoryQueue):
     async def take(self, resource_class: str, limit: int) -> list[str]:
         return [body for bodies in await self._portions(resource_class, limit) for body in bodies]
 
-    async def send(self, resource_class: str, bodies: Sequence[str], delay: float = 0.0) -> None:
+    async def send(
+        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+    ) -> None:
         portions = (bodies[at : at + 10] for at in range(0, len(bodies), 10))
-        await asyncio.gather(*(super(TenAtATime, self).send(resource_class, some, delay) for some in portions))
+        await asyncio.gather(*(super(TenAtATime, self).send(resource_class, some, delay, expires) for some in portions))
 
     async def _portions(self, resource_class: str, limit: int) -> list[list[str]]:
         return await asyncio.gather(*(self._ten(resource_class, min(10, limit - at)) for at in range(0, limit, 10)))

@@ -105,7 +105,7 @@ async def _behind(others: int, *, with_plain: bool) -> Cost:
     await asyncio.sleep(SETTINGS.timings.put_back)  # the second filling put the ten back: now they come last
     queue = stage.world.memory.queues["small"].ready(asyncio.get_running_loop().time())
     assert len(queue) == others + 10
-    assert all(any(id in body for id in fitting) for body in list(queue)[-10:])
+    assert all(any(id in body for id in fitting) for _, body in list(queue)[-10:])
     return await stage.cost(
         lambda ports, faults: (
             _served_plainly(stage, ports, faults, 10) if with_plain else _served_warm(stage, ports, 10)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel
 
-from bench import crashes, judging, races, refreshing, releasing, warm  # noqa: E402
+from bench import crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
 from bench.__main__ import main  # noqa: E402
 from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
 
@@ -71,6 +71,7 @@ def test_the_file_is_a_list_of_objects_with_the_columns_of_the_table() -> None:
         pytest.param(lambda: races.cold_launches(pools=(4,), seeds=2), id="cold launches"),
         pytest.param(lambda: crashes.lost_by_kill(pools=(2,), moments=3), id="lost by kill"),
         pytest.param(lambda: judging.judged(sizes=(50,)), id="judged"),
+        pytest.param(lambda: noticing.noticed(dead=2, leases=(15,)), id="dead worker noticed"),
     ],
 )
 def test_every_virtual_measurement_runs_at_a_tiny_size(rows: Callable[[], Iterable[Row]]) -> None:

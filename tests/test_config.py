@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from bullpen.agent.keep import KeepList
 from bullpen.config import Agent, Limits, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load
-from bullpen.settings.setting import known_settings
+from bullpen.settings.setting import Setting, known_settings
 
 
 @pytest.fixture(autouse=True)
@@ -186,6 +187,41 @@ def test_a_long_value_is_not_repeated_in_full() -> None:
     assert len(str(refused(f"[timings]\nlease = '{'x' * 10_000}'"))) < 300
 
 
+@pytest.mark.parametrize("name", ["BULLPEN_GITHUB_TOKEN", "BULLPEN_WHATEVER", "BULLPEN_TIMINGS_LEASE_"])
+def test_the_value_of_an_unknown_variable_is_never_shown(name: str) -> None:
+    error = refused("", {name: "ghp_hidden"})
+    assert name in str(error)
+    assert "ghp_hidden" not in f"{error} {error.remedy}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "github-token = 'ghp_hidden'",
+        "[timings]\napi-key = 'ghp_hidden'",
+        "[github]\nwhatever = 'ghp_hidden'",
+        "[[github]]\nwhatever = 'ghp_hidden'",
+    ],
+)
+def test_what_may_be_a_secret_in_the_file_is_never_shown(text: str) -> None:
+    error = refused(text)
+    assert "no such setting" in str(error)
+    assert "ghp_hidden" not in f"{error} {error.remedy}"
+
+
+@pytest.mark.parametrize("assignment", ["github.token=ghp_hidden", "github.token:ghp_hidden"])
+def test_what_may_be_a_secret_on_the_command_line_is_never_shown(assignment: str) -> None:
+    error = refused("", {}, assignment)
+    assert "ghp_hidden" not in f"{error} {error.remedy}"
+
+
+def test_the_value_of_a_known_setting_is_shown_unless_its_name_suggests_a_secret() -> None:
+    for name, is_shown in {"timings.lease": True, "github.secret": False, "github.Password": False}.items():
+        with pytest.raises(ConfigError) as caught:
+            Setting(name, int, 0).checked("ghp_hidden", "bullpen.toml")
+        assert ("ghp_hidden" in str(caught.value)) is is_shown
+
+
 def test_the_defaults_do_not_contradict_each_other() -> None:
     assert list(Settings().contradictions()) == []
 
@@ -221,8 +257,10 @@ CONTRADICTIONS = [
     ),
     (Settings(trust=Trust({"main": ("main",)})), "trust.inherits", "'main'"),
     (Settings(trust=Trust({"main": ("",)})), "trust.inherits", "''"),
-    (Settings(agent=Agent(keep=("/etc",))), "agent.keep", "'/etc'"),
-    (Settings(agent=Agent(keep=("a/../../b",))), "agent.keep", "'a/../../b'"),
+    *(
+        (Settings(agent=Agent(keep=(pattern,))), f"agent.keep has {pattern!r}", "no '.', '..', '**' or empty name")
+        for pattern in ("/etc", "a/../../b", "", ".", ".cache/**", ".cache/pip/", ".cache//pip", "./.cache")
+    ),
 ]
 
 
@@ -233,6 +271,19 @@ def test_a_contradiction_is_named_with_both_settings(settings: Settings, one: st
     (found,) = settings.contradictions()
     assert one in found
     assert other in found
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/", ".", "**", "a/", "/a", "a//b", "a/../b", "a/**", ".cache/p?p", "*", "[a/b"]
+)
+def test_the_settings_allow_exactly_the_keep_patterns_that_an_agent_can_follow(pattern: str) -> None:
+    try:
+        KeepList.of([f"home/{pattern}"])
+    except ValueError:
+        is_followed = False
+    else:
+        is_followed = True
+    assert is_followed is not any(Settings(agent=Agent(keep=(pattern,))).contradictions())
 
 
 def test_contradictory_settings_are_refused_at_start_with_their_place() -> None:

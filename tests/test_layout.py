@@ -18,6 +18,8 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
 )
+# And it takes the same steps: a lease or a job must not depend on who writes it down.
+MODEL = ("bullpen.model", "bullpen.errors")
 
 
 def bans() -> dict[str, dict[str, str]]:
@@ -43,7 +45,7 @@ def imported_by(source: Path) -> Iterator[str]:
 
 
 def may_be_imported_by_agent(name: str) -> bool:
-    allowed = ("bullpen.agent", *SHARED_WITH_AGENT)
+    allowed = ("bullpen.agent", "bullpen.__version__", *MODEL, *SHARED_WITH_AGENT)
     return name.partition(".")[0] in sys.stdlib_module_names or any(f"{name}.".startswith(f"{a}.") for a in allowed)
 
 
@@ -58,8 +60,16 @@ def test_what_the_agent_loads_comes_without_third_parties(module: str) -> None:
 
 
 @pytest.mark.parametrize("source", sorted(AGENT.rglob("*.py")), ids=lambda path: str(path.relative_to(AGENT)))
-def test_the_agent_imports_the_standard_library_and_the_two_shared_modules_only(source: Path) -> None:
+def test_the_agent_imports_the_standard_library_the_model_and_the_shared_modules_only(source: Path) -> None:
     assert [name for name in imported_by(source) if not may_be_imported_by_agent(name)] == []
+
+
+@pytest.mark.parametrize(
+    "source", [*sorted((ROOT / "src/bullpen/model").glob("*.py")), ROOT / "src/bullpen/errors.py"], ids=lambda p: p.stem
+)
+def test_the_model_is_standard_library_only(source: Path) -> None:
+    own = (*MODEL, *sys.stdlib_module_names)
+    assert [n for n in imported_by(source) if not any(f"{n}.".startswith(f"{allowed}.") for allowed in own)] == []
 
 
 @pytest.mark.parametrize("name", SHARED_WITH_AGENT)

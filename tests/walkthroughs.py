@@ -19,7 +19,8 @@ _BLOCK = re.compile(r"^<!-- walk-through -->\n```console\n(.*?)^```$", re.MULTIL
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What differs from one time to the next: ids and rounds, then times, then every other number.
 _VARYING = (
-    (re.compile(r"\b([ip])-[0-9a-f]{16}\b"), r"\1-#"),
+    (re.compile(r"\bi-[0-9a-f]{16}/[0-9a-f]{8}\b"), "i-#/#"),
+    (re.compile(r"\b([ijp])-[0-9a-f]{16}\b"), r"\1-#"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "#"),
     (re.compile(r"\d+(\.\d+)?"), "#"),
     (re.compile(r"[ \t]+"), " "),

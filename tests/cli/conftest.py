@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.cli.signals import SIGNALS
 from command_line import CommandLine
 
 
@@ -17,6 +18,7 @@ def bullpen(
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("BULLPEN_") or name == "NO_COLOR"]:
         monkeypatch.delenv(name)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield CommandLine(tmp_path, capsys)
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -1,6 +1,6 @@
 """The real command line on a pool in memory whose use cases wait: for tests that send it signals.
 
-python slow_pool.py MODE ARGUMENTS...      MODE: obedient (ends when asked to stop) | deaf | loading
+python slow_pool.py MODE ARGUMENTS...      MODE: obedient (ends when asked to stop) | deaf | loading | answering
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import bullpen.cli.answers
 import bullpen.cli.given
 import bullpen.inventory
 import bullpen.provision
@@ -33,6 +34,8 @@ def is_unused(home: Path) -> bool:
 
 
 async def provision(ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell) -> Outcome:
+    if MODE == "answering":
+        return Outcome(request.run_id, "p-1", request.count, reason="asked to stop")
     tell("waiting")
     await (stop if MODE == "obedient" else asyncio.Event()).wait()
     return Outcome(request.run_id, "p-1", request.count, reason="asked to stop", interrupted=True)
@@ -48,6 +51,12 @@ def load(*arguments: Any, **options: Any) -> Any:
     sys.stdin.read()
 
 
+def of_outcome(outcome: Outcome) -> dict[str, Any]:
+    print("waiting", file=sys.stderr, flush=True)
+    sys.stdin.read()
+    return {"reason": outcome.reason}
+
+
 put_in_place: list[tuple[Any, Any]] = [
     (bullpen.wiring, embedded),
     (bullpen.wiring, is_unused),
@@ -56,6 +65,8 @@ put_in_place: list[tuple[Any, Any]] = [
 ]
 if MODE == "loading":
     put_in_place.append((bullpen.cli.given, load))
+if MODE == "answering":
+    put_in_place.append((bullpen.cli.answers, of_outcome))
 for module, stand_in in put_in_place:
     setattr(module, stand_in.__name__, stand_in)
 sys.exit(main())

@@ -250,6 +250,22 @@ def test_config_show_tells_the_origin_of_every_value(bullpen: CommandLine, monke
     assert shown["timings.hedge"] == ["2.0", "#", "default"]
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_config_show_prints_of_a_script_only_how_it_begins(bullpen: CommandLine, options: tuple[str, ...]) -> None:
+    bullpen.write_settings('[agent]\npre-runner-script = "#!/bin/sh\\nlogin hunter2\\n"')
+    out = bullpen("config", "show", *options).out
+    assert "#!/bin/sh" in out
+    assert "(24 characters)" in out
+    assert "hunter2" not in out
+
+
+@pytest.mark.parametrize("script", ["export TOKEN=hunter2", "export TOKEN=hunter2\nmake"])
+def test_config_show_prints_no_secret_that_a_script_begins_with(bullpen: CommandLine, script: str) -> None:
+    out = bullpen("config", "show", "--set", f"agent.pre-runner-script={script}").out
+    assert "(not shown)" in out
+    assert "hunter2" not in out
+
+
 def test_config_show_answers_in_json(bullpen: CommandLine) -> None:
     answer = bullpen("config", "show", "--json").answer
     assert answer["file"] is None

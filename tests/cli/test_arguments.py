@@ -71,6 +71,16 @@ def test_release_refuses_the_same_run_ids(bullpen: CommandLine, run_id: str) -> 
     assert "--run-id" in ran.err
 
 
+@pytest.mark.parametrize("command", [("why",), ("job", "show"), ("job", "logs"), ("job", "cancel")])
+@pytest.mark.parametrize("id", ["", "\udcff", "a\x1b[31mb", "a b", "\u202eabc"])
+def test_an_id_that_no_record_can_have_is_refused(bullpen: CommandLine, command: tuple[str, ...], id: str) -> None:
+    assert bullpen("refresh").code == 0
+    ran = bullpen(*command, id)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("bullpen: error: ID ")
+    assert "printable" in ran.err
+
+
 @pytest.mark.parametrize("missing", ["--run-id", "--count"])
 def test_a_missing_option_is_named(bullpen: CommandLine, missing: str) -> None:
     arguments = [part for option, value in GOOD.items() if option != missing for part in (option, value)]

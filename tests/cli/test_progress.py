@@ -31,6 +31,21 @@ def test_elsewhere_than_on_a_terminal_a_phase_is_one_line() -> None:
     )
 
 
+def test_a_line_is_told_when_something_new_is_awaited_or_nothing_any_longer() -> None:
+    told = [
+        "0 of 3 ready; waiting: 1 for a runner of the pool",
+        "0 of 3 ready; waiting: 2 for a runner of the pool, 1 for a new machine",
+        "1 of 3 ready; waiting: 1 for a new machine, 1 for a machine that boots",
+        "3 of 3 ready",
+    ]
+    ticks = {
+        1: "0 of 3 ready; waiting: 3 for a new machine",
+        2: "2 of 3 ready; waiting: 1 for a machine that boots",
+    }
+    lines = [line for number, line in enumerate(told) for line in (line, ticks.get(number, line))]
+    assert shown(*lines, stream=io.StringIO()) == "".join(f"bullpen: {line}\n" for line in told)
+
+
 def test_a_phase_that_comes_back_is_told_again() -> None:
     assert shown("selecting", "creating", "selecting", stream=io.StringIO()).count("selecting") == 2
 

@@ -10,6 +10,21 @@ from pathlib import Path
 
 import pytest
 
+# Counts what the command line loads and sends itself a signal with the given one of these: a moment that can be named.
+EARLY = """
+import os, sys
+from bullpen.cli import main
+number, left = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+def count(event, details):
+    global left
+    left -= event == "import"
+    if event == "import" and left == 0:
+        os.kill(os.getpid(), number)
+sys.addaudithook(count)
+code = main()
+print(-left, file=sys.stderr)
+sys.exit(code)
+"""
 PROVISION = ("provision", "--run-id", "run-1", "--count", "1", "--json")
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -75,3 +90,39 @@ def test_a_signal_before_the_work_begins_is_answered_too(start: Start, number: s
     assert process.returncode == 130
     assert json.loads(out)["state"] == "failed"
     assert "Traceback" not in err
+
+
+def early(folder: Path, number: signal.Signals, moment: int) -> "subprocess.CompletedProcess[str]":
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
+    command = [sys.executable, "-c", EARLY, str(int(number)), str(moment), "status", "--json"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, timeout=30, check=False)
+
+
+def test_a_signal_while_the_program_loads_is_one_line_and_one_answer(tmp_path: Path) -> None:
+    never = early(tmp_path, signal.SIGINT, 0)
+    assert never.returncode == 0, never.stderr
+    loaded = int(never.stderr)
+    assert loaded > 50
+    moments = {1, 2, 3, *range(4, loaded, loaded // 8), loaded}
+    for number, moment in enumerate(sorted(moments)):
+        ran = early(tmp_path, (signal.SIGINT, signal.SIGTERM)[number % 2], moment)
+        assert ran.returncode == 130, (moment, ran)
+        assert "Traceback" not in ran.stderr, (moment, ran)
+        assert ran.stderr.startswith("bullpen: error: interrupted\n"), (moment, ran)
+        assert json.loads(ran.stdout)["state"] == "failed", (moment, ran)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_work_comes_too_late(start: Start, number: signal.Signals) -> None:
+    process = start("answering", *PROVISION)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (1, "")
+    assert json.loads(out)["reason"] == "asked to stop"
+
+
+def test_a_second_signal_after_the_work_ends_it_though_nobody_reads_the_answer(start: Start) -> None:
+    process = start("answering", *PROVISION)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130

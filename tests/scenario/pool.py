@@ -1,6 +1,7 @@
 """A pool of real processes on a home of its own: commands, looks at the database, and an end for everything."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -148,7 +149,7 @@ class Pool:
 
     def line(self, *arguments: str) -> list[str]:
         settings = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
-        return [*arguments, "--home", str(self.home), *settings]
+        return ["--home", str(self.home), *settings, *arguments]  # first: behind a -- they would be a job's
 
     def start_provision(self, run_id: str, count: int, *more: str) -> Command:
         return self.start("provision", "--run-id", run_id, "--count", str(count), "--json", *more)
@@ -222,11 +223,29 @@ class Pool:
 
     def agent(self, id: str) -> int:
         """The pid of an instance's agent."""
-        (pid,) = [one.pid for one in processes.of_home(self.home) if one.is_agent and one.instance_id == id]
-        return pid
+        pids = [one.pid for one in processes.of_home(self.home) if one.is_agent and one.instance_id == id]
+        assert len(pids) == 1, f"agents of {id}: {pids}\n{self.story(id)}\n{self._told()}"
+        return pids[0]
 
     def signal(self, id: str, number: signal.Signals) -> None:
-        os.kill(self.agent(id), number)
+        pid = self.agent(id)
+        os.kill(pid, number)
+        # One that is stopped in the middle of a write stops every other writer: that is another test.
+        while number is signal.SIGSTOP and not self._can_write():
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(LOOK_AGAIN)
+            os.kill(pid, signal.SIGSTOP)
+
+    def _can_write(self) -> bool:
+        """True if both locks of the turnstile come free, as they do within milliseconds unless their holder stands."""
+        give_up = time.monotonic() + 0.5
+        while time.monotonic() < give_up:
+            with open(self.home / "turn.lock") as turn, open(self.home / "db.lock") as db, suppress(BlockingIOError):
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(db, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            time.sleep(LOOK_AGAIN)
+        return False
 
     def is_calm(self) -> bool:
         """True if nothing is left for an agent to do: every instance that is cleaning has attested."""
@@ -240,8 +259,13 @@ class Pool:
     def until(self, condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         give_up = time.monotonic() + patience
         while not condition():
-            assert time.monotonic() < give_up, f"not within {patience:g} s: {what}"
+            assert time.monotonic() < give_up, f"not within {patience:g} s: {what}\n{self._told()}"
             time.sleep(LOOK_AGAIN)
+
+    def _told(self) -> str:
+        """What commands and agents have said so far: a test that fails only now and then has to say why at once."""
+        files = [*sorted(self.folder.glob("*.err")), *sorted(self.home.glob("instances/*/agent.log"))]
+        return "\n".join(f"--- {file.relative_to(self.folder)}\n{file.read_text()[-2000:]}" for file in files)
 
     # -------------------------------------------------------------------------------------------------------------- end
 

@@ -3,7 +3,7 @@
 A command that starts in a millisecond can be killed in the middle of its work and not of its imports, and two of them
 really race. One JSON object per line on stdin, one answer per line on stdout:
 
-    {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "ahead": SECONDS}  →  {"pid": N}
+    {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "ahead": SECONDS}  →  {"pid": N}, once it hears signals
     {"wait": PID}                                                                  →  {"code": N}
 
 `ahead` puts the command's clock so far ahead: a deadline passes without anybody waiting for it.
@@ -13,16 +13,19 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import sqlite3
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import bullpen.cli.down
+import bullpen.cli.job
 import bullpen.cli.program
 import bullpen.cli.provision
 import bullpen.cli.refresh
 import bullpen.cli.release
+import bullpen.cli.run
 import bullpen.cli.status
 import bullpen.down
 import bullpen.engines.local
@@ -36,7 +39,8 @@ import bullpen.provision
 import bullpen.refresh
 import bullpen.release
 import bullpen.wiring
-from bullpen.cli import main
+from bullpen.cli import leave, main
+from bullpen.cli.signals import SIGNALS
 from bullpen.engines.system import SystemClock
 
 __all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there
@@ -50,14 +54,24 @@ def serve() -> None:
             _, status = os.waitpid(asked["wait"], 0)
             answer = {"code": os.waitstatus_to_exitcode(status)}
         else:
-            pid = os.fork()
-            if pid == 0:
-                become(asked)
-            answer = {"pid": pid}
+            answer = {"pid": start(asked)}
         print(json.dumps(answer), flush=True)
 
 
-def become(asked: dict[str, Any]) -> NoReturn:
+def start(asked: dict[str, Any]) -> int:
+    """Fork the command off and return its pid. A signal may be sent to it at once: it has handlers for it."""
+    told, telling = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told)
+        become(asked, telling)
+    os.close(telling)
+    os.read(told, 1)  # a byte, or the end of a child that died of something else
+    os.close(told)
+    return pid
+
+
+def become(asked: dict[str, Any], telling: int) -> NoReturn:
     """Turn this process into the command."""
     for number, (name, flags) in enumerate(
         [(os.devnull, os.O_RDONLY), (asked["out"], os.O_WRONLY | os.O_CREAT), (asked["err"], os.O_WRONLY | os.O_CREAT)]
@@ -71,6 +85,10 @@ def become(asked: dict[str, Any]) -> NoReturn:
         ahead = timedelta(seconds=asked["ahead"])
         SystemClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]
     sys.argv = ["bullpen", *asked["start"]]
+    for number in SIGNALS:
+        signal.signal(number, leave)  # as main() does first of all, and no test can wait for that
+    os.write(telling, b".")
+    os.close(telling)
     code = main()
     sys.stdout.flush()
     os._exit(code)  # taking the interpreter apart costs more than the command, and tells nothing about it

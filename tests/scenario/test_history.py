@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
-from builders import Walk, done, expire, later, registered
+from builders import Walk, conclude, decide, done, expire, later, open_provision, registered, settle
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.records import SqliteRecords
 from conformance.landing import land_all
@@ -11,6 +12,7 @@ from scenario.pool import Pool
 from scenario.test_everyday import ids
 
 ENDED = 8000
+PROVISIONS = 800
 ROUNDS = 9
 
 
@@ -23,7 +25,16 @@ def ended(number: int) -> Walk:
 
 async def give_a_past(pool: Pool) -> None:
     async with Database.open(pool.home) as database:
-        await land_all(SqliteRecords(database), [ended(number) for number in range(ENDED)])
+        records = SqliteRecords(database)
+        await land_all(records, [ended(number) for number in range(ENDED)])
+        # Each was a member of one of the provisions that the run had, and has been released from.
+        landed: list[Any] = await records.apply_each(
+            [open_provision(f"p-{n:016x}", run_id="nightly") for n in range(PROVISIONS)]
+        )
+        members = [[f"i-{n:016x}" for n in range(at, ENDED, PROVISIONS)] for at in range(PROVISIONS)]
+        landed = await records.apply_each([decide(one, *ids) for one, ids in zip(landed, members, strict=True)])
+        for step in (settle, conclude, settle):
+            landed = await records.apply_each([step(one) for one in landed])
 
 
 def test_eight_thousand_ended_records_change_neither_what_release_finds_nor_its_cost(

@@ -9,8 +9,10 @@ from bullpen.model.ticket import format_time
 
 if TYPE_CHECKING:
     from bullpen.inventory import Standing, Status, Story
-    from bullpen.model.transition import Debt
+    from bullpen.model.job import Job
+    from bullpen.model.transition import Debt, StoryLine
     from bullpen.provision.outcome import Outcome
+    from bullpen.running import Ran
 
 
 def print_json(answer: dict[str, Any]) -> None:
@@ -62,6 +64,18 @@ def of_status(status: "Status") -> dict[str, Any]:
             {"resourceClass": pool.resource_class, "tickets": pool.tickets, "claimable": pool.claimable}
             for pool in status.pools
         ],
+        "silentWorkers": [
+            {
+                "worker": silence.worker.id,
+                "instanceId": silence.worker.instance_id,
+                "state": silence.worker.state.value,
+                "epoch": silence.worker.epoch,
+                "heartbeatAt": _time(silence.worker.beat_at),
+                "jobs": list(silence.jobs),
+            }
+            for silence in status.silent
+        ],
+        "hold": status.hold,
     }
 
 
@@ -96,18 +110,58 @@ def of_story(story: "Story") -> dict[str, Any]:
     return {
         "id": story.id,
         "state": story.record.state.value if story.record else None,
-        "owes": _of_debt(story.record.owes) if story.record else None,
-        "story": [
-            {
-                "version": line.version,
-                "step": line.step,
-                "state": line.state,
-                "at": _time(line.at),
-                "by": line.by,
-                "why": line.why,
-            }
-            for line in story.lines
-        ],
+        "owes": _of_debt(getattr(story.record, "owes", None)),
+        "story": [of_line(line) for line in story.lines],
+    }
+
+
+def of_line(line: "StoryLine") -> dict[str, Any]:
+    return {
+        "version": line.version,
+        "step": line.step,
+        "state": line.state,
+        "at": _time(line.at),
+        "by": line.by,
+        "why": line.why,
+    }
+
+
+def of_job(job: "Job") -> dict[str, Any]:
+    return {
+        "jobId": job.id,
+        "runId": job.run_id,
+        "name": job.name,
+        "index": job.index,
+        "command": list(job.command),
+        "state": job.state.value,
+        "result": job.result.value,
+        "exitCode": job.exit_code,
+        "reason": job.reason,
+        "timeoutSeconds": job.timeout,
+        "capability": job.capability,
+        "sideEffects": job.side_effects,
+        "cancelling": job.cancelling,
+        "losses": job.losses,
+        "fence": job.fence,
+        "worker": job.worker,
+        "epoch": job.epoch,
+        "instanceId": job.instance_id,
+        "queuedAt": _time(job.queued_at),
+        "finishedAt": _time(job.finished_at),
+    }
+
+
+def of_ran(ran: "Ran") -> dict[str, Any]:
+    released = ran.released
+    return {
+        "runId": ran.outcome.run_id,
+        "state": "success" if ran.exit_code == 0 else "failed",
+        "exitCode": ran.exit_code,
+        "interrupted": ran.interrupted,
+        "jobs": [of_job(job) for job in ran.jobs],
+        "offered": list(released.offered) if released else [],
+        "terminated": list(released.terminated) if released else [],
+        "pending": list(released.pending) if released else [],
     }
 
 

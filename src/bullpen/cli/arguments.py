@@ -1,13 +1,17 @@
 """What a person typed, checked before any work: each refusal names the option, the value and what is allowed."""
 
 import re
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from bullpen.config import NAME, Settings
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision.outcome import Request
-from bullpen.settings.setting import nearest, shortened
+from bullpen.settings.setting import nearest
+from bullpen.settings.showing import shortened
+
+if TYPE_CHECKING:
+    from bullpen.jobs.request import JobRequest
 
 RUN_ID_LIMIT = 128  # characters: a run id is also a label at the CI
 PATTERNS_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
@@ -62,6 +66,25 @@ def checked_request(
     )
 
 
+def checked_job(
+    run_id: str, words: tuple[str, ...], *, name: str, timeout: str | None, capability: str, side_effects: bool
+) -> "JobRequest":
+    """The job that these options ask for, or ConfigError."""
+    from bullpen.jobs.request import JobRequest, checked
+
+    if not words:
+        raise ConfigError("COMMAND: must be a program and its arguments", remedy="It comes last: … -- make test")
+    seconds = 0.0
+    if timeout is not None:
+        seconds = float(timeout) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", timeout) else -1.0
+        if seconds <= 0:
+            _refuse("--timeout", shortened(timeout), "1 to 432000 seconds")
+    try:
+        return checked(JobRequest(checked_run_id(run_id), words, name, 0, seconds, capability, side_effects))
+    except ConfigError as exc:
+        raise ConfigError(f"--{exc}" if not str(exc).startswith("command") else str(exc)) from exc
+
+
 def checked_run_id(run_id: str) -> str:
     """A run id as it goes into records, labels and messages."""
     if not 1 <= len(run_id) <= RUN_ID_LIMIT or not run_id.isprintable() or " " in run_id:
@@ -69,6 +92,13 @@ def checked_run_id(run_id: str) -> str:
         found = f"{shortened(run_id)} ({len(run_id)} characters)" if len(run_id) > RUN_ID_LIMIT else shortened(run_id)
         _refuse("--run-id", found, allowed)
     return run_id
+
+
+def checked_id(id: str) -> str:
+    """The id of any record: a run's, or one that we drew."""
+    if not id or not id.isprintable() or " " in id:
+        _refuse("ID", shortened(id), "printable characters without spaces", "`bullpen status` lists the instances.")
+    return id
 
 
 def _whole(option: str, text: str, low: int, high: int, unit: str = "") -> int:

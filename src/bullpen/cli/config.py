@@ -8,6 +8,7 @@ from bullpen.cli.answers import print_json
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.text import columns
+from bullpen.settings.showing import abridged
 
 EPILOG = """
 \b
@@ -37,19 +38,16 @@ def command(context: click.Context) -> None:
 def show(given: Given, origin: bool, as_json: bool) -> int:
     """Print every setting as the other commands would use it.
 
-    The command line wins over BULLPEN_* variables, those over bullpen.toml, and that over the defaults.
+    The command line wins over BULLPEN_* variables, those over bullpen.toml, and that over the defaults. A long
+    text, such as a script, is cut short, and what may be a secret is not shown.
     """
     loaded = given.load()
+    values = [(name, abridged(name, value), where) for name, (value, where) in loaded.values.items()]
     if as_json:
-        values = [{"name": name, "value": value, "origin": origin} for name, (value, origin) in loaded.values.items()]
-        print_json({"file": str(loaded.file) if loaded.file else None, "settings": values})
+        listed = [{"name": name, "value": value, "origin": where} for name, value, where in values]
+        print_json({"file": str(loaded.file) if loaded.file else None, "settings": listed})
     else:
-        for_all = loaded.values.items()
-        say(
-            columns(
-                (name, f"= {_toml(value)}", *([f"# {where}"] if origin else [])) for name, (value, where) in for_all
-            )
-        )
+        say(columns((name, f"= {_toml(value)}", *([f"# {where}"] if origin else [])) for name, value, where in values))
     return 0
 
 

@@ -11,9 +11,12 @@ import click
 from bullpen.cli.demonstration.acts import play
 from bullpen.cli.demonstration.stage import Failed, Stage
 from bullpen.cli.output import complain, say
+from bullpen.cli.signals import SIGNALS
 from bullpen.config import Settings, Timings
 
 TIMINGS = Timings(
+    heartbeat=1.0,  # a dead runner is noticed in seconds: its lease, and a moment to confirm
+    lease=5.0,
     registration=3.0,  # a frozen runner is found out sooner
     hedge=1.0,
     validation=15.0,
@@ -30,7 +33,8 @@ def command() -> int:
 
     It plays in a directory of its own, checks every line it prints, and leaves nothing behind.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler)  # its home is taken down, whenever it ends
     home = Path(tempfile.mkdtemp(prefix="bullpen-demo-"))
     stage = Stage(home, Settings(timings=TIMINGS))
     try:

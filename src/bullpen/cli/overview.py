@@ -7,13 +7,17 @@ COMMANDS = {
     "Everyday": {
         "provision": "Get N verified runners for a run, all or nothing",
         "release": "Give a run's runners back: cleaned, attested, on offer again",
+        "run": "Get runners, run jobs on them, stream their output, give them back",
+        "job": "Submit, list, show, follow and cancel the jobs of a run",
     },
     "Ask": {
         "status": "Show every instance and what each pool has on offer",
-        "why": "Tell the story of an instance, a provision or a run",
+        "why": "Tell the story of an instance, provision, job, worker or run",
     },
     "Operate": {
         "refresh": "Bring what is to what should be; reap, reconcile, keep warm",
+        "serve": "Serve the pool over HTTP, with the loops that keep it",
+        "token": "Make a token for operators of `serve`",
         "down": "End every instance of this home",
     },
     "Set up": {

@@ -7,10 +7,8 @@
 import importlib
 import io
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import click
 
@@ -19,7 +17,8 @@ from bullpen.cli.given import pool_options
 from bullpen.cli.output import AnswerLost, complain, say
 from bullpen.cli.overview import COMMANDS, overview
 from bullpen.errors import BullpenError, ConfigError, Interrupted
-from bullpen.settings.setting import nearest, shortened
+from bullpen.settings.setting import nearest
+from bullpen.settings.showing import shortened
 
 FAULT = 70
 
@@ -61,8 +60,6 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # where only ASCII goes, a dash must not be an error
-    # Until the event loop takes signals over, and after it: SIGTERM ends us the way Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         with program.make_context("bullpen", list(arguments)) as context:
             code = program.invoke(context)
@@ -91,7 +88,3 @@ def run(arguments: Sequence[str]) -> int:
         remedy = "A fault of Bullpen: please report it with what BULLPEN_DEBUG=1 prints. `bullpen refresh` tidies up."
         complain(f"unexpected {type(exc).__name__}: {exc}", remedy, as_json=as_json)
         return FAULT
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

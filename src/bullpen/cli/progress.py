@@ -1,4 +1,8 @@
-"""Progress on stderr while somebody waits: a live line on a terminal, elsewhere a plain line when the phase changes."""
+"""Progress on stderr while somebody waits: a live line on a terminal, elsewhere a plain line when the phase changes.
+
+A phase also begins when something new is waited for, and when nothing is any longer; not when one thing of several has
+come: machines that boot at different speeds would tell of every one.
+"""
 
 import re
 import sys
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
 
 # What differs between two ticks of one phase: numbers, and which instances are waited for.
 _TICKING = re.compile(r"\b[ip]-[0-9a-f]{16}\b|\d+(\.\d+)?")
+_WAITING = "; waiting: "  # and what for, in a list with commas
 
 
 class Progress:
@@ -20,15 +25,17 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._phase = ""
+        self._awaited: frozenset[str] = frozenset()
         self._live: Status | None = None
 
     def __call__(self, line: str) -> None:
         if self._stream.isatty():
             self._show(line)
             return
-        phase = _TICKING.sub("#", line)
-        if phase != self._phase:
-            self._phase = phase
+        phase, _, waits = _TICKING.sub("#", line).partition(_WAITING)
+        awaited = frozenset(waits.split(", ")) if waits else frozenset()
+        if phase != self._phase or awaited - self._awaited or (self._awaited and not awaited):
+            self._phase, self._awaited = phase, awaited
             print(f"bullpen: {line}", file=self._stream, flush=True)
 
     def _show(self, line: str) -> None:

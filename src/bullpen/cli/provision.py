@@ -1,6 +1,8 @@
 """`bullpen provision`: N verified runners for a run, or none."""
 
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +15,7 @@ from bullpen.cli.text import columns, plural
 from bullpen.errors import Interrupted, ProvisionFailed
 from bullpen.provision.outcome import Outcome, Request
 
+F = TypeVar("F", bound=Callable[..., Any])
 LISTED = 3  # ids of one reason; --json has them all
 EPILOG = """
 \b
@@ -25,25 +28,37 @@ A second call for the same run tops up to its count. Exit code 1: not met, and e
 """
 
 
+def runner_options(function: F) -> F:
+    """Add what a run may ask of its runners, from --count to --allow-partial."""
+    for option in reversed(RUNNERS):
+        function = option(function)
+    return function
+
+
+RUNNERS = (
+    click.option("--count", required=True, metavar="N", help="How many runners."),
+    click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Kind of runner."),
+    click.option(
+        "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="How it is bought."
+    ),
+    click.option(
+        "--allowed-instance-types", default="*", show_default=True, metavar="PATTERNS", help="Any of these types."
+    ),
+    click.option("--cpu", default="0", metavar="N", help="At least so many processors."),
+    click.option("--mem", default="0", metavar="MIB", help="At least so much memory."),
+    click.option("--max-runtime-min", metavar="MINUTES", help="How long the run may last [timings.max-runtime]."),
+    click.option(
+        "--trust-domain", default="default", show_default=True, metavar="NAME", help="Whose used runners to take."
+    ),
+    click.option("--allow-partial", is_flag=True, help="Accept fewer runners than asked."),
+)
+
+
 @click.command("provision", epilog=EPILOG)
 @click.option(
     "--run-id", required=True, metavar="ID", help="Whose runners: the run's id, and the label its jobs ask for."
 )
-@click.option("--count", required=True, metavar="N", help="How many runners.")
-@click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Kind of runner.")
-@click.option(
-    "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="How it is bought."
-)
-@click.option(
-    "--allowed-instance-types", default="*", show_default=True, metavar="PATTERNS", help="Any of these types."
-)
-@click.option("--cpu", default="0", metavar="N", help="At least so many processors.")
-@click.option("--mem", default="0", metavar="MIB", help="At least so much memory.")
-@click.option("--max-runtime-min", metavar="MINUTES", help="How long the run may last [timings.max-runtime].")
-@click.option(
-    "--trust-domain", default="default", show_default=True, metavar="NAME", help="Whose used runners to take."
-)
-@click.option("--allow-partial", is_flag=True, help="Accept fewer runners than asked.")
+@runner_options
 @json_option
 @pool_options
 @click.pass_obj

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
 from bullpen.cli.progress import Progress
+from bullpen.cli.signals import SIGNALS, finish, hold
 from bullpen.config import Settings
 from bullpen.errors import Interrupted
 from bullpen.ports import Ports
@@ -17,7 +17,6 @@ from bullpen.provision.outcome import Tell
 
 T = TypeVar("T")
 Work = Callable[[Ports, asyncio.Event, Tell], Awaitable[T]]
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = False, as_json: bool = False) -> T:
@@ -27,7 +26,10 @@ def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = Fals
     as safe as a crash. A second signal ends this process at once; what is left to do stands in the records as debts.
     """
     with Progress() as progress:
-        return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
+        try:
+            return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
+        finally:
+            finish()
 
 
 async def _perform(home: Path, settings: Settings, work: Work[T], progress: Progress, stops: bool, as_json: bool) -> T:
@@ -58,6 +60,8 @@ async def _perform(home: Path, settings: Settings, work: Work[T], progress: Prog
         if not stop.is_set():
             raise
         raise Interrupted("interrupted", remedy="Nothing is lost: run it again.") from None
+    finally:
+        hold()
 
 
 def _leave(progress: Progress, as_json: bool) -> NoReturn:

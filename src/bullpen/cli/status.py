@@ -9,7 +9,8 @@ from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
-from bullpen.inventory import Pool, Standing, Status, status
+from bullpen.inventory import Pool, Silence, Standing, Status, status
+from bullpen.model.worker import ACTIVE, Fate
 
 EPILOG = """
 \b
@@ -42,6 +43,11 @@ def _tell(found: Status, now: datetime) -> None:
     if found.instances:
         titles = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
         say(columns([titles, *(_row(standing, now) for standing in found.instances)]) + "\n")
+    if found.silent:
+        heads = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
+        say(columns([heads, *(_silence(one, now) for one in found.silent)]) + "\n")
+    if found.hold:
+        say(f"nobody is declared lost: {found.hold}\n")
     say(
         columns(
             [
@@ -50,6 +56,12 @@ def _tell(found: Status, now: datetime) -> None:
             ]
         )
     )
+
+
+def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
+    worker = one.worker
+    state = "suspect" if worker.state is ACTIVE else "lost, may come back" if worker.fate is Fate.KEEP else "lost"
+    return worker.id, state, str(worker.epoch), ago(worker.beat_at, now), " ".join(one.jobs) or "–"
 
 
 def _row(standing: Standing, now: datetime) -> tuple[str, ...]:

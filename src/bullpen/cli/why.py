@@ -3,18 +3,22 @@
 import click
 
 from bullpen.cli.answers import of_story, print_json
+from bullpen.cli.arguments import checked_id
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.errors import NotFound
 from bullpen.inventory import Story, stories
+from bullpen.model.instance import Instance
+from bullpen.model.provision import Provision
 from bullpen.model.ticket import format_time
 
 EPILOG = """
 \b
 Examples:
   bullpen why i-0123456789abcdef
+  bullpen why j-0123456789abcdef
   bullpen why 4711                  everything that belongs to run 4711
 """
 
@@ -25,8 +29,9 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, id: str, as_json: bool) -> int:
-    """Tell the story of an instance, a provision or a run: its last steps, when, by whom and why."""
+    """Tell the story of an instance, a provision, a job, a worker or a run: its last steps, when, by whom and why."""
     settings = given.load().settings
+    id = checked_id(id)
     from bullpen.wiring import is_unused
 
     if is_unused(given.directory):
@@ -44,7 +49,7 @@ def command(given: Given, id: str, as_json: bool) -> int:
 def _told(story: Story) -> str:
     record = story.record
     head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
-    if record and record.owes:
+    if isinstance(record, Instance | Provision) and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
     lines = [
         (format_time(line.at), line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why)

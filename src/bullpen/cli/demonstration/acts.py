@@ -7,6 +7,8 @@ from pathlib import Path
 from bullpen.audit import audit
 from bullpen.cli.demonstration.stage import Answer, Stage
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
+from bullpen.model.job import Job
+from bullpen.model.transition import StoryLine
 from bullpen.ports import Ports
 
 RUNNERS = 3
@@ -16,6 +18,8 @@ echo s3cret > "$HOME/token"
 (setsid sleep 600 >/dev/null 2>&1 & echo $! > "$HOME/pid")
 pwd > "$HOME/where"
 """
+WORK = ("sh", "-c", "sleep 2; echo done")
+
 IMPATIENT = ("--set", "timings.provision=4", "--set", "timings.validation=4")
 """Nobody wants to watch the deadline of a killed provision for ten minutes."""
 
@@ -29,6 +33,7 @@ def play(stage: Stage) -> None:
     race(stage)
     mute(stage)
     failed_fleet(stage)
+    lost(stage)
     killed(stage)
     curtain(stage)
 
@@ -111,6 +116,31 @@ def failed_fleet(stage: Stage) -> None:
     stage.check(after == before, f"the {len(after)} that were selected are on offer again, the new one is gone")
 
 
+def lost(stage: Stage) -> None:
+    on_offer = len(_on_offer(stage))
+    stage.title(f"A runner dies under its job: {on_offer} jobs on {on_offer} runners")
+    run = stage.start("run", "--run-id", "rescue", "--count", str(on_offer), "--", *WORK)
+
+    async def all_work(ports: Ports) -> list[Job]:
+        jobs = await ports.jobs.of_run("rescue", on_offer)
+        return jobs if len(jobs) == on_offer and all(job.bound for job in jobs) else []
+
+    victim = stage.until("every job on its runner", all_work)[0]
+    pid = stage.pids()[victim.instance_id]
+    os.kill(pid, signal.SIGKILL)
+    stage.check(True, f"kill -9 of {victim.instance_id} while {victim.name} runs on it")
+    answer = stage.answer(run)
+    results = [job["result"] for job in answer["jobs"]]
+    stage.check(results == ["succeeded"] * on_offer, f"all {len(results)} jobs succeed, each with one result")
+    rescued = next(job for job in answer["jobs"] if job["jobId"] == victim.id)
+    stage.check(
+        rescued["losses"] == 1 and rescued["instanceId"] != victim.instance_id,
+        f"{rescued['name']} was lost {rescued['losses']} time, and finished on {rescued['instanceId']}",
+    )
+    told = next(line for line in reversed(_story(stage, victim.id)) if line.step == "reschedule")
+    stage.check(bool(told.why), f"its story says why: {told.why}")
+
+
 def killed(stage: Stage) -> None:
     on_offer = len(_on_offer(stage))
     stage.title(f"kill -9 in the middle of a provision of {on_offer + 1}")
@@ -165,6 +195,13 @@ def _audit(stage: Stage) -> None:
 
 def _ids(answer: Answer) -> list[str]:
     return [one["instanceId"] for one in answer["instances"]]
+
+
+def _story(stage: Stage, id: str) -> list[StoryLine]:
+    async def asked(ports: Ports) -> list[StoryLine]:
+        return (await ports.records.stories([id]))[id]
+
+    return stage.ask(asked)
 
 
 def _running(stage: Stage, run_id: str) -> list[str]:

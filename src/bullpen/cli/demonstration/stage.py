@@ -44,12 +44,12 @@ class Stage:
         if not is_true:
             raise Failed(line)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a user would."""
         program = "import sys; from bullpen.cli import main; sys.exit(main())"
         assignments = [part for name, value in self._timings().items() for part in ("--set", f"{name}={value}")]
         return subprocess.Popen(
-            [sys.executable, "-c", program, "--home", str(self.home), *assignments, *arguments, "--json"],
+            [sys.executable, "-c", program, "--home", str(self.home), *assignments, command, "--json", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -57,9 +57,9 @@ class Stage:
             env={k: v for k, v in os.environ.items() if not k.startswith("BULLPEN_")},
         )
 
-    def run(self, *arguments: str) -> Answer:
+    def run(self, command: str, *arguments: str) -> Answer:
         """Run a command to its end and return its answer."""
-        return self.answer(self.start(*arguments))
+        return self.answer(self.start(command, *arguments))
 
     def answer(self, process: "subprocess.Popen[str]") -> Answer:
         output, _ = process.communicate(timeout=60)

@@ -1,0 +1,207 @@
+"""`bullpen job`: commands for the runners of a run: submit, list, show, logs, cancel."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import click
+
+from bullpen.cli.answers import of_job, of_line, print_json
+from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import ago, columns
+from bullpen.config import Settings
+from bullpen.errors import NotFound
+from bullpen.model.job import FINISHED, Job
+from bullpen.model.ticket import format_time
+from bullpen.model.transition import StoryLine
+from bullpen.ports import Ports
+
+T = TypeVar("T")
+FOLLOW_EVERY = 0.25  # seconds
+BY = "job"
+EPILOG = """
+\b
+Examples:
+  bullpen job submit --run-id 4711 --name unit -- make test
+  bullpen job list --run-id 4711
+  bullpen job logs j-0123456789abcdef --follow
+  bullpen job cancel j-0123456789abcdef
+"""
+WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@click.group("job", epilog=EPILOG)
+@pool_options
+def command() -> None:
+    """Run commands on the runners of a run: at least once, with exactly one result."""
+
+
+@command.command("submit", context_settings=WORDS)
+@click.option("--run-id", required=True, metavar="ID", help="Whose runners take it.")
+@click.option("--name", default="", metavar="NAME", help="What it is called in logs and lists.")
+@click.option("--timeout", metavar="SECONDS", help="Ended with everything it started after so long.")
+@click.option("--capability", default="", metavar="WORD", help="What its runner must have [agent.capabilities].")
+@click.option("--side-effects", is_flag=True, help="If its runner is lost, wait until the machine is surely gone.")
+@click.argument("words", nargs=-1, metavar="-- COMMAND...")
+@json_option
+@pool_options
+@click.pass_obj
+def submit(
+    given: Given,
+    run_id: str,
+    name: str,
+    timeout: str | None,
+    capability: str,
+    side_effects: bool,
+    words: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Queue a command for the runners of a run.
+
+    It waits for a runner of the run that has the capability; one whose run has none left fails after a while.
+    """
+    settings = given.load().settings
+    request = checked_job(run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects)
+    from bullpen import jobs
+
+    (job,) = perform(
+        given.directory, settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY), as_json=as_json
+    )
+    if as_json:
+        print_json(of_job(job))
+    else:
+        say(f"{job.id} is queued for {job.run_id}")
+    return 0
+
+
+@command.command("list")
+@click.option("--run-id", required=True, metavar="ID", help="The run.")
+@json_option
+@pool_options
+@click.pass_obj
+def list_(given: Given, run_id: str, as_json: bool) -> int:
+    """List a run's jobs in the order in which they were submitted."""
+    settings = given.load().settings
+    run_id = checked_run_id(run_id)
+    from bullpen import jobs
+    from bullpen.wiring import is_unused
+
+    found: list[Job] = []
+    if not is_unused(given.directory):
+        found = _ask(given, settings, lambda ports: jobs.of_run(ports, run_id), as_json)
+    if as_json:
+        print_json({"runId": run_id, "jobs": [of_job(job) for job in found]})
+    elif not found:
+        say(f"{run_id}: no jobs")
+    else:
+        now = datetime.now(UTC)
+        titles = ("JOB", "NAME", "STATE", "RESULT", "EXIT", "LOST", "INSTANCE", "SUBMITTED")
+        say(columns([titles, *(_row(job, now) for job in found)]))
+    return 0
+
+
+@command.command("show")
+@click.argument("id")
+@json_option
+@pool_options
+@click.pass_obj
+def show(given: Given, id: str, as_json: bool) -> int:
+    """Show a job and its story: every assignment, loss and result."""
+    settings = given.load().settings
+    id = checked_id(id)
+    from bullpen import jobs
+
+    async def look(ports: Ports) -> tuple[Job, list[StoryLine]]:
+        return await jobs.find(ports, id), (await ports.records.stories([id])).get(id, [])
+
+    job, lines = _ask(given, settings, look, as_json)
+    if as_json:
+        print_json({**of_job(job), "story": [of_line(line) for line in lines]})
+        return 0
+    say(f"{job.id} {job.name} is {_standing(job)}".replace("  ", " "))
+    say(f"  command   {' '.join(job.command)}")
+    say(columns([(format_time(x.at), x.step, f"→ {x.state}", x.by, x.why) for x in lines], indent="  "))
+    return 0
+
+
+@command.command("logs")
+@click.argument("id")
+@click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@json_option
+@pool_options
+@click.pass_obj
+def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
+    """Print what a job has printed, attempt after attempt."""
+    settings = given.load().settings
+    id = checked_id(id)
+    lines: list[str] = []
+
+    async def read(ports: Ports) -> Job:
+        from bullpen import jobs
+        from bullpen.jobs.following import Follower
+
+        follower = Follower(ports, id)
+        while True:
+            job = await jobs.find(ports, id)
+            while new := await follower.new_lines(job):
+                for line in new:
+                    lines.append(line) if as_json else say(line)
+            if job.state is FINISHED or not follow:
+                return job
+            await ports.signals.wait(FOLLOW_EVERY)
+
+    job = _ask(given, settings, read, as_json)
+    if as_json:
+        print_json({**of_job(job), "lines": lines})
+    return 0
+
+
+@command.command("cancel")
+@click.argument("id")
+@json_option
+@pool_options
+@click.pass_obj
+def cancel(given: Given, id: str, as_json: bool) -> int:
+    """End a job: one that waits at once, one that runs with everything it started."""
+    settings = given.load().settings
+    id = checked_id(id)
+    from bullpen import jobs
+
+    job = _ask(given, settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why="somebody asked"), as_json)
+    if as_json:
+        print_json(of_job(job))
+    else:
+        say(f"{job.id} is {_standing(job)}")
+    return 0
+
+
+def _ask(given: Given, settings: Settings, work: Callable[[Ports], Awaitable[T]], as_json: bool) -> T:
+    """A question to a pool that must be there: asking must not make one."""
+    from bullpen.wiring import is_unused
+
+    if is_unused(given.directory):
+        raise NotFound(f"there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME.")
+    return perform(given.directory, settings, lambda ports, stop, tell: work(ports), as_json=as_json)
+
+
+def _standing(job: Job) -> str:
+    if job.state is FINISHED:
+        code = "" if job.exit_code is None else f" with {job.exit_code}"
+        return f"{job.result}{code}" + (f": {job.reason}" if job.reason else "")
+    return "being cancelled" if job.cancelling else job.state.value
+
+
+def _row(job: Job, now: datetime) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.name or "–",
+        "cancelling" if job.cancelling and job.state is not FINISHED else job.state.value,
+        job.result.value or "–",
+        "–" if job.exit_code is None else str(job.exit_code),
+        str(job.losses),
+        job.instance_id or "–",
+        ago(job.queued_at, now),
+    )

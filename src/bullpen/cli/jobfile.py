@@ -1,0 +1,104 @@
+"""The file of `bullpen run --jobs`: JSON lines, or one JSON list. A mistake names its line and field."""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from bullpen.errors import ConfigError
+from bullpen.jobs.request import JobRequest, checked
+from bullpen.settings.setting import nearest
+from bullpen.settings.showing import shortened
+
+LARGEST = 16 * 1024 * 1024  # bytes
+MOST = 10_000  # jobs
+FIELDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "name": (str, "a text"),
+    "command": (list, "a list of words"),
+    "timeout": ((int, float), "seconds"),
+    "capability": (str, "a text"),
+    "side-effects": (bool, "true or false"),
+}
+
+
+def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
+    """The jobs of a file, or of standard input for `-`, still without a run id; their order is their index."""
+    text = _read(name, stdin)
+    entries = _listed(name, text) if text.lstrip().startswith("[") else _lines(name, text)
+    if not 1 <= len(entries) <= MOST:
+        raise ConfigError(f"--jobs {name}: {len(entries)} jobs, must be 1 to {MOST}")
+    return [_job(where, index, entry) for index, (where, entry) in enumerate(entries)]
+
+
+def _read(name: str, stdin: TextIO) -> str:
+    try:
+        content = stdin.read(LARGEST + 1) if name == "-" else _start_of(Path(name))
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
+        raise ConfigError(f"--jobs {name}: cannot be read ({reason})") from exc
+    if len(content) > LARGEST:
+        raise ConfigError(f"--jobs {name}: longer than {LARGEST} bytes")
+    return content
+
+
+def _start_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LARGEST + 1).decode()
+
+
+def _listed(name: str, text: str) -> list[tuple[str, Any]]:
+    return [
+        (f"--jobs {name}, entry {number}", entry) for number, entry in enumerate(_parsed(f"--jobs {name}", text), 1)
+    ]
+
+
+def _lines(name: str, text: str) -> list[tuple[str, Any]]:
+    return [
+        (where, _parsed(where, line))
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and (where := f"--jobs {name}, line {number}")
+    ]
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{where}: is not JSON ({exc})") from exc
+
+
+def _job(where: str, index: int, entry: Any) -> JobRequest:
+    if not isinstance(entry, dict):
+        _refuse(where, entry, 'an object such as {"command": ["make", "test"]}')
+    for field, value in entry.items():
+        if field not in FIELDS:
+            meant = nearest(field, list(FIELDS))
+            remedy = f"Did you mean {meant}?" if meant else f"There are {', '.join(FIELDS)}."
+            raise ConfigError(f"{where}: {shortened(field)} is no field of a job", remedy=remedy)
+        kind, allowed = FIELDS[field]
+        if not isinstance(value, kind) or (field == "timeout" and not _is_time(value)):
+            _refuse(f"{where}: {field}", value, allowed)
+    command = entry.get("command", [])
+    if not all(isinstance(word, str) for word in command):
+        _refuse(f"{where}: command", command, "a list of words")
+    request = JobRequest(
+        run_id="-",
+        command=tuple(word.replace("{index}", str(index)) for word in command),
+        name=entry.get("name", f"job-{index}"),
+        index=index,
+        timeout=float(entry.get("timeout", 0.0)),
+        capability=entry.get("capability", ""),
+        side_effects=entry.get("side-effects", False),
+    )
+    try:
+        return checked(request)
+    except ConfigError as exc:
+        raise ConfigError(f"{where}: {exc}") from exc
+
+
+def _is_time(value: Any) -> bool:
+    """To Python, true is a number too, and one of 400 digits is no float."""
+    return not isinstance(value, bool) and abs(value) < 1e9
+
+
+def _refuse(where: str, found: Any, allowed: str) -> NoReturn:
+    raise ConfigError(f"{where} {shortened(json.dumps(found))}: must be {allowed}")

@@ -1,0 +1,110 @@
+"""`bullpen run`: runners, jobs on them, their output, and everything given back."""
+
+import secrets
+import sys
+from dataclasses import replace
+
+import click
+
+from bullpen.cli.answers import of_outcome, of_ran, print_json
+from bullpen.cli.arguments import checked_job, checked_request
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.jobfile import read_jobs
+from bullpen.cli.output import complain, say
+from bullpen.cli.provision import runner_options
+from bullpen.cli.session import perform
+from bullpen.cli.text import columns, plural
+from bullpen.errors import ConfigError, Interrupted, ProvisionFailed
+from bullpen.model.job import Job
+from bullpen.running import Ran, exit_code_of, numbered, run
+
+EPILOG = """
+\b
+Examples:
+  bullpen run --count 3 -- make test SHARD={index}
+  bullpen run --count 2 --jobs jobs.jsonl
+  bullpen run --count 1 --resource-class large --timeout 600 -- ./bench.sh
+
+Without --jobs the command runs N times; {index} in it, and BULLPEN_JOB_INDEX, is 0 to N-1. A line of FILE, or an entry
+of a JSON list in it, is {"name": …, "command": […], "timeout": …, "capability": …, "side-effects": …}.
+A lost runner is replaced and its job runs again. The exit code is the worst of all jobs.
+"""
+
+
+@click.command(
+    "run", epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option("--run-id", metavar="ID", help="The run's id; drawn if none is given.")
+@click.option("--jobs", "jobs_file", metavar="FILE", help="The jobs, as JSON lines or a JSON list; - reads stdin.")
+@click.option("--name", default="", metavar="NAME", help="What the jobs are called; their number follows.")
+@click.option("--timeout", metavar="SECONDS", help="Each job is ended with everything it started after so long.")
+@click.option("--capability", default="", metavar="WORD", help="What a runner must have [agent.capabilities].")
+@click.option("--side-effects", is_flag=True, help="A lost job waits until the machine is surely gone.")
+@runner_options
+@click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
+@json_option
+@pool_options
+@click.pass_obj
+def command(
+    given: Given,
+    /,
+    run_id: str | None,
+    jobs_file: str | None,
+    name: str,
+    timeout: str | None,
+    capability: str,
+    side_effects: bool,
+    words: tuple[str, ...],
+    allowed_instance_types: str,
+    as_json: bool,
+    **options: str | bool | None,
+) -> int:
+    """Get N runners, run jobs on them, stream what they print, and give the runners back.
+
+    Interrupted, it cancels the jobs and gives everything back.
+    """
+    settings = given.load().settings
+    run_id = run_id if run_id is not None else f"run-{secrets.token_hex(4)}"
+    request = checked_request(settings, run_id=run_id, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
+    if jobs_file is None:
+        template = checked_job(
+            run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects
+        )
+        wanted = numbered(run_id, words, request.count, template)
+    elif words or name or timeout or capability or side_effects:
+        raise ConfigError("--jobs: each job says its own command and options", remedy="Leave out one of both.")
+    else:
+        wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
+    width = max(len(job.name) for job in wanted)
+
+    def write(job: Job, line: str) -> None:
+        print(f"{job.name:<{width}} | {line}", file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    ran = perform(
+        given.directory,
+        settings,
+        lambda ports, stop, tell: run(ports, settings, request, wanted, stop=stop, tell=tell, write=write),
+        stops=True,
+        as_json=as_json,
+    )
+    if not ran.outcome.succeeded:
+        if as_json:
+            print_json(of_outcome(ran.outcome))
+        else:
+            complain(f"{run_id}: {ran.outcome.reason}", ran.outcome.remedy)
+        return Interrupted.exit_code if ran.interrupted else ProvisionFailed.exit_code
+    if as_json:
+        print_json(of_ran(ran))
+    else:
+        _tell(ran)
+    return ran.exit_code
+
+
+def _tell(ran: Ran) -> None:
+    good = sum(exit_code_of(job) == 0 for job in ran.jobs)
+    lost = sum(job.losses for job in ran.jobs)
+    told = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"
+    say(told + (f"; {plural(lost, 'time')} a runner was lost and its job ran again" if lost else ""))
+    bad = [job for job in ran.jobs if exit_code_of(job) != 0]
+    if bad:
+        say(columns([(job.id, job.name or "–", job.result.value or job.state.value, job.reason) for job in bad], "  "))

@@ -1,0 +1,82 @@
+"""`bullpen serve`: the pool over HTTP, and the loops that keep it."""
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+
+import click
+
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.signals import SIGNALS, finish, hold
+from bullpen.errors import ConfigError
+
+EPILOG = """
+\b
+Examples:
+  bullpen serve                             on 127.0.0.1:8420; open to this machine unless there are tokens
+  bullpen token create --scope admin        makes the first token, which anything but loopback needs
+  bullpen serve --host 0.0.0.0 --port 80    any number may serve one home
+
+GET /v1/openapi.json describes the API; /healthz and /readyz say how the process is.
+"""
+MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
+
+
+@click.command("serve", epilog=EPILOG)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--port", default=8420, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, host: str, port: int, as_json: bool) -> int:
+    """Serve the pool over HTTP: heartbeats, jobs, runs, and the loops that pay, sweep, reap and keep warm."""
+    settings = given.load().settings
+    try:
+        import uvloop
+
+        from bullpen.web.server import check_bind, serve
+    except ImportError as exc:
+        raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
+    check_bind(given.directory, host)
+    listening = _bound(host, port)
+    where = _url(listening)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def announce() -> None:
+        say(json.dumps({"state": "listening", "url": where}) if as_json else f"listening on {where}")
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop.set)
+        try:
+            await serve(given.directory, settings, [listening], stop, announce)
+        finally:
+            hold()
+
+    try:
+        uvloop.run(run())
+    finally:
+        finish()
+    return 0
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening socket, or ConfigError with what is in the way."""
+    try:
+        (family, kind, protocol, _, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as exc:
+        raise ConfigError(f"--host {host} --port {port}: cannot listen there ({exc.strerror})") from exc
+    return bound
+
+
+def _url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

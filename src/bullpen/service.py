@@ -1,0 +1,144 @@
+"""The duties of a running service: each is done again and again, and none takes another one down.
+
+    debts       what records owe, paid when it falls due
+    sweep       leases that ran out, the jobs of lost workers given to others, jobs without any runner failed
+    reap        what outstayed its threshold ended, provisions decided, the old purged
+    reconcile   machines, records, registrations and tickets made to agree
+    warm        each class kept at its idle target
+
+Any number of services may run on one store: every write is conditional, so two of them at one duty waste a little work
+and do nothing twice. A service that is killed leaves debts, which the next one pays.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from bullpen import debts
+from bullpen.concurrency import settle
+from bullpen.config import Settings
+from bullpen.errors import BullpenError
+from bullpen.inventory import every_live
+from bullpen.liveness import Liveness
+from bullpen.ports import Chance, Ports
+from bullpen.refresh import desired, reap, reconcile, warm
+from bullpen.refresh.action import Plan
+
+BY = "serve"
+DEBTS_AT_ONCE = 100
+PURGE_PAGE = 1000
+JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
+LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
+LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
+
+log = logging.getLogger("bullpen.service")
+
+
+class Loop:
+    """One duty and its pace. A failure is logged and makes the next pause longer; it ends nothing."""
+
+    def __init__(self, name: str, every: float, work: Callable[[], Awaitable[object]], chance: Chance) -> None:
+        self.name = name
+        self.every = every
+        self._work = work
+        self._chance = chance
+        self._failures = 0
+        self._alive_at: float | None = None
+
+    async def run_once(self) -> bool:
+        """Do the duty once; whether it succeeded. Never raises."""
+        self._alive_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(LONGEST_RUN):
+                await self._work()
+        except BullpenError as exc:
+            self._failures += 1
+            log.warning("%s: %s", self.name, exc)
+        except TimeoutError:
+            self._failures += 1
+            log.warning("%s: did not end within %g s and was given up", self.name, LONGEST_RUN)
+        except Exception:
+            self._failures += 1
+            log.exception("%s: an unexpected error", self.name)
+        else:
+            self._failures = 0
+        self._alive_at = asyncio.get_running_loop().time()
+        return self._failures == 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Do the duty until told to stop; one that has begun is finished first."""
+        while not stop.is_set():
+            await self.run_once()
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+    def is_alive(self) -> bool:
+        """Whether it has turned lately; false before its first turn."""
+        allowed = LONGEST_RUN + 2 * max(self.every, LONGEST_PAUSE)
+        return self._alive_at is not None and asyncio.get_running_loop().time() - self._alive_at < allowed
+
+    def _pause(self) -> float:
+        pause = min(self.every * 2.0 ** min(self._failures, 16), max(self.every, LONGEST_PAUSE))
+        return pause * self._chance.uniform(1 - JITTER, 1 + JITTER)
+
+
+class Service:
+    """All duties of one process."""
+
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._liveness = Liveness(ports, settings, receives=True)
+        duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
+            ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
+            ("sweep", 1.0, self._sweep),  # a dead worker is noticed this much later at most
+            ("reap", 5.0, self._reap),  # thresholds are minutes
+            ("reconcile", 20.0, self._reconcile),  # asks the compute engine and the CI for everything they have
+            ("warm", 5.0, self._warm),
+        )
+        self.loops = tuple(Loop(name, every, work, ports.chance) for name, every, work in duties)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Do every duty until told to stop; returns when all of them have come to rest."""
+        await settle([loop.run(stop) for loop in self.loops])
+
+    def is_alive(self) -> bool:
+        return all(loop.is_alive() for loop in self.loops)
+
+    async def _pay_debts(self) -> None:
+        for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY):
+            log.info("debts: %s", line)
+
+    async def _sweep(self) -> None:
+        done = await self._liveness.run_once()
+        _tell("sweep", [f"{key} lost its lease" for key in done.sweep.lost])
+        for alarm in done.sweep.alarms:
+            log.error("sweep: %s", alarm)
+
+    async def _reap(self) -> None:
+        ports, settings = self._ports, self._settings
+        await _perform("reap", desired.plans(ports, settings))
+        await _perform("reap", reap.decisions(ports, settings))
+        await _perform("reap", reap.plans(ports, settings, await every_live(ports)))
+        await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+
+    async def _reconcile(self) -> None:
+        live = await every_live(self._ports)
+        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False))
+
+    async def _warm(self) -> None:
+        await _perform("warm", warm.plans(self._ports, self._settings, await every_live(self._ports)))
+
+
+async def _perform(duty: str, plans: AsyncIterator[Plan]) -> None:
+    async for plan in plans:
+        _tell(duty, [f"{action.what} {action.subject}: {action.reason}" for action in plan.actions])
+        await plan.perform()
+
+
+def _tell(duty: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        log.info("%s: %s", duty, line)

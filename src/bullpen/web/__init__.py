@@ -1,0 +1,1 @@
+"""The service over HTTP: heartbeats first, everything else beside them."""

@@ -1,0 +1,43 @@
+"""How much is served at once. Beyond it everything but heartbeats is asked to come back later."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bullpen.web.problems import too_busy
+
+MOST_REQUESTS = 64
+"""Requests other than heartbeats at work at once. The store has one writer: more of them would only wait in line, and
+heartbeats with them."""
+MOST_WATCHING = 2000
+"""Event streams and long polls, which wait and do no work."""
+RETRY_AFTER = 2.0  # seconds
+
+
+class Admission:
+    """Counts what is at work."""
+
+    def __init__(self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING) -> None:
+        self._limits = {"request": requests, "watching": watching}
+        self._at_work = {"request": 0, "watching": 0}
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Raise a 429 if too much is at work already."""
+        with self._counted("request"):
+            yield
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """The same for something that mostly waits."""
+        with self._counted("watching"):
+            yield
+
+    @contextmanager
+    def _counted(self, kind: str) -> Iterator[None]:
+        if self._at_work[kind] >= self._limits[kind]:
+            raise too_busy(RETRY_AFTER)
+        self._at_work[kind] += 1
+        try:
+            yield
+        finally:
+            self._at_work[kind] -= 1

@@ -1,0 +1,120 @@
+"""The application: heartbeats before everything else, then the API. Whatever goes wrong is answered in one shape."""
+
+import logging
+import re
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Response
+from litestar.di import Provide
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+from bullpen import __version__
+from bullpen.errors import BullpenError
+from bullpen.web.context import Asking, Context
+from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
+from bullpen.web.problems import ErrorAnswer, Problem, of_error
+from bullpen.web.routes import agents, health, heartbeats, jobs, pool, runs
+
+LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
+
+log = logging.getLogger("bullpen.web")
+
+
+class App:
+    """An ASGI application."""
+
+    def __init__(self, context: Context) -> None:
+        self.heartbeats = Heartbeats(context.ports, context.settings, context.doorkeeper)
+        self._rest = _litestar(context)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):
+            await self.heartbeats(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+    def description(self) -> dict[str, Any]:
+        """The API in the words of OpenAPI."""
+        return self._rest.openapi_schema.to_schema()
+
+
+def _litestar(context: Context) -> Litestar:
+    described = OpenAPIConfig(
+        title="Bullpen",
+        version=__version__,
+        description="Keeps CI runners warm. Agents' endpoints need the instance's own token, all others an operator's.",
+        path="/v1",
+        security=[{"token": []}],
+        components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
+        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+    )
+    modules = (heartbeats, jobs, pool, runs, agents, health)
+    return Litestar(
+        route_handlers=[handler for module in modules for handler in module.HANDLERS],
+        dependencies={"context": Provide(lambda: context, sync_to_thread=False)},
+        exception_handlers={
+            Problem: _problem,
+            BullpenError: _bullpen_error,
+            ValidationException: _invalid,
+            HTTPException: _refused,
+            RecursionError: _too_deep,
+            Exception: _unexpected,
+        },
+        openapi_config=described,
+        request_max_body_size=LARGEST_BODY,
+        logging_config=None,
+    )
+
+
+def _problem(request: Asking, problem: Exception) -> Response[ErrorAnswer]:
+    assert isinstance(problem, Problem)
+    return Response(problem.answer, status_code=problem.status, headers=problem.headers)
+
+
+def _bullpen_error(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    assert isinstance(error, BullpenError)
+    return _problem(request, of_error(error))
+
+
+def _invalid(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    """What the router found wrong with a body or a parameter, by name."""
+    assert isinstance(error, ValidationException)
+    found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
+    text = str(found.get("message") or error.detail)
+    field = _field(str(found.get("key") or ""), text)
+    answer = ErrorAnswer(f"{field}: {text[:1].lower()}{text[1:]}".replace("`", "'"), field=field)
+    return Response(answer, status_code=400)
+
+
+def _field(key: str, text: str) -> str:
+    """The field as it stands on the wire: what the message names where the router only says that it is the body's."""
+    if key in ("", "data"):
+        named = re.search(r"(?:field|parameter) [`']([^`']+)[`']", text)
+        return named[1] if named else "body"
+    head, *rest = key.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+def _too_deep(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    return Response(ErrorAnswer("the body is nested too deeply", field="body"), status_code=400)
+
+
+def _refused(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    assert isinstance(error, HTTPException)
+    kinds = {404: "no such endpoint", 405: "the endpoint knows no such method", 413: "the body is too large"}
+    text = kinds.get(error.status_code, "the request cannot be read" if error.status_code < 500 else "an error of ours")
+    if isinstance(error.__cause__, msgspec.DecodeError):
+        text = f"the body is no JSON: {str(error.__cause__).lower()}"
+    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    field = "body" if error.status_code in (400, 413) else ""
+    return Response(ErrorAnswer(text, field=field), status_code=error.status_code, headers=headers)
+
+
+def _unexpected(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    """What happened goes to the log; the caller hears only that it did."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return Response(ErrorAnswer("an unexpected error; the log of the service says more"), status_code=500)

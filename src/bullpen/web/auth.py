@@ -1,0 +1,103 @@
+"""Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only.
+
+Without a token file the service is open to operators, and then it listens on loopback only, answers to loopback names
+only, and to no web page of another origin. Agents are bound to their instance even then.
+"""
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+
+from bullpen.engines.keys import Agent, Keys, Operator, Scope
+from bullpen.errors import ConfigError
+from bullpen.ports import Clock
+from bullpen.web.problems import ErrorAnswer, Problem
+
+Header = Callable[[str], str | None]
+OPEN = Operator("open", Scope.ADMIN)
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Doorkeeper:
+    """Turns an `Authorization` header into who speaks."""
+
+    def __init__(self, keys: Keys, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
+
+    def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Operator | Agent:
+        """Who speaks. Raise a 401 for a token that is nobody's, a 403 for whom the open service is not meant."""
+        now = self._clock.now().timestamp()
+        if authorization is None:
+            if self._keys.has_tokens(now):
+                raise _unauthorized("a token is needed")
+            return _local_caller(host, origin)
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() != "bearer":
+            raise _unauthorized("the Authorization header must be 'Bearer <token>'")
+        found = self._keys.bearer(token.strip(), now)
+        if found is None:
+            raise _unauthorized("the token is wrong, expired or revoked")
+        return found
+
+
+def must_be_operator(speaker: Operator | Agent, scope: Scope) -> Operator:
+    """Raise a 403 unless an operator speaks whose scope includes this one."""
+    if not isinstance(speaker, Operator):
+        raise forbidden("an agent's token speaks for its own instance only")
+    if not speaker.scope.includes(scope):
+        raise forbidden(f"the token's scope is {speaker.scope.value}: this needs {scope.value}")
+    return speaker
+
+
+def must_be_agent(speaker: Operator | Agent, instance_id: str) -> Agent:
+    """Raise a 403 unless the agent of this very instance speaks."""
+    if not isinstance(speaker, Agent):
+        raise forbidden("only the instance's own agent may speak here")
+    if speaker.instance_id != instance_id:
+        raise forbidden(f"the token is bound to {speaker.instance_id}: it cannot speak for another instance")
+    return speaker
+
+
+def may_beat(speaker: Operator | Agent, worker_key: str) -> bool:
+    """An agent beats for workers of its instance, an operator who may operate for any."""
+    if isinstance(speaker, Agent):
+        return worker_key.partition("/")[0] == speaker.instance_id
+    return speaker.scope.includes(Scope.OPERATE)
+
+
+def check_bind(home: Path, host: str) -> None:
+    """Raise ConfigError if others could reach a service that asks nobody for a token."""
+    if Keys(home).has_tokens(now=0.0) or is_loopback(host):
+        return
+    raise ConfigError(
+        f"--host {host}: anything but loopback needs tokens, and this home has none",
+        remedy="`bullpen token create --scope admin` makes the first one.",
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False  # a name may lead anywhere
+
+
+def forbidden(error: str) -> Problem:
+    return Problem(403, ErrorAnswer(error))
+
+
+def _unauthorized(error: str) -> Problem:
+    return Problem(401, ErrorAnswer(error), {"www-authenticate": "Bearer"})
+
+
+def _local_caller(host: str | None, origin: str | None) -> Operator:
+    """A page in a browser on this machine can reach loopback too, under any name that somebody's DNS gives it."""
+    name = (host or "").rpartition(":")[0] if not (host or "").endswith("]") and ":" in (host or "") else (host or "")
+    if name.lower() not in LOOPBACK_NAMES:
+        raise forbidden(f"without tokens the service answers to {', '.join(LOOPBACK_NAMES)} only")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise forbidden("without tokens the service answers to no page of another origin")
+    return OPEN

@@ -1,0 +1,65 @@
+"""What every route works with, and how it asks who speaks."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from litestar import Request
+from litestar.di import NamedDependency
+
+from bullpen.config import Settings
+from bullpen.engines.keys import Agent, Keys, Operator, Scope
+from bullpen.ports import Ports
+from bullpen.service import Service
+from bullpen.web.admission import Admission
+from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator
+from bullpen.web.events import Events
+from bullpen.web.lookout import Lookout
+from bullpen.web.operations import Operations
+
+Asking: TypeAlias = Request[Any, Any, Any]
+
+
+@dataclass(slots=True)
+class Context:
+    """One process's service, as its routes see it."""
+
+    home: Path
+    ports: Ports
+    settings: Settings
+    service: Service
+    keys: Keys
+    admission: Admission = field(default_factory=Admission)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    doorkeeper: Doorkeeper = field(init=False)
+    operations: Operations = field(init=False)
+    lookout: Lookout = field(init=False)
+    events: Events = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
+        self.operations = Operations(self.home, self.ports.clock, self.ports.chance)
+        self.lookout = Lookout(self.ports)
+        self.events = Events(self.ports)
+
+    def speaker(self, request: Asking) -> Operator | Agent:
+        headers = request.headers
+        return self.doorkeeper.identify(headers.get("authorization"), headers.get("host"), headers.get("origin"))
+
+    def operator(self, request: Asking, scope: Scope) -> Operator:
+        return must_be_operator(self.speaker(request), scope)
+
+    def agent(self, request: Asking, instance_id: str) -> Agent:
+        return must_be_agent(self.speaker(request), instance_id)
+
+    async def close(self) -> None:
+        """End what waits and what runs: long polls and streams at once, operations as a signal would."""
+        self.stop.set()
+        await self.lookout.close()
+        await self.events.close()
+        await self.operations.stop()
+
+
+Ctx: TypeAlias = NamedDependency[Context]
+"""The context as a route asks for it."""

@@ -1,0 +1,105 @@
+"""What happens in the pool, as it happens: one look at the store for all who watch, and to each what is new.
+
+There is no journal to read: a watcher is told of the latest state of what has changed since the last look, so of two
+changes in one moment it sees the second. A watcher who does not keep up is sent away and begins anew.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bullpen.errors import BullpenError
+from bullpen.inventory import every_live
+from bullpen.ports import Ports
+from bullpen.web.views import of_instance, of_job
+
+TICK = 0.5  # seconds between looks at least: a watcher is a person
+QUIET = 15.0  # seconds after which a silent stream says that it lives: proxies close what is idle
+BACKLOG = 1000  # events that a watcher may lag behind
+JOBS_PER_RUN = 500
+
+
+@dataclass(eq=False, slots=True)
+class _Watcher:
+    backlog: "asyncio.Queue[bytes | None]" = field(default_factory=lambda: asyncio.Queue(BACKLOG))
+
+
+class Events:
+    """The stream. Its one task looks only while somebody watches."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._watchers: list[_Watcher] = []
+        self._known: dict[tuple[str, str], Any] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Everything there is, then everything that changes."""
+        watcher = _Watcher()
+        yield b"retry: 2000\n\n"
+        for (kind, _), shown in self._known.items():
+            yield self._event(kind, shown)
+        self._watchers.append(watcher)
+        if self._task is None or self._task.done():
+            self._known = {}
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(QUIET):
+                        event = await watcher.backlog.get()
+                except TimeoutError:
+                    event = b": still here\n\n"
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._watchers.remove(watcher)
+
+    async def close(self) -> None:
+        self._tell(None)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while self._watchers:
+            try:
+                for kind, shown in self._news(await self._look()):
+                    self._tell(self._event(kind, shown))
+            except BullpenError as exc:
+                self._tell(self._event("trouble", {"reason": str(exc)}))
+            await asyncio.sleep(TICK)
+            await self._ports.signals.wait(TICK)
+
+    async def _look(self) -> dict[tuple[str, str], Any]:
+        live = await every_live(self._ports)
+        found: dict[tuple[str, str], Any] = {("instance", one.id): of_instance(one) for one in live}
+        for run_id in dict.fromkeys(one.run_id for one in live if one.run_id):
+            for job in await self._ports.jobs.of_run(run_id, JOBS_PER_RUN):
+                found["job", job.id] = of_job(job)
+        census = await self._ports.workers.census()
+        found["workers", ""] = {f"{domain or 'default'} {state}": count for (domain, state), count in census.items()}
+        return found
+
+    def _news(self, found: dict[tuple[str, str], Any]) -> list[tuple[str, Any]]:
+        before, self._known = self._known, found
+        news = [(kind, shown) for (kind, id), shown in found.items() if before.get((kind, id)) != shown]
+        return news + [("gone", {"kind": kind, "id": id}) for kind, id in before if (kind, id) not in found]
+
+    def _event(self, kind: str, shown: Any) -> bytes:
+        self._number += 1
+        return b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, kind.encode(), msgspec.json.encode(shown))
+
+    def _tell(self, event: bytes | None) -> None:
+        for watcher in self._watchers:
+            if event is None or watcher.backlog.full():
+                while not watcher.backlog.empty():
+                    watcher.backlog.get_nowait()
+                watcher.backlog.put_nowait(None)
+            else:
+                watcher.backlog.put_nowait(event)

@@ -1,0 +1,181 @@
+"""The heartbeat endpoints, kept apart from everything else so that a beat costs little and waits for nobody.
+
+    POST /v1/heartbeats          one beat, one answer
+    POST /v1/heartbeats/batch    up to a thousand, a result for each: a bad one fails alone
+
+`Heartbeats.receive` is called by the connection itself where our own server runs (`protocol`), and as a plain ASGI
+application elsewhere.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bullpen.config import Settings
+from bullpen.engines.keys import Agent, Operator
+from bullpen.errors import BullpenError, ConfigError
+from bullpen.liveness import record_heartbeats
+from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
+from bullpen.liveness.request import HeartbeatRequest
+from bullpen.ports import Ports
+from bullpen.web.auth import Doorkeeper, forbidden, may_beat
+from bullpen.web.beat_wire import BatchAnswer, Beaten, Heartbeat, answer_of, request_of
+from bullpen.web.intake import Intake, Results
+from bullpen.web.problems import ErrorAnswer, Problem, bad_input, of_decoding, of_error
+
+SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
+LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
+"""Bytes of a body: a thousand activities fit into a beat, a thousand beats into a batch."""
+
+Reply: TypeAlias = Callable[[int, bytes, dict[str, str]], None]
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    heartbeats: list[Heartbeat]
+
+
+class _RawBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    heartbeats: list[msgspec.Raw]
+
+
+class Heartbeats:
+    """Receives beats, and answers each after the commit that holds it."""
+
+    def __init__(self, ports: Ports, settings: Settings, doorkeeper: Doorkeeper) -> None:
+        self._doorkeeper = doorkeeper
+        self._intake = Intake(
+            lambda requests, overloaded: record_heartbeats(ports, settings, requests, overloaded=overloaded)
+        )
+        self._single = msgspec.json.Decoder(Heartbeat)
+        self._batch = msgspec.json.Decoder(_Batch)
+        self._raw_batch = msgspec.json.Decoder(_RawBatch)
+        self._encode = msgspec.json.Encoder().encode
+
+    def receive(self, path: str, headers: Headers, body: bytes, reply: Reply) -> None:
+        """Read a body and have it written; `reply` is called once, now if something is wrong with it."""
+        try:
+            speaker = self._speaker(headers)
+            if path == BATCH:
+                self._receive_batch(speaker, body, reply)
+            else:
+                self._receive_one(speaker, body, reply)
+        except Problem as problem:
+            self._refuse(problem, reply)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            self._refuse(of_decoding(exc), reply)
+
+    async def close(self) -> None:
+        await self._intake.close()
+
+    def _receive_one(self, speaker: Operator | Agent, body: bytes, reply: Reply) -> None:
+        request = _checked(self._single.decode(body), speaker)
+
+        def done(results: Results) -> None:
+            outcome = of_error(results) if isinstance(results, BullpenError) else answer_of(results[0])
+            if isinstance(outcome, Problem):
+                self._refuse(outcome, reply)
+            else:
+                reply(200, self._encode(outcome), {})
+
+        self._intake.submit((request,), done)
+
+    def _receive_batch(self, speaker: Operator | Agent, body: bytes, reply: Reply) -> None:
+        items = self._decoded(body)
+        if not 1 <= len(items) <= MOST_BEATS:
+            raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
+        checked = [item if isinstance(item, Problem) else _judged(item, speaker) for item in items]
+        good = [item for item in checked if isinstance(item, HeartbeatRequest)]
+
+        def done(results: Results) -> None:
+            if isinstance(results, BullpenError):
+                self._refuse(of_error(results), reply)
+                return
+            coming = iter(results)
+            shown = [_shown(item if isinstance(item, Problem) else answer_of(next(coming))) for item in checked]
+            reply(200, self._encode(BatchAnswer(shown)), {})
+
+        if good:
+            self._intake.submit(good, done)
+        else:
+            done(_NOTHING)
+
+    def _decoded(self, body: bytes) -> Sequence[Heartbeat | Problem]:
+        """All at once; only if something is wrong one by one, to find which."""
+        try:
+            return self._batch.decode(body).heartbeats
+        except msgspec.ValidationError:
+            return [self._decoded_item(place, raw) for place, raw in enumerate(self._raw_batch.decode(body).heartbeats)]
+
+    def _decoded_item(self, place: int, raw: msgspec.Raw) -> Heartbeat | Problem:
+        try:
+            return self._single.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            found = of_decoding(exc).answer
+            return Problem(400, msgspec.structs.replace(found, field=f"heartbeats[{place}].{found.field}"))
+
+    def _speaker(self, headers: Headers) -> Operator | Agent:
+        authorization = host = origin = None
+        for name, value in headers:
+            if name == b"authorization":
+                authorization = value.decode("latin-1")
+            elif name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
+        return self._doorkeeper.identify(authorization, host, origin)
+
+    def _refuse(self, problem: Problem, reply: Reply) -> None:
+        reply(problem.status, self._encode(problem.answer), problem.headers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """The same as an ASGI application."""
+        answered: asyncio.Future[tuple[int, bytes, dict[str, str]]] = asyncio.get_running_loop().create_future()
+
+        def reply(status: int, body: bytes, headers: dict[str, str]) -> None:
+            if not answered.done():
+                answered.set_result((status, body, headers))
+
+        body = bytearray()
+        more = True
+        while more and not answered.done():
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > LARGEST[scope["path"]]:
+                self._refuse(too_large(scope["path"]), reply)
+        if not answered.done():
+            self.receive(scope["path"], scope["headers"], bytes(body), reply)
+        status, content, extra = await answered
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
+        headers += [(name.encode(), value.encode()) for name, value in extra.items()]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+
+def too_large(path: str) -> Problem:
+    return bad_input("the body is too large", "body", allowed=f"at most {LARGEST[path]} bytes", status=413)
+
+
+_NOTHING: list[Recorded | ConfigError] = []
+
+
+def _checked(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
+    if not may_beat(speaker, beat.worker_instance_key):
+        raise forbidden("workerInstanceKey: the token may not beat for this worker")
+    return request_of(beat, speaker)
+
+
+def _judged(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest | Problem:
+    try:
+        return _checked(beat, speaker)
+    except Problem as problem:
+        return problem
+
+
+def _shown(outcome: Beaten | Problem) -> Beaten | ErrorAnswer:
+    return outcome.answer if isinstance(outcome, Problem) else outcome

@@ -1,0 +1,92 @@
+"""One look at the store for all agents that wait for news of their record, however many they are."""
+
+import asyncio
+from dataclasses import dataclass
+
+from bullpen.errors import BullpenError
+from bullpen.model.instance import RUNNING, Instance
+from bullpen.ports import Ports
+
+TICK = 0.2  # seconds between looks where nothing wakes us: what a claim waits for its agent at most
+RUNS = 1000  # runs with queued jobs that one look takes in
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """An instance's record, if there is one, and whether a job of its run waits."""
+
+    instance: Instance | None
+    has_job: bool
+
+    @property
+    def mark(self) -> str:
+        """What a caller has seen: another one means news."""
+        return f"{self.instance.version if self.instance else 0}.{int(self.has_job)}"
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    instance_id: str
+    seen: str
+    news: "asyncio.Future[Sight]"
+
+
+class Lookout:
+    """Agents' long polls. Its one task reads only while somebody waits."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._waiting: list[_Waiter] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def look(self, instance_id: str) -> Sight:
+        return (await self._look([instance_id]))[instance_id]
+
+    async def news(self, instance_id: str, seen: str, within: float) -> Sight:
+        """The record once it differs from what was seen, or as it is after `within` seconds."""
+        sight = await self.look(instance_id)
+        if sight.mark != seen or within <= 0 or self._closed:
+            return sight
+        waiter = _Waiter(instance_id, seen, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            async with asyncio.timeout(within):
+                return await waiter.news
+        except TimeoutError:
+            return sight
+        finally:
+            self._waiting.remove(waiter)
+
+    async def close(self) -> None:
+        """Answer all who wait with what they have seen, and whoever comes from now on without waiting."""
+        self._closed = True
+        for waiter in self._waiting:
+            if not waiter.news.done():
+                waiter.news.set_exception(TimeoutError())
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while self._waiting:
+            await self._ports.signals.wait(TICK)
+            try:
+                sights = await self._look(list(dict.fromkeys(waiter.instance_id for waiter in self._waiting)))
+            except BullpenError:
+                continue  # the store does not answer: the poll ends by its own time-out, and the next one says so
+            for waiter in self._waiting:
+                sight = sights.get(waiter.instance_id)
+                if sight is not None and sight.mark != waiter.seen and not waiter.news.done():
+                    waiter.news.set_result(sight)
+
+    async def _look(self, ids: list[str]) -> dict[str, Sight]:
+        found = await self._ports.records.instances(ids)
+        waiting = dict.fromkeys(await self._ports.jobs.waiting_runs(RUNS))
+        return {id: Sight(one := found.get(id), _has_job(one, waiting)) for id in ids}
+
+
+def _has_job(one: Instance | None, waiting: dict[str, None]) -> bool:
+    return one is not None and one.state is RUNNING and one.run_id in waiting

@@ -1,0 +1,93 @@
+"""What a caller is told when something is wrong: one JSON object, the field by name, never a trace or a secret."""
+
+import msgspec
+
+from bullpen.errors import (
+    BullpenError,
+    ConfigError,
+    Conflict,
+    InvalidTransition,
+    LimitReached,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    Throttled,
+    Unavailable,
+)
+
+SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong. `field` and `value` name the part of the request, `allowed` says what it may be."""
+
+    error: str
+    field: str = ""
+    value: str = ""
+    allowed: str = ""
+    remedy: str = ""
+    token: int | None = None
+    state: str = ""
+
+
+class Problem(Exception):
+    """An answer other than success, raised wherever it is found."""
+
+    def __init__(self, status: int, answer: ErrorAnswer, headers: dict[str, str] | None = None) -> None:
+        super().__init__(answer.error)
+        self.status = status
+        self.answer = answer
+        self.headers = headers or {}
+
+
+def bad_input(error: str, field: str = "", value: object = None, allowed: str = "", status: int = 400) -> Problem:
+    return Problem(status, ErrorAnswer(error, field, shown(value), allowed))
+
+
+def too_busy(seconds: float) -> Problem:
+    answer = ErrorAnswer("too many requests are being served", remedy=f"Try again in {seconds:g} s.")
+    return Problem(429, answer, {"retry-after": f"{seconds:.0f}"})
+
+
+def of_error(error: BullpenError) -> Problem:
+    """The status that asks for the reaction which the error was raised for."""
+    answer = ErrorAnswer(str(error), remedy=error.remedy)
+    match error:
+        case ConfigError():
+            return Problem(400, answer)
+        case NotFound():
+            return Problem(404, answer)
+        case Conflict() | InvalidTransition():
+            return Problem(409, answer)
+        case Throttled():
+            return Problem(503, answer, {"retry-after": f"{max(1.0, error.retry_after):.0f}"})
+        case Unavailable():
+            return Problem(503, answer, {"retry-after": "1"})
+        case PermissionDenied():
+            return Problem(403, answer)
+        case LimitReached():
+            return Problem(409, answer)
+        case Refused():
+            return Problem(409, answer)
+    return Problem(500, answer)
+
+
+def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> Problem:
+    """What msgspec says of a body, with the field it says it of: `Expected `int`, got `str` - at `$.token``."""
+    if isinstance(error, RecursionError):
+        return bad_input("the body is nested too deeply", "body")
+    text, _, path = str(error).partition(" - at `")
+    field = path.rstrip("`").removeprefix("$").removeprefix(".")
+    if not field and "`" in text and ("field" in text):
+        field = text.rpartition(" `")[2].rstrip("`")
+    if isinstance(error, msgspec.ValidationError):
+        return bad_input(f"{field or 'body'}: {text[:1].lower()}{text[1:]}".replace("`", "'"), field or "body")
+    return bad_input(f"the body is no JSON: {text.lower()}", "body")
+
+
+def shown(value: object) -> str:
+    """A caller's value as it is shown back: short, and printable."""
+    if value is None:
+        return ""
+    text = "".join(char if char.isprintable() else "?" for char in str(value))
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

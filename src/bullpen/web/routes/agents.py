@@ -1,0 +1,233 @@
+"""What an agent needs of the control plane. Every route asks for the token of the very instance it speaks of."""
+
+from typing import Annotated
+
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from bullpen import jobs
+from bullpen.errors import Conflict, Refused
+from bullpen.jobs import Stale
+from bullpen.model import job as steps
+from bullpen.model.job import Job, Result
+from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
+from bullpen.ports import Removal
+from bullpen.web.auth import forbidden
+from bullpen.web.context import Asking, Context, Ctx
+from bullpen.web.problems import bad_input
+from bullpen.web.routes.verbs import delete, get, post, put
+from bullpen.web.views import of_job
+from bullpen.web.wire import (
+    BindJob,
+    FinishedJob,
+    FinishJob,
+    GiveBackJob,
+    JobAnswer,
+    LogWritten,
+    RecordAnswer,
+    Register,
+    Registered,
+    ReportSignal,
+    Standing,
+    Stored,
+    TakeJob,
+    TakenJob,
+)
+
+LONGEST_POLL = 25.0  # seconds; below the minute after which proxies give up on a silent connection
+HELD = 10  # jobs looked at: our agents run one at a time
+LARGEST_CHUNK = 256 * 1024  # bytes of a log in one request
+
+Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
+Wait = Annotated[float, QueryParameter(ge=0, le=LONGEST_POLL, description="Seconds to wait for news.")]
+
+
+@get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="The instance's record, once it is news")
+async def record(
+    request: Asking, context: Ctx, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
+) -> RecordAnswer:
+    context.agent(request, instance_id)
+    with context.admission.watch():
+        sight = await context.lookout.news(instance_id, seen, wait if seen else 0.0)
+        one = sight.instance
+        if one is None:
+            return RecordAnswer(found=False, seen=sight.mark)
+        signal = (await context.ports.signals.read([instance_id]))[instance_id].signal
+    return RecordAnswer(
+        found=True,
+        seen=sight.mark,
+        state=one.state.value,
+        run_id=one.run_id,
+        round=one.round,
+        threshold=one.threshold.timestamp(),
+        attested=one.attested,
+        trust_domain=one.trust_domain,
+        has_job=sight.has_job,
+        signal_seq=signal.seq if signal else 0,
+    )
+
+
+@post("/v1/agents/{instance_id:str}/signals", tags=["agents"], status_code=200, summary="Report what was reached")
+async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]) -> Stored:
+    context.agent(request, instance_id)
+    signal = Signal(instance_id, Kind(data.kind), data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
+    with context.admission.work():
+        return Stored(await context.ports.signals.report(signal))
+
+
+@put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
+async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
+    context.agent(request, instance_id)
+    with context.admission.work():
+        return Registered(await context.ports.ci.register(instance_id, data.run_id, data.round))
+
+
+@delete(
+    "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
+)
+async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str]) -> Registered:
+    context.agent(request, instance_id)
+    with context.admission.work():
+        if await context.ports.ci.remove(instance_id) is Removal.BUSY:
+            raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
+    return Registered(False)
+
+
+@post("/v1/agents/{instance_id:str}/jobs/take", tags=["agents"], status_code=200, summary="Take the run's next job")
+async def take(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[TakeJob]) -> TakenJob:
+    context.agent(request, instance_id)
+    _check_worker(instance_id, data.worker_instance_key)
+    with context.admission.work():
+        one = (await context.ports.records.instances([instance_id])).get(instance_id)
+        if one is None or one.round != data.round:
+            return TakenJob(None)
+        job = await _assigned(context, data.worker_instance_key)
+        job = job or await jobs.take(context.ports, context.settings, data.worker_instance_key)
+        return TakenJob(of_job(job) if job else None)
+
+
+async def _assigned(context: Context, key: str) -> Job | None:
+    """A job that the worker was given, and never took up: the answer that said so was lost, so it is said again."""
+    worker = (await context.ports.workers.workers([key])).get(key)
+    held = await context.ports.jobs.held(key, worker.epoch, HELD) if worker else []
+    return next((job for job in held if worker and job.epoch == worker.epoch and not job.bound), None)
+
+
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", tags=["agents"], status_code=200, summary="It runs")
+async def bind(
+    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[BindJob]
+) -> JobAnswer:
+    context.agent(request, instance_id)
+    _check_worker(instance_id, data.worker_instance_key)
+    with context.admission.work():
+        job = await jobs.find(context.ports, job_id)
+        holder = steps.Holder(
+            at=context.ports.clock.now(),
+            by=data.worker_instance_key,
+            worker=data.worker_instance_key,
+            epoch=data.epoch,
+            fence=data.fence,
+        )
+        (bound,) = await context.ports.records.apply(steps.bind(job, holder))
+        return of_job(bound)
+
+
+@get("/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing", tags=["agents"], summary="Whether it is still ours")
+async def standing(
+    request: Asking,
+    context: Ctx,
+    instance_id: FromPath[str],
+    job_id: FromPath[str],
+    worker: Annotated[str, QueryParameter(min_length=1, max_length=128)],
+    epoch: Annotated[int, QueryParameter(ge=0, le=2**53)],
+    fence: Annotated[int, QueryParameter(ge=0, le=2**53)],
+) -> Standing:
+    context.agent(request, instance_id)
+    _check_worker(instance_id, worker)
+    with context.admission.work():
+        job = (await context.ports.jobs.jobs([job_id])).get(job_id)
+        if (
+            job is None
+            or job.state is not steps.RUNNING
+            or (job.worker, job.epoch, job.fence) != (worker, epoch, fence)
+        ):
+            return Standing("lost")
+        return Standing("cancelled" if job.cancelling else "")
+
+
+@post(
+    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/give-back",
+    tags=["agents"],
+    status_code=200,
+    summary="The worker leaves: another may have it",
+)
+async def give_back(
+    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[GiveBackJob]
+) -> JobAnswer:
+    context.agent(request, instance_id)
+    _check_worker(instance_id, data.worker_instance_key)
+    with context.admission.work():
+        job = await jobs.give_back(
+            context.ports,
+            context.settings,
+            job_id,
+            worker=data.worker_instance_key,
+            epoch=data.epoch,
+            fence=data.fence,
+            why=data.why,
+        )
+        return of_job(job)
+
+
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", tags=["agents"], status_code=200, summary="It ended")
+async def finish(
+    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[FinishJob]
+) -> FinishedJob:
+    context.agent(request, instance_id)
+    _check_worker(instance_id, data.worker_instance_key)
+    with context.admission.work():
+        outcome = await jobs.finish(
+            context.ports,
+            context.settings,
+            job_id,
+            worker=data.worker_instance_key,
+            epoch=data.epoch,
+            fence=data.fence,
+            exit_code=data.exit_code,
+            result=Result(data.result),
+            why=data.why,
+        )
+    stale = isinstance(outcome, Stale)
+    return FinishedJob(accepted=not stale, job=of_job(outcome.job if isinstance(outcome, Stale) else outcome))
+
+
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="It printed")
+async def write_log(
+    request: Asking,
+    context: Ctx,
+    instance_id: FromPath[str],
+    job_id: FromPath[str],
+    fence: Annotated[int, QueryParameter(ge=1, le=2**53)],
+    offset: Annotated[int, QueryParameter(ge=0, le=2**53)],
+) -> LogWritten:
+    context.agent(request, instance_id)
+    content = await request.body()
+    if len(content) > LARGEST_CHUNK:
+        raise bad_input("the chunk is too large", "body", len(content), f"at most {LARGEST_CHUNK} bytes", status=413)
+    with context.admission.work():
+        job = await jobs.find(context.ports, job_id)
+        _check_assignment(job, instance_id, fence)
+        return LogWritten(await context.ports.logs.append(job_id, fence, offset, content))
+
+
+def _check_worker(instance_id: str, key: str) -> None:
+    if key.partition("/")[0] != instance_id:
+        raise forbidden(f"workerInstanceKey {key[:60]!r} is no worker of {instance_id}")
+
+
+def _check_assignment(job: Job, instance_id: str, fence: int) -> None:
+    """A log belongs to one assignment: nobody writes into that of another instance, or of a future one."""
+    if job.fence != fence or job.instance_id != instance_id:
+        raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
+
+
+HANDLERS = (record, report, register, deregister, take, bind, standing, give_back, finish, write_log)

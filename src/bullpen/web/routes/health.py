@@ -1,0 +1,62 @@
+"""Whether the process lives, whether it can serve, and the stream of what happens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import litestar
+from litestar import Response
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.response import Stream
+
+from bullpen.engines.keys import Scope
+from bullpen.errors import BullpenError
+from bullpen.web.context import Asking, Ctx
+from bullpen.web.routes.verbs import get
+from bullpen.web.wire import Alive, Ready
+
+STORE_ANSWERS = 2.0  # seconds
+
+
+@litestar.get("/healthz", tags=["health"], summary="The process lives")
+async def healthz() -> Alive:
+    return Alive(alive=True)
+
+
+@litestar.get(
+    "/readyz",
+    tags=["health"],
+    summary="The store answers and the loops turn",
+    responses={503: ResponseSpec(Ready, description="Not now.", generate_examples=False)},
+)
+async def readyz(context: Ctx) -> Response[Ready]:
+    try:
+        async with asyncio.timeout(STORE_ANSWERS):
+            await context.ports.workers.controls()
+        store = True
+    except (BullpenError, TimeoutError):
+        store = False
+    ready = store and context.service.is_alive() and not context.stop.is_set()
+    loops = {loop.name: loop.is_alive() for loop in context.service.loops}
+    return Response(Ready(ready, store, loops), status_code=200 if ready else 503)
+
+
+@get(
+    "/v1/events",
+    tags=["events"],
+    summary="What happens in the pool, as server-sent events",
+    media_type="text/event-stream",
+)
+async def events(request: Asking, context: Ctx) -> Stream:
+    context.operator(request, Scope.READ)
+    with context.admission.watch():
+        pass  # refused here, while a refusal can still be said; counted below, for as long as somebody reads
+
+    async def stream() -> AsyncIterator[bytes]:
+        with context.admission.watch():
+            async for event in context.events.stream():
+                yield event
+
+    return Stream(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+HANDLERS = (healthz, readyz, events)

@@ -1,0 +1,50 @@
+"""The heartbeat endpoints as the description shows them. `web.heartbeats` serves them before any routing."""
+
+from litestar.params import JSONBody
+
+from bullpen.web.beat_wire import Beaten, Heartbeat
+from bullpen.web.heartbeats import BATCH, SINGLE
+from bullpen.web.routes.verbs import post
+from bullpen.web.wire import Answer, Asked
+
+
+class HeartbeatBatch(Asked, frozen=True):
+    """1 to 1000 beats."""
+
+    heartbeats: list[Heartbeat]
+
+
+class BeatResult(Answer, frozen=True, omit_defaults=True):
+    """What a single beat is answered, or an error in its place."""
+
+    token: int | None = None
+    epoch: int | None = None
+    granted_lease_seconds: float | None = None
+    next_in_seconds: float | None = None
+    stop: list[str] | None = None
+    state: str | None = None
+    resurrected: bool | None = None
+    error: str | None = None
+    field: str | None = None
+    value: str | None = None
+    allowed: str | None = None
+    remedy: str | None = None
+
+
+class BeatResults(Answer, frozen=True):
+    """One result for each beat, in order."""
+
+    results: list[BeatResult]
+
+
+@post(SINGLE, tags=["heartbeats"], status_code=200, summary="Renew a worker's lease")
+async def heartbeat(data: JSONBody[Heartbeat]) -> Beaten:
+    raise AssertionError("served before routing")
+
+
+@post(BATCH, tags=["heartbeats"], status_code=200, summary="Renew the leases of many workers, each on its own")
+async def heartbeat_batch(data: JSONBody[HeartbeatBatch]) -> BeatResults:
+    raise AssertionError("served before routing")
+
+
+HANDLERS = (heartbeat, heartbeat_batch)

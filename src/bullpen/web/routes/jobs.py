@@ -1,0 +1,84 @@
+"""Jobs, as operators submit, watch and cancel them."""
+
+from typing import Annotated
+
+from litestar import Response
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from bullpen import jobs
+from bullpen.engines.keys import Scope
+from bullpen.web.context import Asking, Ctx
+from bullpen.web.routes.verbs import get, post
+from bullpen.web.views import of_job
+from bullpen.web.wire import JobAnswer, JobList, SubmitJob
+
+LOG_PAGE = 64 * 1024
+
+
+@post("/v1/jobs", tags=["jobs"], summary="Queue a job of a run")
+async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -> JobAnswer:
+    operator = context.operator(request, Scope.OPERATE)
+    asked = jobs.JobRequest(
+        run_id=data.run_id,
+        command=data.command,
+        name=data.name,
+        index=data.index,
+        timeout=data.timeout_seconds,
+        capability=data.capability,
+        side_effects=data.side_effects,
+    )
+    with context.admission.work():
+        (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
+        return of_job(job)
+
+
+@get("/v1/jobs", tags=["jobs"], summary="The jobs of a run, in the order in which they were submitted")
+async def list_jobs(
+    request: Asking,
+    context: Ctx,
+    run_id: Annotated[str, QueryParameter(name="runId", min_length=1, max_length=128)],
+) -> JobList:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        return JobList([of_job(job) for job in await jobs.of_run(context.ports, run_id)])
+
+
+@get("/v1/jobs/{job_id:str}", tags=["jobs"], summary="A job and its story")
+async def show_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        job = await jobs.find(context.ports, job_id)
+        return of_job(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
+
+
+@get(
+    "/v1/jobs/{job_id:str}/logs",
+    tags=["jobs"],
+    summary="What a job printed, from an offset on",
+    media_type="text/plain",
+)
+async def job_logs(
+    request: Asking,
+    context: Ctx,
+    job_id: FromPath[str],
+    fence: Annotated[int, QueryParameter(ge=0, le=2**53, description="Which assignment; 0: the last one.")] = 0,
+    offset: Annotated[int, QueryParameter(ge=0, le=2**53)] = 0,
+) -> Response[bytes]:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        job = await jobs.find(context.ports, job_id)
+        content = await context.ports.logs.read(job_id, fence or job.fence, offset, LOG_PAGE)
+        # Never shown as a page: what a job printed is anybody's text.
+        headers = {"x-content-type-options": "nosniff", "bullpen-next-offset": str(offset + len(content))}
+        return Response(content, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+@post("/v1/jobs/{job_id:str}/cancel", tags=["jobs"], summary="End a job that waits; ask the worker of a running one")
+async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
+    operator = context.operator(request, Scope.OPERATE)
+    with context.admission.work():
+        by = f"operator {operator.id}"
+        return of_job(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
+
+
+HANDLERS = (submit_job, list_jobs, show_job, job_logs, cancel_job)

@@ -1,0 +1,98 @@
+"""Instances, workers and the pool as a whole: questions, which change nothing."""
+
+from typing import Annotated
+
+from litestar.params import FromPath, QueryParameter
+
+from bullpen.engines.keys import Scope
+from bullpen.errors import NotFound
+from bullpen.inventory import stories
+from bullpen.model.instance import Instance
+from bullpen.web.context import Asking, Context, Ctx
+from bullpen.web.routes.verbs import get
+from bullpen.web.views import of_control, of_instance, of_worker
+from bullpen.web.wire import (
+    DomainAnswer,
+    InstanceAnswer,
+    InstanceList,
+    PoolAnswer,
+    StatusAnswer,
+    WorkerAnswer,
+    WorkerList,
+)
+
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
+After = Annotated[str, QueryParameter(max_length=128, description="`next` of the page before.")]
+
+
+@get("/v1/status", tags=["pool"], summary="Counts, pools, workers by domain, and whether losses are held back")
+async def status(request: Asking, context: Ctx) -> StatusAnswer:
+    context.operator(request, Scope.READ)
+    ports = context.ports
+    with context.admission.work():
+        instances: dict[str, dict[str, int]] = {}
+        for (name, state), count in (await ports.records.count()).items():
+            instances.setdefault(name, {})[state.value] = count
+        domains: dict[str, dict[str, int]] = {}
+        for (domain, state_name), count in (await ports.workers.census()).items():
+            domains.setdefault(domain, {})[state_name] = count
+        names = dict.fromkeys([*context.settings.classes, *await ports.queue.names()])
+        pools = [PoolAnswer(name, await ports.queue.count(name), await _claimable(context, name)) for name in names]
+        controls = await ports.workers.controls()
+    return StatusAnswer(
+        instances=instances,
+        pools=pools,
+        workers=[DomainAnswer(name, of.get("active", 0), of.get("inactive", 0)) for name, of in domains.items()],
+        controls=[of_control(control) for control in controls.values()],
+        loops={loop.name: loop.is_alive() for loop in context.service.loops},
+    )
+
+
+async def _claimable(context: Context, name: str) -> int:
+    if name not in context.settings.classes:
+        return 0
+    needs = context.settings.requirements(name)
+    return len(await context.ports.records.claimable(needs, context.ports.clock.now(), 1000))
+
+
+@get("/v1/instances", tags=["pool"], summary="Instances that live or whose end is owed, by id")
+async def list_instances(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> InstanceList:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        page = await context.ports.records.live(limit, after)
+        pulses = await context.ports.signals.read([one.id for one in page])
+        shown = [of_instance(one, pulses[one.id]) for one in page]
+        return InstanceList(shown, page[-1].id if len(page) == limit else "")
+
+
+@get("/v1/instances/{instance_id:str}", tags=["pool"], summary="An instance and its story")
+async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str]) -> InstanceAnswer:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        (story, *_) = await stories(context.ports, instance_id)
+        if not isinstance(story.record, Instance) or story.record.id != instance_id:
+            raise NotFound(f"{instance_id[:60]}: no such instance")
+        pulse = (await context.ports.signals.read([instance_id]))[instance_id]
+        return of_instance(story.record, pulse, story.lines)
+
+
+@get("/v1/workers", tags=["workers"], summary="Workers by key, tombstones excluded")
+async def list_workers(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> WorkerList:
+    context.operator(request, Scope.READ)
+    with context.admission.work():
+        page = await context.ports.workers.listed(limit, after)
+        return WorkerList([of_worker(one) for one in page], page[-1].id if len(page) == limit else "")
+
+
+@get("/v1/workers/{key:path}", tags=["workers"], summary="A worker, its lease and what it says of itself")
+async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> WorkerAnswer:
+    context.operator(request, Scope.READ)
+    key = key.removeprefix("/")
+    with context.admission.work():
+        found = (await context.ports.workers.workers([key])).get(key)
+        if found is None:
+            raise NotFound(f"{key[:60]}: no such worker")
+        return of_worker(found, (await context.ports.workers.cards([key])).get(key))
+
+
+HANDLERS = (status, list_instances, show_instance, list_workers, show_worker)

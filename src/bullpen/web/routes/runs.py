@@ -1,0 +1,105 @@
+"""Runs: their runners provisioned and released as operations that are begun here and watched."""
+
+import asyncio
+from typing import Any
+
+from litestar.params import FromPath, JSONBody
+
+from bullpen import jobs
+from bullpen.config import Settings
+from bullpen.engines.keys import Scope
+from bullpen.errors import ConfigError
+from bullpen.model.ticket import UsageClass
+from bullpen.provision import Outcome, Request, provision
+from bullpen.release import release
+from bullpen.web.context import Asking, Ctx
+from bullpen.web.operations import Operation, Tell
+from bullpen.web.routes.verbs import get, post
+from bullpen.web.views import of_instance, of_job
+from bullpen.web.wire import ProvisionRun, RunAnswer
+
+GRACE = 60.0
+
+
+@get("/v1/runs/{run_id:str}", tags=["runs"], summary="A run's instances and jobs")
+async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
+    context.operator(request, Scope.READ)
+    checked_run_id(run_id)
+    with context.admission.work():
+        held = await context.ports.records.run_instances(run_id)
+        of_run = await jobs.of_run(context.ports, run_id)
+        return RunAnswer(run_id, [of_instance(one) for one in held], [of_job(job) for job in of_run])
+
+
+@post(
+    "/v1/runs/{run_id:str}/provision", tags=["runs"], status_code=202, summary="Get runners for a run, all or nothing"
+)
+async def provision_run(
+    request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun]
+) -> Operation:
+    context.operator(request, Scope.OPERATE)
+    asked = _request(context.settings, checked_run_id(run_id), data)
+
+    async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
+        outcome = await provision(context.ports, context.settings, asked, stop=stop, tell=tell)
+        return outcome.succeeded, outcome.reason, _of_outcome(outcome)
+
+    with context.admission.work():
+        return context.operations.begin("provision", run_id, context.settings.timings.provision + GRACE, work)
+
+
+@post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
+async def release_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> Operation:
+    context.operator(request, Scope.OPERATE)
+    checked_run_id(run_id)
+
+    async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
+        given = await release(context.ports, context.settings, run_id, stop=stop, tell=tell)
+        return True, "", {"offered": given.offered, "terminated": given.terminated, "pending": given.pending}
+
+    with context.admission.work():
+        return context.operations.begin("release", run_id, context.settings.timings.cleaning + GRACE, work)
+
+
+@get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
+async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
+    context.operator(request, Scope.READ)
+    return context.operations.find(operation_id)
+
+
+def checked_run_id(run_id: str) -> str:
+    """Raise ConfigError for what no run id can be."""
+    if not 1 <= len(run_id) <= 128 or not run_id.isprintable() or " " in run_id:
+        raise ConfigError(f"runId {run_id[:40]!r}: must be 1 to 128 printable characters without spaces")
+    return run_id
+
+
+def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
+    if data.count > settings.limits.max_count:
+        raise ConfigError(f"count {data.count}: must be at most {settings.limits.max_count} (limits.max-count)")
+    needs = settings.requirements(
+        data.resource_class,
+        UsageClass(data.usage_class),
+        data.allowed_instance_types,
+        data.cpu,
+        data.mem,
+        data.trust_domain,
+    )
+    runtime = settings.timings.max_runtime if data.max_runtime_min is None else 60.0 * data.max_runtime_min
+    return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial)
+
+
+def _of_outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "provisionId": outcome.provision_id,
+        "requested": outcome.requested,
+        "selected": outcome.selected,
+        "created": outcome.created,
+        "durationSeconds": round(outcome.duration, 3),
+        "remedy": outcome.remedy,
+        "instances": [{"instanceId": one.instance.id, "origin": one.origin.value} for one in outcome.members],
+        "discarded": [{"instanceId": one.instance_id, "reason": one.reason} for one in outcome.discarded],
+    }
+
+
+HANDLERS = (show_run, provision_run, release_run, show_operation)

@@ -1,0 +1,100 @@
+"""One process of the service: the API on a socket and the loops beside it, until told to stop."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from bullpen.concurrency import settle
+from bullpen.config import Settings
+from bullpen.engines.keys import Keys
+from bullpen.service import Service
+from bullpen.web.app import App
+from bullpen.web.auth import check_bind
+from bullpen.web.context import Context
+from bullpen.web.protocol import Connection, connections_for
+from bullpen.wiring import embedded
+
+__all__ = ["check_bind", "serve"]
+
+KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
+LEAVING = 10.0  # seconds for requests in flight when the service stops
+
+log = logging.getLogger("bullpen.web")
+
+
+async def serve(
+    home: Path, settings: Settings, sockets: Sequence[Any], stop: asyncio.Event, listening: Callable[[], None]
+) -> None:
+    """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
+    async with embedded(home, settings) as ports:
+        context = Context(home, ports, settings, Service(ports, settings), Keys(home))
+        app = App(context)
+        server = _Server(app, listening)
+        await settle(
+            [
+                context.service.run(stop),
+                server.serve(sockets=list(sockets)),
+                server.watch_the_slow(stop),
+                _leave(context, app, server, stop),
+            ]
+        )
+
+
+async def _leave(context: Context, app: App, server: "_Server", stop: asyncio.Event) -> None:
+    """Let go in order: those who only wait at once, operations as by a signal, then whoever is being answered."""
+    await stop.wait()
+    log.info("stopping")
+    server.should_exit = True
+    await context.close()
+    await app.heartbeats.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: they end the loops and the operations too."""
+
+    def __init__(self, app: App, listening: Callable[[], None]) -> None:
+        self._listening = listening
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=connections_for(app.heartbeats),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=int(LEAVING),
+                backlog=2048,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[Any] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._listening()
+
+    async def watch_the_slow(self, stop: asyncio.Event) -> None:
+        """Hang up on clients that do not come to the point; one look a second at all is cheaper than a timer each."""
+        loop = asyncio.get_running_loop()
+        while not stop.is_set():
+            now = loop.time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection) and connection.overdue(now):
+                    connection.give_up()
+            try:
+                async with asyncio.timeout(1.0):
+                    await stop.wait()
+            except TimeoutError:
+                continue

@@ -1,0 +1,38 @@
+"""`bullpen down`: it says what it ended, and fails aloud if something survived."""
+
+from typing import Any
+
+import pytest
+
+import bullpen.down
+import bullpen.wiring
+from bullpen.down import TakenDown
+from command_line import CommandLine
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One instance ends and another does not."""
+
+    async def down(*_: Any, **__: Any) -> TakenDown:
+        return TakenDown(("i-1",), ("i-2",))
+
+    monkeypatch.setattr(bullpen.down, "down", down)
+    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home: False)
+
+
+@pytest.mark.usefixtures("ends")
+def test_what_would_not_end_is_a_failure_and_named(bullpen: CommandLine) -> None:
+    ran = bullpen("down")
+    assert ran.code == 1
+    assert "1 instance ended\n  i-1" in ran.out
+    assert "1 instance would not end: i-2" in ran.err
+
+
+@pytest.mark.usefixtures("ends")
+def test_scripts_hear_of_it_too(bullpen: CommandLine) -> None:
+    ran = bullpen("down", "--json")
+    assert ran.code == 1
+    assert ran.answer["state"] == "failed"
+    assert (ran.answer["terminated"], ran.answer["left"]) == (["i-1"], ["i-2"])
+    assert "i-2" in ran.answer["reason"]

@@ -1,0 +1,191 @@
+"""`bullpen run`: what it asks for, what it prints, and what it refuses before anything is acquired."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import bullpen.cli.run
+from bullpen.config import Settings
+from bullpen.jobs import JobRequest
+from bullpen.model.job import FINISHED, Job, Result
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Outcome, Request
+from bullpen.release import Released
+from bullpen.running import Ran, Tell, Write
+from command_line import CommandLine
+
+RUN = ("run", "--run-id", "run-1", "--count", "2")
+JOB = Job("j-1", FINISHED, 3, "run-1", ("true",), name="job-0", result=Result.SUCCEEDED, exit_code=0)
+DONE = Ran(
+    Outcome("run-1", "p-1", 2),
+    (JOB, replace(JOB, id="j-2", name="job-1", losses=1)),
+    Released("run-1", ("i-1",), ("i-2",), (), 0.1),
+)
+FAILED = replace(JOB, result=Result.FAILED, exit_code=7, reason="exit code 7")
+Asked = tuple[Request, Sequence[JobRequest]]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ran], list[Asked]]:
+    """Have the run end as told, after one line of one job; returns what was asked of it."""
+
+    def prepare(ran: Ran) -> list[Asked]:
+        asked: list[Asked] = []
+
+        async def run(
+            ports: Ports,
+            settings: Settings,
+            request: Request,
+            wanted: Sequence[JobRequest],
+            *,
+            stop: asyncio.Event,
+            tell: Tell,
+            write: Write,
+        ) -> Ran:
+            asked.append((request, wanted))
+            write(JOB, "hello")
+            return ran
+
+        monkeypatch.setattr(bullpen.cli.run, "run", run)
+        return asked
+
+    return prepare
+
+
+Answer = Callable[[Ran], list[Asked]]
+
+
+def write_jobs(line: CommandLine, text: str) -> tuple[str, ...]:
+    (line.folder / "jobs").write_text(text)
+    return (*RUN, "--jobs", "jobs")
+
+
+def test_a_command_runs_once_for_each_runner_with_its_index(bullpen: CommandLine, answer: Answer) -> None:
+    asked = answer(DONE)
+    assert bullpen(*RUN, "--name", "shard", "--timeout", "5", "--", "test", "--shard={index}").code == 0
+    ((request, wanted),) = asked
+    assert (request.run_id, request.count) == ("run-1", 2)
+    assert [(job.name, job.command, job.index, job.timeout) for job in wanted] == [
+        ("shard-0", ("test", "--shard=0"), 0, 5.0),
+        ("shard-1", ("test", "--shard=1"), 1, 5.0),
+    ]
+
+
+def test_a_run_id_is_drawn_if_none_is_given(bullpen: CommandLine, answer: Answer) -> None:
+    asked = answer(DONE)
+    for _ in range(2):
+        bullpen("run", "--count", "1", "--", "true")
+    (first, _), (second, _) = asked
+    assert first.run_id.startswith("run-")
+    assert first.run_id != second.run_id
+
+
+def test_jobs_come_from_lines_or_from_a_list(bullpen: CommandLine, answer: Answer) -> None:
+    entries: list[dict[str, Any]] = [
+        {"command": ["make", "{index}"]},
+        {"name": "e2e", "command": ["x"], "timeout": 60, "capability": "gpu", "side-effects": True},
+    ]
+    asked = answer(DONE)
+    bullpen(*write_jobs(bullpen, "\n".join(map(json.dumps, entries)) + "\n\n"))
+    bullpen(*write_jobs(bullpen, json.dumps(entries, indent=2)))
+    expected = [
+        JobRequest("run-1", ("make", "0"), "job-0", 0),
+        JobRequest("run-1", ("x",), "e2e", 1, 60.0, "gpu", True),
+    ]
+    assert [list(wanted) for _, wanted in asked] == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "0 jobs"),
+        ("[]", "0 jobs"),
+        ('{"command": ["x"]}\n{"command": [}', "line 2: is not JSON"),
+        ('{"command": ["x"]}\n\n7', "line 3 '7'"),
+        ('[{"command": ["x"]}, "x"]', "entry 2"),
+        ('{"comand": ["x"]}', "Did you mean command?"),
+        ("{}", "line 1: command '0 words'"),
+        ('{"command": "make"}', "line 1: command"),
+        ('{"command": [1]}', "a list of words"),
+        ('{"command": ["x"], "timeout": "5"}', "line 1: timeout"),
+        ('{"command": ["x"], "timeout": true}', "line 1: timeout"),
+        ('{"command": ["x"], "timeout": NaN}', "line 1: timeout"),
+        ('{"command": ["x"], "timeout": 1' + "0" * 400 + "}", "line 1: timeout"),
+        ('{"command": ["x"], "timeout": 0.1}', "line 1: timeout 0.1"),
+        ('{"command": ["x"], "side-effects": 1}', "true or false"),
+        ('{"command": ["x"], "name": null}', "line 1: name"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_each_mistake_in_the_file_is_named_and_nothing_is_acquired(bullpen: CommandLine, text: str, said: str) -> None:
+    ran = bullpen(*write_jobs(bullpen, text))
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert bullpen.left_behind == ["jobs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (RUN, "COMMAND"),
+        ((*RUN, "--jobs", "missing"), "missing: cannot be read"),
+        ((*RUN, "--jobs", "."), "cannot be read"),
+        ((*RUN, "--jobs", "missing", "--", "x"), "each job says its own command"),
+        (("run", "--count", "0", "--", "x"), "--count 0"),
+        ((*RUN, "--run-id", "a b", "--", "x"), "--run-id 'a b'"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_acquired(
+    bullpen: CommandLine, arguments: tuple[str, ...], said: str
+) -> None:
+    ran = bullpen(*arguments)
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert bullpen.left_behind == []
+
+
+def test_what_jobs_print_carries_their_name_and_the_end_tells_of_losses(bullpen: CommandLine, answer: Answer) -> None:
+    answer(DONE)
+    lines = bullpen(*RUN, "--", "true").out.splitlines()
+    assert lines == ["job-0 | hello", "run-1: 2 of 2 jobs succeeded; 1 time a runner was lost and its job ran again"]
+
+
+def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: CommandLine, answer: Answer) -> None:
+    answer(DONE)
+    ran = bullpen(*RUN, "--json", "--", "true")
+    assert "job-0 | hello" in ran.err
+    found = ran.answer
+    assert [job["jobId"] for job in found.pop("jobs")] == ["j-1", "j-2"]
+    assert found == {
+        "runId": "run-1",
+        "state": "success",
+        "exitCode": 0,
+        "interrupted": False,
+        "offered": ["i-1"],
+        "terminated": ["i-2"],
+        "pending": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("ran", "code", "said"),
+    [
+        (
+            replace(DONE, jobs=(replace(JOB, result=Result.FAILED, exit_code=7, reason="exit code 7"),)),
+            7,
+            "exit code 7",
+        ),
+        (replace(DONE, interrupted=True), 130, ""),
+        (Ran(Outcome("run-1", "p-1", 2, reason="no room", remedy="Ask for less.")), 1, "no room"),
+        (Ran(Outcome("run-1", "p-1", 2, reason="stopped", interrupted=True), interrupted=True), 130, "stopped"),
+    ],
+)
+def test_the_worst_end_is_the_exit_code(bullpen: CommandLine, answer: Answer, ran: Ran, code: int, said: str) -> None:
+    answer(ran)
+    found = bullpen(*RUN, "--", "true")
+    assert found.code == code
+    assert said in found.out + found.err

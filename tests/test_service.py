@@ -1,0 +1,134 @@
+"""The service's loops: each survives what an engine does, all end when told, and silence condemns nobody."""
+
+import asyncio
+import logging
+
+import pytest
+
+from bullpen.config import Settings
+from bullpen.engines.memory import LoopClock, Memory, SeededChance
+from bullpen.errors import Unavailable
+from bullpen.liveness import HeartbeatRequest, record_heartbeats
+from bullpen.model.worker import ACTIVE
+from bullpen.ports import Ports
+from bullpen.service import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
+
+
+def some_ports(memory: Memory | None = None, seed: int = 0) -> Ports:
+    return (memory or Memory()).ports(LoopClock(), SeededChance(seed))
+
+
+class Duty:
+    """Fails as told, and notes when it was done."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self._outcomes = list(outcomes)
+        self.times: list[float] = []
+
+    async def __call__(self) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        if self._outcomes and (outcome := self._outcomes.pop(0)) is not None:
+            raise outcome
+
+
+async def run_for(loop: Loop, seconds: float) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, stop.set)
+    await loop.run(stop)
+
+
+async def test_a_duty_is_done_again_and_again_and_never_in_step_with_others() -> None:
+    duty = Duty()
+    await run_for(Loop("debts", 10.0, duty, SeededChance()), 100)
+    pauses = [after - before for before, after in zip(duty.times, duty.times[1:], strict=False)]
+    assert all(8 <= pause <= 12 for pause in pauses)
+    assert len(set(pauses)) > 1
+
+
+@pytest.mark.parametrize("failure", [Unavailable("the store is away"), RuntimeError("a bug")])
+async def test_a_failure_makes_the_next_pause_longer_and_ends_nothing(failure: Exception) -> None:
+    duty = Duty(*[failure] * 20)
+    loop = Loop("debts", 1.0, duty, SeededChance())
+    await run_for(loop, 2000)
+    pauses = [after - before for before, after in zip(duty.times, duty.times[1:], strict=False)]
+    assert max(pauses) <= LONGEST_PAUSE * 1.2
+    assert pauses[10] > 40
+    assert pauses[-1] < 2
+
+
+async def test_a_duty_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    began = asyncio.get_running_loop().time()
+    with caplog.at_level(logging.WARNING):
+        assert await Loop("warm", 1.0, hang, SeededChance()).run_once() is False
+    assert asyncio.get_running_loop().time() - began == LONGEST_RUN
+    assert "given up" in caplog.text
+
+
+async def test_a_loop_is_alive_from_its_first_turn_on_and_not_when_it_stands_still() -> None:
+    loop = Loop("sweep", 1.0, Duty(), SeededChance())
+    assert not loop.is_alive()
+    await loop.run_once()
+    assert loop.is_alive()
+    await asyncio.sleep(LONGEST_RUN + 2 * LONGEST_PAUSE)
+    assert not loop.is_alive()
+
+
+async def test_the_service_ends_all_its_loops_when_told() -> None:
+    service, stop = Service(some_ports(), Settings()), asyncio.Event()
+    asyncio.get_running_loop().call_later(30, stop.set)
+    await service.run(stop)
+    assert service.is_alive()
+    assert asyncio.get_running_loop().time() < 31
+
+
+async def test_a_service_back_after_silence_expires_nobody_who_lives() -> None:
+    """1,000 workers beat every 20 s; for 3 minutes nobody receives them, then a fresh service does."""
+    memory, settings = Memory(), Settings()
+    ports = some_ports(memory)
+    tokens = {f"w-{number}": 0 for number in range(1000)}
+
+    async def beat(keys: list[str]) -> None:
+        requests = [HeartbeatRequest(key=key, token=tokens[key], lease=60) for key in keys]
+        for request, answer in zip(requests, await record_heartbeats(ports, settings, requests), strict=True):
+            tokens[request.key] = answer.token  # type: ignore[union-attr]
+
+    async def beats(keys: list[str], seconds: float) -> None:
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            await beat(keys)
+            await asyncio.sleep(20)
+
+    async def serve(seconds: float, seed: int) -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, stop.set)
+        await Service(some_ports(memory, seed), settings).run(stop)
+
+    async def come_back() -> None:
+        """A third at once, so that nobody holds back for a general silence; the others after their longest pause,
+        when deadlines and the confirm window have long passed. Only the grace after a gap protects them."""
+        everybody = list(tokens)
+        await asyncio.sleep(5)
+        await beats(everybody[:333], 40)
+        await beats(everybody, 60)
+
+    await asyncio.gather(serve(60, 1), beats(list(tokens), 60))
+    await asyncio.sleep(180)
+    await asyncio.gather(serve(110, 2), come_back())
+    assert [one.id for one in await ports.workers.listed(2000) if one.state is not ACTIVE] == []
+    assert {one.epoch for one in await ports.workers.listed(2000)} == {1}
+
+
+async def test_a_worker_that_really_dies_is_found_by_the_service() -> None:
+    memory, settings = Memory(), Settings()
+    ports = some_ports(memory)
+    stop = asyncio.Event()
+    serving = asyncio.ensure_future(Service(some_ports(memory, 1), settings).run(stop))
+    await record_heartbeats(ports, settings, [HeartbeatRequest(key="w-1", lease=15)])
+    await asyncio.sleep(30)
+    stop.set()
+    await serving
+    (worker,) = await ports.workers.listed(1)
+    assert worker.state is not ACTIVE

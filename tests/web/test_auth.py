@@ -1,0 +1,161 @@
+"""Who may do what: operators by scope, agents for their own instance, nobody by default."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bullpen.engines.keys import AGENT_LASTS, SECRET, TOKENS, Agent, Keys, Operator, Scope
+from bullpen.errors import ConfigError
+from bullpen.web.auth import check_bind, is_loopback
+from web.house import INSTANCE, OTHER, a_house
+
+READS = ["/v1/status", "/v1/instances", "/v1/workers", "/v1/jobs?runId=r", "/v1/runs/r", "/v1/operations/op-1"]
+WRITES = {
+    "/v1/jobs": {"runId": "r", "command": ["true"]},
+    "/v1/runs/r/release": None,
+    "/v1/jobs/j-1/cancel": None,
+    "/v1/heartbeats": {"workerInstanceKey": "w"},
+}
+AGENTS = [
+    ("GET", "record", None),
+    ("POST", "signals", {"kind": "UD_OK", "runId": "", "round": "a", "seq": 1}),
+    ("PUT", "registration", {"runId": "r", "round": "a"}),
+    ("DELETE", "registration", None),
+    ("POST", "jobs/take", {"workerInstanceKey": f"{INSTANCE}/1", "round": "a"}),
+    ("POST", "jobs/j-1/bind", {"workerInstanceKey": f"{INSTANCE}/1", "epoch": 1, "fence": 1}),
+    ("POST", "jobs/j-1/finish", {"workerInstanceKey": f"{INSTANCE}/1", "epoch": 1, "fence": 1, "exitCode": 0}),
+    ("POST", "jobs/j-1/give-back", {"workerInstanceKey": f"{INSTANCE}/1", "epoch": 1, "fence": 1}),
+    ("GET", f"jobs/j-1/standing?worker={INSTANCE}/1&epoch=1&fence=1", None),
+    ("POST", "jobs/j-1/log?fence=1&offset=0", None),
+]
+
+
+@pytest.mark.parametrize("path", READS)
+async def test_reading_needs_a_token_of_any_scope(tmp_path: Path, path: str) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        assert (await house.ask("GET", path)).status_code == 401
+        assert (await house.ask("GET", path, "bpo_0_0")).status_code == 401
+        assert (await house.ask("GET", path, INSTANCE)).status_code == 403
+        for scope in Scope:
+            assert (await house.ask("GET", path, scope.value)).status_code in (200, 404)
+
+
+@pytest.mark.parametrize("path", WRITES)
+async def test_changing_needs_more_than_the_scope_read(tmp_path: Path, path: str) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        for token, wanted in {None: 401, "wrong": 401, "read": 403, INSTANCE: 403}.items():
+            assert (await house.ask("POST", path, token, json=WRITES[path])).status_code == wanted
+        assert await house.is_untouched()
+        for token in ("operate", "admin"):
+            assert (await house.ask("POST", path, token, json=WRITES[path])).status_code in (200, 201, 202, 404, 409)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), AGENTS)
+async def test_only_an_instances_own_agent_speaks_for_it(tmp_path: Path, method: str, path: str, body: object) -> None:
+    async with a_house(tmp_path) as house:
+        path = f"/v1/agents/{INSTANCE}/{path}"
+        assert (await house.ask(method, path, json=body)).status_code == 403  # open to operators, not to agents
+        house.guard()
+        assert (await house.ask(method, path, json=body)).status_code == 401
+        assert (await house.ask(method, path, OTHER, json=body)).status_code == 403
+        assert (await house.ask(method, path, "admin", json=body)).status_code == 403
+        assert (await house.ask(method, path, INSTANCE, json=body)).status_code in (200, 404)
+
+
+async def test_an_agent_cannot_name_the_worker_of_another(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        body = {"workerInstanceKey": f"{OTHER}/1", "round": "a"}
+        assert (await house.ask("POST", f"/v1/agents/{INSTANCE}/jobs/take", INSTANCE, json=body)).status_code == 403
+        assert (await house.beat(f"{OTHER}/1", token=INSTANCE)).status_code == 403
+        assert await house.is_untouched()
+
+
+async def test_health_is_told_to_anybody(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        assert (await house.ask("GET", "/healthz")).status_code == 200
+        assert (await house.ask("GET", "/readyz")).json()["store"] is True
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
+async def test_an_open_service_answers_no_foreign_page(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with a_house(tmp_path) as house:
+        assert (await house.ask("GET", "/v1/status", headers=headers)).status_code == 403
+        beat = {"workerInstanceKey": "w"}
+        assert (await house.ask("POST", "/v1/heartbeats", json=beat, headers=headers)).status_code == 403
+        assert await house.is_untouched()
+
+
+# ---- tokens at rest
+
+
+def test_a_token_is_kept_as_a_hash_and_for_its_owner_only(tmp_path: Path) -> None:
+    token = Keys(tmp_path).create(Scope.READ, None)
+    assert token not in (tmp_path / TOKENS).read_text()
+    assert (tmp_path / TOKENS).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_is_known_until_it_expires(tmp_path: Path) -> None:
+    keys, now = Keys(tmp_path), 1000.0
+    from datetime import UTC, datetime
+
+    token = keys.create(Scope.OPERATE, datetime.fromtimestamp(now, UTC) + timedelta(seconds=60))
+    assert isinstance(keys.bearer(token, now + 59), Operator)
+    assert keys.bearer(token, now + 60) is None
+
+
+def test_a_token_whose_line_is_taken_out_is_revoked_within_a_second(tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    first, second = keys.create(Scope.READ, None), keys.create(Scope.READ, None)
+    assert keys.bearer(first, 0) is not None
+    lines = (tmp_path / TOKENS).read_text().splitlines()
+    (tmp_path / TOKENS).write_text(lines[1] + "\n")
+    assert keys.bearer(first, 1) is None
+    assert keys.bearer(second, 1) is not None
+
+
+def test_an_agents_token_is_bound_to_its_instance_and_a_time(tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    token = keys.agent_token(INSTANCE, 0)
+    assert keys.bearer(token, 1) == Agent(INSTANCE)
+    assert keys.bearer(token.replace(INSTANCE, OTHER), 1) is None
+    assert keys.bearer(token.replace(f"_{AGENT_LASTS}_", f"_{AGENT_LASTS + 9}_"), 1) is None
+    assert keys.bearer(token, AGENT_LASTS) is None
+    assert (tmp_path / SECRET).stat().st_mode & 0o777 == 0o600
+
+
+def test_another_home_knows_no_token_of_this_one(tmp_path: Path) -> None:
+    here, there = Keys(tmp_path / "a"), Keys(tmp_path / "b")
+    there.create(Scope.READ, None)
+    assert there.bearer(here.agent_token(INSTANCE, 0), 1) is None
+    assert there.bearer(here.create(Scope.ADMIN, None), 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "bpa_", "bpa_a_b_c", "bpa_a_9_é", "bpo_", "bpo_x", "bpa_a_1_2_3", "bpo__"])
+def test_what_is_no_token_is_nobodys(tmp_path: Path, text: str) -> None:
+    keys = Keys(tmp_path)
+    keys.create(Scope.ADMIN, None)
+    assert keys.bearer(text, 0) is None
+
+
+def test_a_file_of_tokens_that_cannot_be_read_is_an_error_and_no_open_door(tmp_path: Path) -> None:
+    (tmp_path / TOKENS).write_text("{}\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        Keys(tmp_path).bearer("bpo_a_b", 0)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_anything_but_loopback_needs_tokens(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="needs tokens"):
+        check_bind(tmp_path, host)
+    Keys(tmp_path).create(Scope.READ, None)
+    check_bind(tmp_path, host)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
+def test_loopback_needs_none(tmp_path: Path, host: str) -> None:
+    assert is_loopback(host)
+    check_bind(tmp_path, host)

@@ -1,0 +1,308 @@
+"""Every other endpoint: what it answers, and what it leads to."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import register, running
+from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
+from bullpen.model.instance import Instance
+from bullpen.model.signal import Kind
+from bullpen.ports import Registration
+from bullpen.web.admission import Admission
+from web.house import INSTANCE, OTHER, House, a_house
+
+WORKER = f"{INSTANCE}/0a0b0c0d"
+
+
+async def a_running_instance(house: House, run_id: str = "r") -> Instance:
+    """An instance of a run, with a worker whose lease holds."""
+    for change in running(INSTANCE, run_id):
+        await house.ports.records.apply(change)
+    await house.beat(WORKER, token=INSTANCE)
+    return (await house.ports.records.instances([INSTANCE]))[INSTANCE]
+
+
+async def a_job(house: House, **fields: Any) -> dict[str, Any]:
+    asked = {"runId": "r", "command": ["make", "test"], **fields}
+    shown: dict[str, Any] = (await house.ask("POST", "/v1/jobs", json=asked)).json()
+    return shown
+
+
+def agents(path: str) -> str:
+    return f"/v1/agents/{INSTANCE}/{path}"
+
+
+def holder(job: dict[str, Any]) -> dict[str, Any]:
+    return {"workerInstanceKey": job["worker"], "epoch": job["epoch"], "fence": job["fence"]}
+
+
+# ---- jobs
+
+
+async def test_a_job_is_queued_listed_and_shown_with_its_story(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        job = await a_job(house, name="test", timeoutSeconds=60, sideEffects=True)
+        assert (job["state"], job["command"], job["timeoutSeconds"]) == ("queued", ["make", "test"], 60)
+        listed = (await house.ask("GET", "/v1/jobs?runId=r")).json()["jobs"]
+        assert [one["id"] for one in listed] == [job["id"]]
+        shown = (await house.ask("GET", f"/v1/jobs/{job['id']}")).json()
+        assert [line["step"] for line in shown["story"]] == ["submit"]
+
+
+async def test_a_queued_job_is_cancelled_at_once(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        job = await a_job(house)
+        shown = (await house.ask("POST", f"/v1/jobs/{job['id']}/cancel")).json()
+        assert (shown["state"], shown["result"]) == ("finished", "cancelled")
+
+
+async def test_an_agent_takes_runs_and_finishes_a_job(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        one = await a_running_instance(house)
+        job = await a_job(house)
+        asked = {"workerInstanceKey": WORKER, "round": one.round}
+        taken = (await house.ask("POST", agents("jobs/take"), INSTANCE, json=asked)).json()["job"]
+        assert (taken["id"], taken["fence"], taken["worker"]) == (job["id"], 1, WORKER)
+        path = agents(f"jobs/{job['id']}")
+        assert (await house.ask("POST", f"{path}/bind", INSTANCE, json=holder(taken))).status_code == 200
+        for offset, text in ((0, b"one\n"), (4, b"two\n"), (0, b"one\n")):
+            where = {"fence": 1, "offset": offset}
+            await house.ask("POST", f"{path}/log", INSTANCE, params=where, content=text)
+        ended = (await house.ask("POST", f"{path}/finish", INSTANCE, json={**holder(taken), "exitCode": 0})).json()
+        assert (ended["accepted"], ended["job"]["result"]) == (True, "succeeded")
+        logs = await house.ask("GET", f"/v1/jobs/{job['id']}/logs")
+        assert (logs.text, logs.headers["bullpen-next-offset"]) == ("one\ntwo\n", "8")
+
+
+async def test_a_job_whose_answer_was_lost_is_given_to_the_same_worker_again(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        one = await a_running_instance(house)
+        await a_job(house)
+        await a_job(house)
+        asked = {"workerInstanceKey": WORKER, "round": one.round}
+        taken = [(await house.ask("POST", agents("jobs/take"), INSTANCE, json=asked)).json()["job"] for _ in range(2)]
+        assert taken[0] == taken[1]
+
+
+async def test_an_agent_that_acts_on_an_older_round_gets_no_job(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        await a_job(house)
+        asked = {"workerInstanceKey": WORKER, "round": "older"}
+        assert (await house.ask("POST", agents("jobs/take"), INSTANCE, json=asked)).json() == {"job": None}
+
+
+async def test_a_late_result_is_refused_and_what_stands_is_shown(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        one = await a_running_instance(house)
+        job = await a_job(house)
+        asked = {"workerInstanceKey": WORKER, "round": one.round}
+        taken = (await house.ask("POST", agents("jobs/take"), INSTANCE, json=asked)).json()["job"]
+        path = agents(f"jobs/{job['id']}")
+        back = (await house.ask("POST", f"{path}/give-back", INSTANCE, json={**holder(taken), "why": "bye"})).json()
+        assert (back["state"], back["losses"]) == ("queued", 1)
+        late = (await house.ask("POST", f"{path}/finish", INSTANCE, json={**holder(taken), "exitCode": 0})).json()
+        assert (late["accepted"], late["job"]["state"]) == (False, "queued")
+        where = {"worker": WORKER, "epoch": 1, "fence": 1}
+        assert (await house.ask("GET", f"{path}/standing", INSTANCE, params=where)).json() == {"standing": "lost"}
+        logged = await house.ask("POST", f"{path}/log", INSTANCE, params={"fence": 2, "offset": 0}, content=b"x")
+        assert logged.status_code == 409
+
+
+async def test_a_cancelled_job_is_to_be_stopped(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        one = await a_running_instance(house)
+        job = await a_job(house)
+        asked = {"workerInstanceKey": WORKER, "round": one.round}
+        await house.ask("POST", agents("jobs/take"), INSTANCE, json=asked)
+        await house.ask("POST", f"/v1/jobs/{job['id']}/cancel")
+        held = [{"jobId": job["id"], "fence": 1}]
+        answer = await house.ask(
+            "POST",
+            "/v1/heartbeats",
+            INSTANCE,
+            json={"workerInstanceKey": WORKER, "token": 1, "boundActivities": held},
+        )
+        assert answer.json()["stop"] == [job["id"]]
+        where = {"worker": WORKER, "epoch": 1, "fence": 1}
+        standing = await house.ask("GET", agents(f"jobs/{job['id']}/standing"), INSTANCE, params=where)
+        assert standing.json() == {"standing": "cancelled"}
+
+
+# ---- agents
+
+
+async def test_an_agent_sees_its_record_and_that_a_job_waits(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        absent = (await house.ask("GET", agents("record"), INSTANCE)).json()
+        assert absent["found"] is False
+        await a_running_instance(house)
+        seen = (await house.ask("GET", agents("record"), INSTANCE)).json()
+        assert (seen["found"], seen["state"], seen["hasJob"]) == (True, "running", False)
+        await a_job(house)
+        assert (await house.ask("GET", agents("record"), INSTANCE)).json()["hasJob"] is True
+
+
+async def test_a_poll_waits_for_news_and_no_longer_than_asked(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        seen = (await house.ask("GET", agents("record"), INSTANCE)).json()["seen"]
+        began = loop.time()
+        asked = {"seen": seen, "wait": 20}
+        assert (await house.ask("GET", agents("record"), INSTANCE, params=asked)).json()["seen"] == seen
+        assert 20 <= loop.time() - began < 21
+        polling = asyncio.ensure_future(house.ask("GET", agents("record"), INSTANCE, params=asked))
+        await asyncio.sleep(3)
+        await a_job(house)
+        assert (await polling).json()["hasJob"] is True
+        assert loop.time() - began < 25
+
+
+async def test_a_signal_counts_once_and_in_order(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        said = {"kind": "UD_REG_OK", "runId": "r", "round": "a1", "seq": 2}
+        stored = [(await house.ask("POST", agents("signals"), INSTANCE, json=said)).json()["stored"] for _ in range(2)]
+        assert stored == [True, False]
+        found = (await house.ports.signals.read([INSTANCE]))[INSTANCE].signal
+        assert found is not None
+        assert found.kind is Kind.REG_OK
+
+
+async def test_an_agent_registers_and_leaves_but_not_under_its_job(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        asked = {"runId": "r", "round": "a1"}
+        assert (await house.ask("PUT", agents("registration"), INSTANCE, json=asked)).json() == {"registered": True}
+        house.memory.registrations[INSTANCE] = Registration(INSTANCE, "r", busy=True)
+        assert (await house.ask("DELETE", agents("registration"), INSTANCE)).status_code == 409
+        house.memory.registrations[INSTANCE] = Registration(INSTANCE, "r", busy=False)
+        assert (await house.ask("DELETE", agents("registration"), INSTANCE)).json() == {"registered": False}
+        assert house.memory.registrations == {}
+
+
+# ---- the pool
+
+
+async def test_instances_are_listed_in_pages_and_shown_with_their_story(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await house.ports.records.apply(register(INSTANCE), register(OTHER))
+        first = (await house.ask("GET", "/v1/instances?limit=1")).json()
+        assert ([one["id"] for one in first["instances"]], first["next"]) == ([INSTANCE], INSTANCE)
+        second = (await house.ask("GET", f"/v1/instances?limit=1&after={INSTANCE}")).json()
+        assert [one["id"] for one in second["instances"]] == [OTHER]
+        shown = (await house.ask("GET", f"/v1/instances/{INSTANCE}")).json()
+        assert [line["step"] for line in shown["story"]] == ["register"]
+
+
+async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        for loop in house.context.service.loops:
+            await loop.run_once()
+        shown = (await house.ask("GET", "/v1/status")).json()
+        assert shown["instances"] == {"small": {"running": 1}}
+        assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
+        assert set(shown["loops"]) == {"debts", "sweep", "reap", "reconcile", "warm"}
+        assert (await house.ask("GET", "/readyz")).status_code == 200
+
+
+async def test_what_happens_is_streamed(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        events = house.context.events.stream()
+        assert await anext(events) == b"retry: 2000\n\n"
+        assert b"event: workers" in await anext(events)
+        await house.ports.records.apply(register(INSTANCE))
+        told = await anext(events)
+        assert b"event: instance" in told
+        assert INSTANCE.encode() in told
+        await events.aclose()
+
+
+# ---- runs
+
+
+async def test_a_provision_that_fails_is_an_operation_with_its_reason(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.memory.yard.capacity = 0
+        begun = await house.ask("POST", "/v1/runs/r/provision", json={"count": 2})
+        assert (begun.status_code, begun.json()["state"]) == (202, "running")
+        path = f"/v1/operations/{begun.json()['id']}"
+        await asyncio.sleep(600)
+        shown = (await house.ask("GET", path)).json()
+        assert shown["state"] == "failed"
+        assert shown["reason"]
+
+
+async def test_an_operation_is_known_to_every_process_of_a_home(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as first, a_house(tmp_path) as second:
+        begun = (await first.ask("POST", "/v1/runs/r/release")).json()
+        await asyncio.sleep(60)
+        shown = (await second.ask("GET", f"/v1/operations/{begun['id']}")).json()
+        assert (shown["kind"], shown["state"]) == ("release", "succeeded")
+
+
+async def test_an_operation_whose_process_died_is_lost_after_its_time(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as first, a_house(tmp_path) as second:
+
+        async def work(stop: asyncio.Event, tell: Any) -> tuple[bool, str, dict[str, Any]]:
+            await stop.wait()
+            return False, "stopped", {}
+
+        begun = first.context.operations.begin("provision", "r", 60.0, work)
+        assert second.context.operations.find(begun.id).state == "running"
+        await asyncio.sleep(121)
+        assert second.context.operations.find(begun.id).state == "lost"
+
+
+async def test_a_run_is_shown_with_its_instances_and_jobs(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        await a_job(house)
+        shown = (await house.ask("GET", "/v1/runs/r")).json()
+        assert ([one["id"] for one in shown["instances"]], len(shown["jobs"])) == ([INSTANCE], 1)
+
+
+# ---- overload and trouble
+
+
+async def test_above_its_measure_everything_but_heartbeats_is_sent_away(tmp_path: Path) -> None:
+    async with a_house(tmp_path, admission=Admission(requests=0, watching=0)) as house:
+        for path in ("/v1/status", "/v1/jobs?runId=r", "/v1/instances", "/v1/events"):
+            answer = await house.ask("GET", path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+        assert (await house.ask("GET", agents("record"), INSTANCE)).status_code == 429
+        assert (await house.beat()).status_code == 200
+        assert (await house.ask("GET", "/healthz")).status_code == 200
+
+
+async def test_what_is_at_work_makes_room_when_it_ends(tmp_path: Path) -> None:
+    async with a_house(tmp_path, admission=Admission(requests=1)) as house:
+        for _ in range(3):
+            assert (await house.ask("GET", "/v1/status")).status_code == 200
+
+
+async def test_a_store_that_does_not_answer_is_a_503_and_no_trace(tmp_path: Path) -> None:
+    memory = Memory()
+    ports = memory.ports(LoopClock(), SeededChance(), Faults(rates=Rates(lost_request=1.0)))
+    async with a_house(tmp_path, ports=ports) as house:
+        for answer in (await house.ask("GET", "/v1/status"), await house.beat()):
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert "Traceback" not in answer.text
+        assert (await house.ask("GET", "/readyz")).status_code == 503
+        assert (await house.ask("GET", "/healthz")).status_code == 200
+
+
+async def test_an_unexpected_error_tells_the_caller_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with a_house(tmp_path) as house:
+
+        async def broken() -> None:
+            raise RuntimeError("the password is swordfish")
+
+        house.ports.records.count = broken  # type: ignore[method-assign,assignment]
+        answer = await house.ask("GET", "/v1/status")
+        assert answer.status_code == 500
+        assert "swordfish" not in answer.text
+        assert "swordfish" in caplog.text
