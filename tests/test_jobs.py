@@ -20,6 +20,7 @@ from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.worker import Card
 from bullpen.ports import Ports
 from bullpen.sim.world import World
+from bullpen.web.lookout import Lookout
 from stage import a_world, provisioned, records, released, small
 
 ORDER = JobRequest("run-1", ("true",))
@@ -205,6 +206,69 @@ async def test_a_lost_job_may_return_to_the_last_worker_of_its_run() -> None:
         assert (await taken(world, only)).fence == 2
 
 
+async def test_jobs_that_ask_for_another_worker_hide_none_however_many_they_are() -> None:
+    async with a_world(settings=small()) as world:
+        first, _ = await a_run(world, 2)
+        await submitted(world.ports(), 25)
+        for job in [await taken(world, first) for _ in range(25)]:
+            await lose(world, job)
+        await submitted(world.ports(), 25, capability="gpu")
+        (plain,) = await submitted(world.ports())
+        assert (await taken(world, first)).id == plain.id
+
+
+# --------------------------------------------------------------------------------------------- what an agent is told of
+
+
+async def test_an_agent_is_told_only_of_a_job_that_its_worker_can_do() -> None:
+    async with a_world(settings=small()) as world:
+        (key,) = await a_run(world)
+        (instance,) = records(world, RUNNING)
+        lookout = Lookout(world.ports())
+        await submitted(world.ports(), 25, capability="gpu")
+        assert not (await lookout.look(instance.id)).has_job
+        await submitted(world.ports())
+        assert (await lookout.look(instance.id)).has_job
+        await taken(world, key)
+        assert not (await lookout.look(instance.id)).has_job
+
+
+async def test_an_agent_is_not_told_of_a_job_before_its_time() -> None:
+    async with a_world(settings=small()) as world:
+        (key,) = await a_run(world)
+        (instance,) = records(world, RUNNING)
+        await submitted(world.ports())
+        job = await taken(world, key)
+        until = world.clock.now() + timedelta(seconds=5)
+        event = steps.Lost(
+            at=world.clock.now(), by="test", worker=key, epoch=job.epoch, fence=job.fence, not_before=until
+        )
+        await world.ports().records.apply(steps.reschedule(job, event))
+        lookout = Lookout(world.ports())
+        assert not (await lookout.look(instance.id)).has_job
+        await asyncio.sleep(5)
+        assert (await lookout.look(instance.id)).has_job, "alone in its run it may have it again"
+
+
+async def test_a_lost_job_is_told_to_the_others_only() -> None:
+    async with a_world(settings=small()) as world:
+        first, second = await a_run(world, 2)
+        await submitted(world.ports())
+        await lose(world, await taken(world, first))
+        lookout = Lookout(world.ports())
+        told = [(await lookout.look(key.partition("/")[0])).has_job for key in (first, second)]
+        assert told == [False, True]
+
+
+async def test_an_agent_whose_lease_is_out_is_told_of_nothing() -> None:
+    async with a_world(settings=small()) as world:
+        await a_run(world)
+        (instance,) = records(world, RUNNING)
+        await submitted(world.ports())
+        await asyncio.sleep(60)
+        assert not (await Lookout(world.ports()).look(instance.id)).has_job
+
+
 # ------------------------------------------------------------------------------------------------------------ finishing
 
 
@@ -218,16 +282,33 @@ async def test_the_current_holder_reports_the_result(code: int, result: Result) 
         assert (done.state, done.exit_code, done.result) == (FINISHED, code, result)
 
 
-@pytest.mark.parametrize("wrong", [{"fence": 2}, {"worker": "i-9/x"}, {"epoch": 2}])
-async def test_a_result_of_anybody_else_is_stale_and_noted_in_its_own_log(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wrong", [{"fence": 0}, {"fence": 2}, {"fence": 9}, {"worker": "i-9/x"}, {"epoch": 2}])
+async def test_a_result_of_anybody_else_is_stale_and_leaves_no_trace(wrong: dict[str, Any]) -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
         await submitted(world.ports())
         job = await taken(world, key)
+        await world.ports().logs.append(job.id, job.fence, 0, b"ours")
         assert isinstance(await finished(world, job, 0, **wrong), Stale)
         assert world.memory.tables.jobs[job.id].state is steps.RUNNING
-        log = await world.ports().logs.read(job.id, wrong.get("fence", job.fence), 0, 1000)
-        assert b"refused" in log
+        logs = [await world.ports().logs.read(job.id, fence, 0, 1000) for fence in (0, 1, 2, 9)]
+        assert logs == [b"", b"ours", b"", b""]
+
+
+@pytest.mark.parametrize(("printed", "is_noted"), [(b"old", True), (b"", False)])
+async def test_a_late_result_is_noted_in_the_log_of_its_assignment_if_there_is_one(
+    printed: bytes, is_noted: bool
+) -> None:
+    async with a_world(settings=small()) as world:
+        first, second = await a_run(world, 2)
+        await submitted(world.ports())
+        old = await taken(world, first)
+        await world.ports().logs.append(old.id, old.fence, 0, printed)
+        await lose(world, old)
+        new = await taken(world, second)
+        assert isinstance(await finished(world, old, 7), Stale)
+        assert (b"refused" in await world.ports().logs.read(old.id, old.fence, 0, 1000)) is is_noted
+        assert await world.ports().logs.read(new.id, new.fence, 0, 1000) == b""
 
 
 async def test_a_late_result_is_refused_and_that_of_the_new_run_stands() -> None:
@@ -331,3 +412,17 @@ async def test_a_line_without_an_end_is_broken_and_seen() -> None:
         follower = Follower(ports, "j-1")
         assert await follower.new_lines(job) == ["x" * LONGEST_LINE]
         assert await follower.new_lines(replace(job, state=FINISHED)) == ["x" * 5]
+
+
+@pytest.mark.parametrize("end", ["finished", "lost"])
+async def test_what_is_over_is_read_whole_however_much_it_is(end: str) -> None:
+    async with a_world() as world:
+        ports = world.ports()
+        content = b"".join(b"%d\n" % number for number in range(400_000))
+        await ports.logs.append("j-1", 1, 0, content)
+        job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
+        follower = Follower(ports, "j-1")
+        first = await follower.new_lines(job)
+        assert 0 < len(first) < 400_000, "one that runs on does not keep the others waiting"
+        after = replace(job, state=FINISHED) if end == "finished" else replace(job, fence=2)
+        assert (first + await follower.new_lines(after))[:400_000] == [str(number) for number in range(400_000)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.errors import ConfigError
 from bullpen.jobs import JobRequest, of_run, submit
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, Job, Result
@@ -80,6 +81,13 @@ async def test_a_bad_job_is_refused_before_anything_is_acquired() -> None:
     async with a_world(settings=small()) as world:
         with pytest.raises(Exception, match="timeout"):
             await a_run(world, wanted("true", timeout=0.5))
+        assert machines(world) == []
+
+
+async def test_a_capability_that_no_runner_has_is_refused_before_anything_is_acquired() -> None:
+    async with a_world(settings=small()) as world:
+        with pytest.raises(ConfigError, match=r"capability 'gpu': no runner has it"):
+            await a_run(world, wanted("true", capability="gpu"))
         assert machines(world) == []
 
 

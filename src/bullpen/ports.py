@@ -168,8 +168,14 @@ class Jobs(Protocol):
     async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
         """Consistent; absent ids are missing from the answer."""
 
-    async def queued(self, run_id: str, now: datetime, limit: int) -> list[Job]:
-        """Jobs of a run that may be assigned now, the oldest first; one that was lost comes before new ones."""
+    async def queued(
+        self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
+    ) -> list[Job]:
+        """Jobs of a run that may be assigned now, the oldest first; one that was lost comes before new ones.
+
+        With `capabilities`, none that asks for another one; with `without`, none that avoids this worker. Both before
+        the limit counts: what suits nobody here hides nothing behind it.
+        """
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         """Running jobs assigned to a worker in an epoch up to this one. Consistent: none means that none is left."""

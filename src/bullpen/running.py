@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from bullpen import handover, jobs
 from bullpen.config import Settings
+from bullpen.errors import ConfigError
 from bullpen.jobs.following import Follower
 from bullpen.jobs.request import JobRequest
 from bullpen.liveness import Liveness
@@ -94,6 +95,7 @@ async def run(
     """Serve a whole run. Every job is checked before anything is acquired; a job that fails is no error of ours."""
     for one in wanted:
         jobs.checked(one)
+        _check_capability(settings, one)
     outcome = await provision(ports, settings, request, stop=stop, tell=tell)
     if not outcome.succeeded:
         return Ran(outcome, interrupted=outcome.interrupted)
@@ -105,6 +107,16 @@ async def run(
         raise
     released = await _give_back(ports, settings, request, tell)
     return Ran(outcome, tuple(ended), released, interrupted=stop.is_set())
+
+
+def _check_capability(settings: Settings, wanted: JobRequest) -> None:
+    """Our own runners have what the settings say, and nobody else serves this run: the job would wait for ever."""
+    if wanted.capability and wanted.capability not in settings.agent.capabilities:
+        have = ", ".join(settings.agent.capabilities) or "none"
+        raise ConfigError(
+            f"capability {wanted.capability!r}: no runner has it; agent.capabilities are {have}",
+            remedy="name it in [agent] capabilities if the runners do have it",
+        )
 
 
 async def _give_back(ports: Ports, settings: Settings, request: Request, tell: Tell) -> Released:

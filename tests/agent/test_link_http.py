@@ -13,7 +13,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.link import StoreUnreachable
 from bullpen.agent.link_http import Bell, HttpLink
-from bullpen.agent.link_log import MOST_KEPT, HttpLog
+from bullpen.agent.link_log import CHUNK, MOST_KEPT, HttpLog
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
 
 INSTANCE = "i-00000000000000aa"
@@ -55,7 +55,7 @@ def link() -> Iterator[HttpLink]:
 
 
 def answering(link: HttpLink, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> Answers:
-    link._caller = Answers(*answers)  # type: ignore[assignment]
+    link._caller = link._pulse = Answers(*answers)  # type: ignore[assignment]
     return link._caller  # type: ignore[return-value]
 
 
@@ -145,6 +145,26 @@ def test_the_result_of_a_lost_job_is_not_even_sent(link: HttpLink) -> None:
     asked = answering(link).asked
     assert link.settle_job(a_job("w", exit_code=0, end=End.LOST)) is False
     assert asked == []
+
+
+def test_beats_and_signals_go_their_own_way_while_all_else_has_to_pause(link: HttpLink) -> None:
+    answering(link, *[ServiceAway("429")] * 4)  # the fourth: what is left of the log, when the link is closed
+    link._pulse = Answers((200, BEATEN), (200, {"stored": True}), (200, BEATEN))  # type: ignore[assignment]
+    link.open_log(a_job("w")).write(b"x" * CHUNK)
+    for ask in (link.look, lambda: link.take_job(RECORD)):
+        with pytest.raises(StoreUnreachable):
+            ask()
+    link.beat(None)
+    link.report(Kind.OK, RECORD, "")
+    link.beat(None)
+
+
+def test_a_beat_that_has_to_pause_holds_up_nothing_else(link: HttpLink) -> None:
+    answering(link, (200, {"job": None}))
+    link._pulse = Answers(ServiceAway("429"))  # type: ignore[assignment]
+    with pytest.raises(StoreUnreachable):
+        link.beat(None)
+    assert link.take_job(RECORD) is None
 
 
 # ---- logs

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bullpen.agent.config import Config
+from bullpen.agent.decide import Step
+from bullpen.agent.link import Grant, StoreUnreachable
+from bullpen.agent.loop import RETRY_LONGEST, Agent
+from bullpen.agent.progress import Holder, Progress, Record, State
 from bullpen.agent.runner import LOG_LIMIT
 from bullpen.engines.processes import Identity, identify
 from bullpen.engines.sqlite.turnstile import Turnstile
@@ -284,6 +292,105 @@ print("well", Agent(config, Surprise(), None, print).run())
     assert said.endswith(
         "stops: something unexpected went wrong: RuntimeError('surprise')\nderegistered\nclosed\nwell False\n"
     )
+
+
+# ------------------------------------------------------------------------------------------------------ turn by turn
+
+
+RUNNING = Record(State.RUNNING, "run-1", "a1", threshold=1e12, has_job=True)
+OURS = Holder("worker", 1)
+
+
+class Scripted:
+    """In place of a link: what was asked of it, in order. What is `away` is not answered; nobody has a job for us."""
+
+    def __init__(self, *away: str) -> None:
+        self.away = away
+        self.asked: list[str] = []
+        self.changed = False
+
+    def has_changed(self) -> bool:
+        self._ask("changed")
+        return self.changed
+
+    def look(self) -> Record:
+        self._ask("look")
+        return RUNNING
+
+    def beat(self, job: object) -> Grant:
+        self._ask("beat")
+        return Grant(OURS, next_in=60.0)
+
+    def take_job(self, record: Record) -> None:
+        self._ask("take")
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if what in self.away:
+            raise StoreUnreachable(f"no answer to {what}")
+
+
+def a_runner(directory: Path, link: Scripted, beat_at: float = 0.0) -> Agent:
+    """An agent that serves a run and has seen that a job waits."""
+    config = Config("i-1", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
+    agent = Agent(config, link, None, print)  # type: ignore[arg-type]
+    agent._progress = Progress(seen=RUNNING, holder=OURS, began=0.0)
+    agent._record, agent._must_look, agent._beat_at = RUNNING, False, beat_at
+    return agent
+
+
+def test_a_beat_that_is_due_goes_before_all_else(tmp_path: Path) -> None:
+    link = Scripted()
+    a_runner(tmp_path, link)._keep_in_touch()
+    assert link.asked == ["beat", "changed", "look"]
+
+
+@pytest.mark.parametrize("away", ["changed", "look", "take"])
+def test_what_is_not_answered_delays_no_beat(tmp_path: Path, away: str) -> None:
+    link = Scripted(away)
+    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    agent._keep_in_touch()
+    if away == "take":
+        agent._carry_out(Step.TAKE_JOB)
+    agent._retry_at, agent._beat_at = math.inf, 0.0
+    agent._keep_in_touch()
+    assert link.asked[-1] == "beat"
+
+
+def test_a_beat_that_is_not_answered_is_tried_again_soon_and_blinds_nobody(tmp_path: Path) -> None:
+    link = Scripted("beat")
+    agent = a_runner(tmp_path, link)
+    before = time.monotonic()
+    agent._keep_in_touch()
+    assert link.asked == ["beat", "changed", "look"]
+    assert agent._record == RUNNING
+    assert before < agent._beat_at <= time.monotonic() + RETRY_LONGEST
+
+
+def test_a_runner_that_asked_in_vain_neither_asks_again_nor_beats_until_a_while_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullpen.agent.loop.TAKE_AGAIN", 3600.0)
+    link = Scripted()
+    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    agent._carry_out(Step.TAKE_JOB)
+    agent._must_look = True
+    agent._keep_in_touch()
+    agent._keep_in_touch()
+    assert link.asked == ["take", "changed", "look", "changed"]
+    assert agent._record == replace(RUNNING, has_job=False)
+    agent._take_at = 0.0  # the while is over
+    agent._keep_in_touch()
+    assert agent._record == RUNNING
+
+
+def test_news_let_a_runner_that_asked_in_vain_ask_again_at_once(tmp_path: Path) -> None:
+    link = Scripted()
+    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    agent._carry_out(Step.TAKE_JOB)
+    link.changed = True
+    agent._keep_in_touch()
+    assert agent._record == RUNNING
 
 
 # ------------------------------------------------------------------------------------------------- a store out of reach

@@ -131,6 +131,24 @@ async def test_the_jobs_of_a_run_that_may_start_come_oldest_first_and_lost_ones_
     assert ids(await jobs.queued("run-1", later(60), 2)) == ["j-lost", "j-c"]
 
 
+async def test_jobs_that_ask_for_another_capability_hide_none_that_suits(records: Records, jobs: Jobs) -> None:
+    for number in range(3):
+        await submitted(records, f"j-gpu-{number}", capability="gpu")
+    await submitted(records, "j-any", at=later(1))
+    await submitted(records, "j-arm", at=later(2), capability="arm")
+    assert ids(await jobs.queued("run-1", later(9), 1, ())) == ["j-any"]
+    assert ids(await jobs.queued("run-1", later(9), 2, ("arm", "x"))) == ["j-any", "j-arm"]
+    assert ids(await jobs.queued("run-1", later(9), 2)) == ["j-gpu-0", "j-gpu-1"]
+
+
+async def test_jobs_that_avoid_a_worker_hide_none_that_does_not(records: Records, jobs: Jobs) -> None:
+    for number in range(3):
+        await records.apply(reschedule(await assigned(records, f"j-lost-{number}"), later(1)))
+    await submitted(records, "j-new", at=later(2))
+    assert ids(await jobs.queued("run-1", later(9), 1, without=KEY)) == ["j-new"]
+    assert ids(await jobs.queued("run-1", later(9), 1, without="another")) == ["j-lost-0"]
+
+
 async def test_running_and_finished_jobs_are_not_queued(records: Records, jobs: Jobs) -> None:
     await assigned(records, "j-1")
     await records.apply(finish(await assigned(records, "j-2"), later(9)))

@@ -1,11 +1,13 @@
 """Who may do what: operators by scope, agents for their own instance, nobody by default."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 
-from bullpen.engines.keys import AGENT_LASTS, SECRET, TOKENS, Agent, Keys, Operator, Scope
+from bullpen.engines.keys import AGENT_LASTS, LOOK_EVERY, SECRET, TOKENS, Agent, Keys, Operator, Scope
 from bullpen.errors import ConfigError
 from bullpen.web.auth import check_bind, is_loopback
 from web.house import INSTANCE, OTHER, a_house
@@ -159,3 +161,64 @@ def test_anything_but_loopback_needs_tokens(tmp_path: Path, host: str) -> None:
 def test_loopback_needs_none(tmp_path: Path, host: str) -> None:
     assert is_loopback(host)
     check_bind(tmp_path, host)
+
+
+# ---- a door that was shut stays shut
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
+async def test_a_service_that_others_can_reach_is_never_open(tmp_path: Path, address: str) -> None:
+    async with a_house(tmp_path) as house:
+        house.context.doorkeeper.settle(["127.0.0.1", address])
+        assert (await house.ask("GET", "/v1/status")).status_code == 401
+        assert (await house.beat()).status_code == 401
+
+
+async def test_losing_the_file_of_tokens_opens_no_door(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        house.context.doorkeeper.settle(["127.0.0.1"])
+        (tmp_path / TOKENS).unlink()
+        assert (await house.ask("GET", "/v1/status")).status_code == 401
+        await asyncio.sleep(LOOK_EVERY)
+        assert (await house.ask("GET", "/v1/status")).status_code == 401
+        assert (await house.ask("GET", "/v1/status", "admin")).status_code == 401
+        assert (await house.beat()).status_code == 401
+
+
+def test_tokens_once_seen_are_asked_for_ever(tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    assert not keys.has_tokens(0)
+    keys.create(Scope.ADMIN, None)
+    assert keys.has_tokens(10)
+    (tmp_path / TOKENS).unlink()
+    assert keys.has_tokens(20)
+
+
+async def test_an_open_service_answers_to_this_machine_only(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        there = httpx.ASGITransport(app=house.app, client=("192.0.2.7", 4711))
+        async with httpx.AsyncClient(transport=there, base_url="http://127.0.0.1") as client:
+            assert (await client.get("/v1/status")).status_code == 403
+            assert (await client.post("/v1/heartbeats", json={"workerInstanceKey": "w"})).status_code == 403
+            assert (await client.get("/healthz")).status_code == 200
+            house.guard()
+            await asyncio.sleep(LOOK_EVERY)
+            assert (await client.get("/v1/status")).status_code == 401
+        assert await house.is_untouched()
+
+
+async def test_tokens_that_cannot_be_read_are_a_503_that_names_no_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        (tmp_path / TOKENS).write_text("garbage\n")
+        for token in ("admin", None):
+            for answer in (
+                await house.ask("GET", "/v1/status", token),
+                await house.ask("POST", "/v1/heartbeats", token),
+            ):
+                assert answer.status_code == 503
+                assert str(tmp_path) not in answer.text
+        assert caplog.text.count(str(tmp_path)) == 1

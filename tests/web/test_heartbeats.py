@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,16 @@ from bullpen.config import Liveness, Settings
 from bullpen.errors import Unavailable
 from bullpen.liveness import HeartbeatRequest
 from bullpen.model.worker import ACTIVE
-from bullpen.web import intake
+from bullpen.web import heartbeats, intake
+from bullpen.web.heartbeats import KEYS_WITHIN, MOST_KEYS, Newcomers
 from bullpen.web.intake import Intake
-from web.house import INSTANCE, a_house
+from bullpen.web.problems import Problem
+from web.house import INSTANCE, OTHER, a_house
+
+
+class FixedClock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def test_a_first_beat_is_answered_with_all_that_the_worker_needs(tmp_path: Path) -> None:
@@ -110,6 +118,57 @@ async def test_without_tracking_a_beat_is_answered_and_not_stored(tmp_path: Path
     settings = Settings(liveness=Liveness(tracking=False))
     async with a_house(tmp_path, settings=settings) as house:
         assert (await house.beat()).status_code == 200
+        assert await house.is_untouched()
+
+
+# ---- what one agent may
+
+
+def keys_of(instance_id: str, count: int) -> list[dict[str, Any]]:
+    return [{"workerInstanceKey": f"{instance_id}/{n}", "domain": "elsewhere"} for n in range(count)]
+
+
+async def test_an_agent_begins_with_a_few_keys_an_hour_and_no_more(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        batch = {"heartbeats": keys_of(INSTANCE, 1000)}
+        await house.ask("POST", "/v1/heartbeats/batch", INSTANCE, json=batch)
+        assert len(await house.ports.workers.listed(1000)) == MOST_KEYS
+        late = await house.beat(f"{INSTANCE}/late", token=INSTANCE)
+        assert (late.status_code, late.json()["field"]) == (429, "workerInstanceKey")
+        assert 0 < int(late.headers["retry-after"]) <= KEYS_WITHIN
+        assert (await house.beat(f"{OTHER}/1", token=OTHER)).status_code == 200
+        again = await house.beat(f"{INSTANCE}/0", token=INSTANCE)
+        assert again.json()["error"] == "token-mismatch"
+        await asyncio.sleep(KEYS_WITHIN)
+        assert (await house.beat(f"{INSTANCE}/late", token=INSTANCE)).status_code == 200
+
+
+def test_of_agents_beyond_measure_those_silent_for_longest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats, "MOST_AGENTS", 2)
+    newcomers = Newcomers(FixedClock())
+    for instance_id in ("a", "b", "c"):
+        for n in range(MOST_KEYS):
+            newcomers.admit(instance_id, f"{instance_id}/{n}")
+    newcomers.admit("a", "a/new")
+    with pytest.raises(Problem):
+        newcomers.admit("c", "c/new")
+
+
+async def test_an_agent_does_not_choose_its_domain(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await house.ask("POST", "/v1/heartbeats", INSTANCE, json=keys_of(INSTANCE, 1)[0])
+        await house.ask("POST", "/v1/heartbeats", json={"workerInstanceKey": "w", "domain": "elsewhere"})
+        assert {one.id: one.domain for one in await house.ports.workers.listed(9)} == {
+            f"{INSTANCE}/0": "",
+            "w": "elsewhere",
+        }
+
+
+@pytest.mark.parametrize("path", ["/v1/heartbeats/", "/v1/heartbeats/batch/"])
+async def test_a_slash_too_many_is_no_endpoint(tmp_path: Path, path: str) -> None:
+    body = {"heartbeats": [{"workerInstanceKey": "w"}]} if "batch" in path else {"workerInstanceKey": "w"}
+    async with a_house(tmp_path) as house:
+        assert (await house.ask("POST", path, json=body)).status_code == 404
         assert await house.is_untouched()
 
 

@@ -162,8 +162,29 @@ async def test_a_poll_waits_for_news_and_no_longer_than_asked(tmp_path: Path) ->
         assert loop.time() - began < 25
 
 
+async def test_one_instance_polls_twice_at_once_and_no_more(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        seen = (await house.ask("GET", agents("record"), INSTANCE)).json()["seen"]
+        asked = {"seen": seen, "wait": 20}
+        polls = [asyncio.ensure_future(house.ask("GET", agents("record"), INSTANCE, params=asked)) for _ in range(2)]
+        await asyncio.sleep(1)
+        assert (await house.ask("GET", agents("record"), INSTANCE, params=asked)).status_code == 429
+        assert (await house.ask("GET", agents("record"), INSTANCE, params={"seen": seen})).status_code == 200
+        assert [(await poll).status_code for poll in polls] == [200, 200]
+        assert (await house.ask("GET", agents("record"), INSTANCE, params=asked)).status_code == 200
+
+
+async def test_an_instance_without_record_reports_nothing(tmp_path: Path) -> None:
+    said = {"kind": "UD_OK", "runId": "", "round": "a", "seq": 1}
+    async with a_house(tmp_path) as house:
+        assert (await house.ask("POST", agents("signals"), INSTANCE, json=said)).status_code == 404
+        assert (await house.ports.signals.read([INSTANCE]))[INSTANCE].signal is None
+
+
 async def test_a_signal_counts_once_and_in_order(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
+        await a_running_instance(house)
         said = {"kind": "UD_REG_OK", "runId": "r", "round": "a1", "seq": 2}
         stored = [(await house.ask("POST", agents("signals"), INSTANCE, json=said)).json()["stored"] for _ in range(2)]
         assert stored == [True, False]

@@ -60,6 +60,8 @@ class HttpLink:
         self._bell = bell
         self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
         self._caller = Caller(config.serve_url, config.token, PATIENCE)
+        # Beats and signals have a pause of their own: a log that is refused for now must not cost us our lease.
+        self._pulse = Caller(config.serve_url, config.token, PATIENCE)
         self._poll = Caller(config.serve_url, config.token, POLL + PATIENCE)
         self._news: Answer | None = None
         self._changed = True
@@ -98,7 +100,7 @@ class HttpLink:
 
     def beat(self, job: Job | None) -> Grant:
         for _ in range(ATTEMPTS):
-            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job))
+            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job), self._pulse)
             if status == 200:
                 return self._granted(answer, job)
             match answer.get("error"):
@@ -123,7 +125,8 @@ class HttpLink:
         for _ in range(ATTEMPTS):
             self._seq += 1
             said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq}
-            if self._call("POST", f"{self._base}/signals", said | {"text": text[:TEXT_LIMIT]})["stored"]:
+            said["text"] = text[:TEXT_LIMIT]
+            if self._call("POST", f"{self._base}/signals", said, self._pulse)["stored"]:
                 return
             # An agent before us came further than we knew.
             self._seq = max(self._seq, self._call("GET", f"{self._base}/record").get("signalSeq", 0))
@@ -171,6 +174,7 @@ class HttpLink:
             log.flush(at_once=True)
         self._closing.set()
         self._caller.close()
+        self._pulse.close()
 
     # ---------------------------------------------------------------------------------------------------------- beating
 
@@ -214,15 +218,17 @@ class HttpLink:
 
     # ---------------------------------------------------------------------------------------------------------- calling
 
-    def _exchange(self, method: str, path: str, body: Answer | None = None) -> tuple[int, Answer]:
+    def _exchange(
+        self, method: str, path: str, body: Answer | None = None, caller: Caller | None = None
+    ) -> tuple[int, Answer]:
         try:
-            return self._caller.call(method, path, body)
+            return (caller or self._caller).call(method, path, body)
         except ServiceAway as exc:
             self._news = None
             raise StoreUnreachable(str(exc)) from exc
 
-    def _call(self, method: str, path: str, body: Answer | None = None) -> Answer:
-        status, answer = self._exchange(method, path, body)
+    def _call(self, method: str, path: str, body: Answer | None = None, caller: Caller | None = None) -> Answer:
+        status, answer = self._exchange(method, path, body, caller)
         if status >= 300:
             raise StoreUnreachable(f"{method} was answered {status}: {answer.get('error', '')}")
         return answer

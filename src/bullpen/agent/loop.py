@@ -1,8 +1,8 @@
 """The one loop of an agent: it waits on everything at once, asks `decide` what to do, does it, and sends the heartbeat.
 
     wake-ups ─┐
-    SIGCHLD  ─┤                ┌ look at the record, if it may have changed
-    SIGTERM  ─┼─▶ poll ──────▶ ┤ a heartbeat, if due
+    SIGCHLD  ─┤                ┌ a heartbeat, if due
+    SIGTERM  ─┼─▶ poll ──────▶ ┤ look at the record, if it may have changed
     output   ─┤    ▲           ├ a slice of the cleaning, if one is under way
     timers   ─┘    └───────────┴ what decide() says, until it says Wait
 
@@ -22,13 +22,14 @@ from dataclasses import replace
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
 from bullpen.agent.link import Link, StoreUnreachable
-from bullpen.agent.progress import End, Job, Progress, Record, State
+from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.engines.processes import TreeSurvived, become_subreaper, end_tree, identify, mark_of, reap
 from bullpen.engines.sqlite.wake import Listener
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
 RETRY_FIRST, RETRY_LONGEST = 0.1, 2.0  # seconds between attempts to reach the store
+TAKE_AGAIN = 1.0  # seconds after asking for a job in vain, unless something has changed before
 LEAVING = 5.0  # seconds for everything below us to end when we leave
 
 
@@ -45,7 +46,8 @@ class Agent:
         self._record: Record | NoRecord = UNKNOWN
         self._must_look = True
         self._retry_at, self._retry_wait = 0.0, RETRY_FIRST
-        self._beat_at = 0.0
+        self._beat_at, self._beat_wait = 0.0, RETRY_FIRST
+        self._take_at = 0.0
         self._tasks = Tasks(config, log)
         self._ending = ""
         self._signals, self._signalled = os.pipe()
@@ -71,8 +73,8 @@ class Agent:
             match action:
                 case Stop(reason):
                     return reason
-                # Between other deeds there is no time for it: whoever waits for us waits for no beat. But a lease that
-                # ran out is renewed before we ask for a job, for we would be refused.
+                # The first one. Between other deeds there is no time for it: whoever waits for us waits for no beat.
+                # But without a lease we ask for no job, for we would be refused.
                 case Wait() | Step.TAKE_JOB if self._beat_if_due():
                     continue
                 case Wait(seconds):
@@ -88,12 +90,17 @@ class Agent:
         return Sight(time.time(), time.monotonic(), self._record, self._ending)
 
     def _keep_in_touch(self) -> None:
-        """Look at the record, and at the job that runs here, if they may have changed."""
+        """Renew our lease, then look at the record, and at the job that runs here, if they may have changed."""
+        if self._progress.holder != Holder():
+            # Before all else, and whatever else fails: the rest may wait for a service that is slow or says later.
+            self._beat_if_due()
         if time.monotonic() < self._retry_at:
             return
         try:
             # A job may become free by time alone, so a runner without one looks at every turn.
-            if self._link.has_changed() or self._must_look or self._awaits_a_job():
+            if self._link.has_changed():
+                self._must_look, self._take_at = True, 0.0
+            if self._must_look or self._awaits_a_job():
                 self._see(self._link.look())
                 if (job := self._progress.job) is not None and job.exit_code is None:
                     self._progress = self._progress.told_to_end(self._link.standing(job))
@@ -103,31 +110,38 @@ class Agent:
 
     def _awaits_a_job(self) -> bool:
         record = self._record
-        return isinstance(record, Record) and record.state is State.RUNNING and self._progress.job is None
+        if not isinstance(record, Record) or time.monotonic() < self._take_at:
+            return False
+        return record.state is State.RUNNING and self._progress.job is None
 
     def _beat_if_due(self) -> bool:
         """Send the heartbeat; True if that changed anything that the next decision looks at."""
         now = time.monotonic()
-        if now < max(self._beat_at, self._retry_at) or self._progress.seen is None:
+        if now < self._beat_at or self._progress.seen is None:
             return False
         before = self._progress.holder
         try:
             grant = self._link.beat(self._progress.job)
         except StoreUnreachable as exc:
-            self._lose_sight(exc)
+            if self._beat_wait == RETRY_FIRST:
+                self._log(f"cannot reach the store with a heartbeat: {exc}")
+            self._beat_at = time.monotonic() + self._beat_wait
+            self._beat_wait = min(2 * self._beat_wait, RETRY_LONGEST)
             return False
-        self._beat_at = now + (grant.next_in or self._config.heartbeat)
+        self._beat_at, self._beat_wait = now + (grant.next_in or self._config.heartbeat), RETRY_FIRST
         self._progress = self._progress.beat(grant.holder)
         if grant.retired:
             self._ending = "its worker was retired"
         if before == grant.holder and not grant.retired:
             return False
         self._log(f"is worker {grant.holder.worker} in epoch {grant.holder.epoch}")
-        self._must_look = True
+        self._must_look, self._take_at = True, 0.0
         return True
 
     def _see(self, record: Record | NoRecord) -> None:
         self._must_look = False
+        if isinstance(record, Record) and time.monotonic() < self._take_at:
+            record = replace(record, has_job=False)
         if record != self._record:
             self._log(f"sees {_shown(record)}")
         self._record = record
@@ -178,9 +192,10 @@ class Agent:
     def _take_job(self, record: Record) -> None:
         order = self._link.take_job(record)
         if order is None:
-            # Somebody was faster, or we are given up: the next beat tells, and comes before the next attempt.
+            # Somebody was faster, it does not suit us, or we are given up, as the next beat tells. The record may well
+            # go on to say that a job waits: asking again at every turn would keep the service busy for nothing.
             self._record = replace(record, has_job=False)
-            self._beat_at = 0.0
+            self._take_at = time.monotonic() + TAKE_AGAIN
             return
         job = order.job
         self._log(f"takes job {job.id} run={record.run_id} fence={job.fence}")
@@ -208,7 +223,9 @@ class Agent:
 
     def _wait(self, seconds: float | None) -> None:
         now = time.monotonic()
-        ends = [self._retry_at] if self._retry_at > now else [self._beat_at, now + POLL]
+        ends = [self._retry_at if self._retry_at > now else now + POLL]
+        if self._progress.seen is not None:
+            ends.append(self._beat_at)
         if seconds is not None:
             ends.append(now + seconds)
         if (end := self._tasks.must_be_checked_at()) is not None:

@@ -69,12 +69,14 @@ class Keys:
         self._secret = b""
         self._lines: dict[str, _Line] = {}
         self._seen: tuple[int, int, int] | None = None
+        self._ever_seen = False
         self._looked_at: float | None = None
 
     def has_tokens(self, now: float) -> bool:
-        """Whether operators need a token at all. A file that exists counts, even with no line that is still valid."""
+        """Whether operators need a token at all. A file that exists counts, even with no line that is still valid, and
+        one that has ever been seen counts for ever: losing it opens no door."""
         self._look(now)
-        return self._seen is not None
+        return self._ever_seen
 
     def create(self, scope: Scope, expires: datetime | None) -> str:
         """A new operator's token, shown this once. Raise ConfigError if the file cannot be written."""
@@ -133,11 +135,14 @@ class Keys:
             return
         try:
             found = self._tokens.stat()
+            self._ever_seen = True
             seen = found.st_ino, found.st_mtime_ns, found.st_size
             if seen != self._seen:
                 self._lines, self._seen = _read(self._tokens), seen
         except FileNotFoundError:
             self._lines, self._seen = {}, None
+        except OSError as exc:
+            raise ConfigError(f"{self._tokens}: cannot be read ({exc.strerror})") from exc
         self._looked_at = now
 
 

@@ -19,7 +19,7 @@ from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
 
 CANDIDATES = 20
-"""Queued jobs looked at by one call: enough to pass over those that ask for another worker."""
+"""Jobs tried by one call: enough to get one while others take them too. All of them suit the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,12 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
         return None
     card = (await ports.workers.cards([key])).get(key)
     able = card.capabilities if card else ()
-    alone: bool | None = None
-    for job in await ports.jobs.queued(instance.run_id, now, CANDIDATES):
-        if job.capability and job.capability not in able:
-            continue
-        if job.avoid == key:
-            # It lost this job before: another worker gets it, if there is one that could.
-            alone = await _is_alone(ports, settings, instance) if alone is None else alone
-            if not alone:
-                continue
+    waiting = await ports.jobs.queued(instance.run_id, now, CANDIDATES, able)
+    lease = timedelta(seconds=settings.timings.lease)
+    if any(job.avoid == key for job in waiting) and not await is_alone(ports, instance, lease):
+        # It lost such a job before: another worker gets it, if there is one that could.
+        waiting = await ports.jobs.queued(instance.run_id, now, CANDIDATES, able, without=key)
+    for job in waiting:
         try:
             return await _assign(ports, settings, job, worker, instance)
         except (Conflict, InvalidTransition):
@@ -89,8 +86,8 @@ async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, in
     return taken
 
 
-async def _is_alone(ports: Ports, settings: Settings, instance: Instance) -> bool:
-    """True if no other runner of the run has beaten within its lease."""
+async def is_alone(ports: Ports, instance: Instance, lease: timedelta) -> bool:
+    """True if no other runner of the run has beaten within a lease."""
     now = ports.clock.now()
     others = [
         one.id
@@ -98,7 +95,6 @@ async def _is_alone(ports: Ports, settings: Settings, instance: Instance) -> boo
         if one.state is instances.RUNNING and one.id != instance.id
     ]
     beats = [pulse.heartbeat for pulse in (await ports.signals.read(others)).values()] if others else []
-    lease = timedelta(seconds=settings.timings.lease)
     return not any(beat is not None and beat.at + lease > now for beat in beats)
 
 
@@ -138,7 +134,7 @@ async def finish(
             if job.state is steps.FINISHED and _is_ours(job, worker, epoch, fence):
                 return job  # an earlier attempt of ours landed, and its answer was lost
             if job.state is not steps.RUNNING or not _is_ours(job, worker, epoch, fence):
-                await _note_refusal(ports, job.id, fence, exit_code)
+                await _note_refusal(ports, job, fence, exit_code)
                 return Stale(job, fence, exit_code)
             # It only moved on (bound, or asked to cancel) between our look and our write.
 
@@ -147,10 +143,16 @@ def _is_ours(job: Job, worker: str, epoch: int, fence: int) -> bool:
     return (job.worker, job.epoch, job.fence) == (worker, epoch, fence)
 
 
-async def _note_refusal(ports: Ports, job_id: str, fence: int, exit_code: int) -> None:
-    """The log of the assignment says what became of its result; the job's record belongs to another by now."""
-    end = await ports.logs.append(job_id, fence, 0, b"")
-    await ports.logs.append(job_id, fence, end, refusal(exit_code))
+async def _note_refusal(ports: Ports, job: Job, fence: int, exit_code: int) -> None:
+    """The log of an earlier assignment says what became of its result, if it has one.
+
+    Who held it is not known any more, so whoever names a fence is not believed: no log is begun for it, and that of the
+    current assignment is its holder's alone.
+    """
+    if not 1 <= fence < job.fence or not await ports.logs.read(job.id, fence, 0, 1):
+        return
+    end = await ports.logs.append(job.id, fence, 0, b"")
+    await ports.logs.append(job.id, fence, end, refusal(exit_code))
 
 
 def refusal(exit_code: int) -> bytes:

@@ -1,7 +1,7 @@
 """Follows what a job prints, line by line, across the workers that it is given to."""
 
 from bullpen.model.job import FINISHED, QUEUED, Job
-from bullpen.ports import Ports
+from bullpen.ports import LOG_LIMIT, Ports
 
 CHUNK = 64 * 1024
 CHUNKS_AT_ONCE = 16  # of one job that prints without end: the others are followed too
@@ -17,6 +17,7 @@ class Follower:
         self._fence = 0
         self._offset = 0
         self._rest = b""
+        self._is_over = False
 
     async def new_lines(self, job: Job) -> list[str]:
         """What was printed since the last call. `job` is its record as it stands: once finished, nothing is held back.
@@ -24,6 +25,8 @@ class Follower:
         An assignment that was lost is read to its end first, and a line says that another one begins.
         """
         lines: list[str] = []
+        if self._is_over:
+            return lines
         while self._fence < job.fence:
             if self._fence:
                 lines += await self._read(to_the_end=True)
@@ -31,11 +34,13 @@ class Follower:
             self._fence, self._offset = self._fence + 1, 0
         if self._fence:
             lines += await self._read(to_the_end=job.state in (QUEUED, FINISHED))
+        self._is_over = job.state is FINISHED
         return lines
 
     async def _read(self, *, to_the_end: bool) -> list[str]:
         lines: list[str] = []
-        for _ in range(CHUNKS_AT_ONCE):
+        # What is over is read whole: its length is bounded, and nobody asks again.
+        for _ in range(LOG_LIMIT // CHUNK + CHUNKS_AT_ONCE if to_the_end else CHUNKS_AT_ONCE):
             chunk = await self._ports.logs.read(self._id, self._fence, self._offset, CHUNK)
             self._offset += len(chunk)
             *whole, self._rest = (self._rest + chunk).split(b"\n")

@@ -29,17 +29,34 @@ class App:
 
     def __init__(self, context: Context) -> None:
         self.heartbeats = Heartbeats(context.ports, context.settings, context.doorkeeper)
+        self._doorkeeper = context.doorkeeper
         self._rest = _litestar(context)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):
             await self.heartbeats(scope, receive, send)
-        else:
-            await self._rest(scope, receive, send)
+            return
+        if scope["type"] == "http" and scope["path"] not in ("/healthz", "/readyz"):
+            peer = scope.get("client")
+            try:
+                self._doorkeeper.check_peer(peer[0] if peer else None)
+            except Problem as problem:
+                await _answer(problem, send)
+                return
+        await self._rest(scope, receive, send)
 
     def description(self) -> dict[str, Any]:
         """The API in the words of OpenAPI."""
         return self._rest.openapi_schema.to_schema()
+
+
+async def _answer(problem: Problem, send: Any) -> None:
+    """A problem found before any routing."""
+    content = msgspec.json.encode(problem.answer)
+    headers = {"content-type": "application/json", "content-length": str(len(content))} | problem.headers
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": content})
 
 
 def _litestar(context: Context) -> Litestar:
@@ -52,10 +69,14 @@ def _litestar(context: Context) -> Litestar:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
+    polls = agents.Polls()
     modules = (heartbeats, jobs, pool, runs, agents, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
-        dependencies={"context": Provide(lambda: context, sync_to_thread=False)},
+        dependencies={
+            "context": Provide(lambda: context, sync_to_thread=False),
+            "polls": Provide(lambda: polls, sync_to_thread=False),
+        },
         exception_handlers={
             Problem: _problem,
             BullpenError: _bullpen_error,

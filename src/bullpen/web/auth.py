@@ -1,21 +1,25 @@
 """Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only.
 
-Without a token file the service is open to operators, and then it listens on loopback only, answers to loopback names
-only, and to no web page of another origin. Agents are bound to their instance even then.
+Without a token file the service is open to operators, and then it listens on loopback only, answers to callers on this
+machine and loopback names only, and to no web page of another origin. Agents are bound to their instance even then. A
+service that others can reach, or that has ever seen tokens, is never open again.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
 from bullpen.engines.keys import Agent, Keys, Operator, Scope
-from bullpen.errors import ConfigError
+from bullpen.errors import BullpenError, ConfigError
 from bullpen.ports import Clock
 from bullpen.web.problems import ErrorAnswer, Problem
 
 Header = Callable[[str], str | None]
 OPEN = Operator("open", Scope.ADMIN)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+log = logging.getLogger("bullpen.web")
 
 
 class Doorkeeper:
@@ -24,21 +28,53 @@ class Doorkeeper:
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys = keys
         self._clock = clock
+        self._always_asks = False
+        self._trouble = ""
+
+    def settle(self, listening_on: Iterable[str]) -> None:
+        """Decide at the start, from the addresses listened on: if others can reach the service, it asks for tokens for
+        ever, whatever becomes of their file. Raise ConfigError if that cannot be read."""
+        has_tokens = self._keys.has_tokens(self._clock.now().timestamp())
+        self._always_asks = has_tokens or not all(is_loopback(address) for address in listening_on)
+
+    def check_peer(self, peer: str | None) -> None:
+        """Raise a 403 for a caller from elsewhere where nobody is asked for a token."""
+        if self._always_asks or (peer is not None and is_loopback(peer)):
+            return
+        if self._is_open(self._clock.now().timestamp()):
+            raise forbidden("without tokens the service answers to this machine only")
 
     def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Operator | Agent:
-        """Who speaks. Raise a 401 for a token that is nobody's, a 403 for whom the open service is not meant."""
+        """Who speaks. Raise a 401 for a token that is nobody's, a 403 for whom the open service is not meant, a 503 if
+        the keys cannot be read."""
         now = self._clock.now().timestamp()
         if authorization is None:
-            if self._keys.has_tokens(now):
+            if not self._is_open(now):
                 raise _unauthorized("a token is needed")
             return _local_caller(host, origin)
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer":
             raise _unauthorized("the Authorization header must be 'Bearer <token>'")
-        found = self._keys.bearer(token.strip(), now)
+        try:
+            found = self._keys.bearer(token.strip(), now)
+        except BullpenError as exc:
+            raise self._unreadable(exc) from exc
         if found is None:
             raise _unauthorized("the token is wrong, expired or revoked")
         return found
+
+    def _is_open(self, now: float) -> bool:
+        try:
+            return not self._always_asks and not self._keys.has_tokens(now)
+        except BullpenError as exc:
+            raise self._unreadable(exc) from exc
+
+    def _unreadable(self, error: BullpenError) -> Problem:
+        """Which file and line is the operator's to know: it goes to the log, once and not with every beat."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.error("nobody can be let in: %s", error)
+        return Problem(503, ErrorAnswer("the service cannot read its keys; its log says more"), {"retry-after": "5"})
 
 
 def must_be_operator(speaker: Operator | Agent, scope: Scope) -> Operator:

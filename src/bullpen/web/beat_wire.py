@@ -78,18 +78,19 @@ class BatchAnswer(Struct, frozen=True):
 
 
 def request_of(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
+    """What a beat asks for. An agent's `domain` is ignored: a lie would make a whole domain look silent."""
     if isinstance(speaker, Agent):
-        instance_id = speaker.instance_id
+        instance_id, domain = speaker.instance_id, ""
     else:
         head, slash, _ = beat.worker_instance_key.partition("/")
-        instance_id = head if slash and head.startswith("i-") else ""
+        instance_id, domain = head if slash and head.startswith("i-") else "", beat.domain
     return HeartbeatRequest(
         key=beat.worker_instance_key,
         token=beat.token,
         lease=beat.lease_seconds,
         request_id=beat.request_id,
         instance_id=instance_id,
-        domain=beat.domain,
+        domain=domain,
         bound=_bindings(beat.bound_activities),
         unbound=_bindings(beat.unbound_activities),
         running=_bindings(beat.running_activities),

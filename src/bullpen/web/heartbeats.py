@@ -19,7 +19,7 @@ from bullpen.errors import BullpenError, ConfigError
 from bullpen.liveness import record_heartbeats
 from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
 from bullpen.liveness.request import HeartbeatRequest
-from bullpen.ports import Ports
+from bullpen.ports import Clock, Ports
 from bullpen.web.auth import Doorkeeper, forbidden, may_beat
 from bullpen.web.beat_wire import BatchAnswer, Beaten, Heartbeat, answer_of, request_of
 from bullpen.web.intake import Intake, Results
@@ -28,6 +28,11 @@ from bullpen.web.problems import ErrorAnswer, Problem, bad_input, of_decoding, o
 SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
 """Bytes of a body: a thousand activities fit into a beat, a thousand beats into a batch."""
+
+MOST_KEYS = 4  # new keys of one agent within `KEYS_WITHIN`
+KEYS_WITHIN = 3600.0  # seconds
+KEYS_ALLOWED = f"{MOST_KEYS} new keys an hour"
+MOST_AGENTS = 20_000  # agents whose keys are remembered
 
 Reply: TypeAlias = Callable[[int, bytes, dict[str, str]], None]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -41,11 +46,37 @@ class _RawBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeats: list[msgspec.Raw]
 
 
+class Newcomers:
+    """How many keys each agent began with lately, in this process: a few for restarts. With thousands, which then fall
+    silent, a single agent could make the whole pool look dead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began: dict[str, dict[str, float]] = {}
+
+    def admit(self, instance_id: str, key: str) -> None:
+        """Raise a 429 for one new key too many. The same key may begin as often as it likes."""
+        now = self._clock.now().timestamp()
+        known = self._began.pop(instance_id, {})
+        recent = {old: since for old, since in known.items() if now - since < KEYS_WITHIN}
+        self._began[instance_id] = recent  # last in line: who has not begun anything for longest is forgotten first
+        if len(self._began) > MOST_AGENTS:
+            del self._began[next(iter(self._began))]
+        if key in recent:
+            return
+        if len(recent) >= MOST_KEYS:
+            wait = max(1.0, min(recent.values()) + KEYS_WITHIN - now)
+            answer = ErrorAnswer("the instance has begun with too many keys", "workerInstanceKey", allowed=KEYS_ALLOWED)
+            raise Problem(429, answer, {"retry-after": f"{wait:.0f}"})
+        recent[key] = now
+
+
 class Heartbeats:
     """Receives beats, and answers each after the commit that holds it."""
 
     def __init__(self, ports: Ports, settings: Settings, doorkeeper: Doorkeeper) -> None:
         self._doorkeeper = doorkeeper
+        self._newcomers = Newcomers(ports.clock)
         self._intake = Intake(
             lambda requests, overloaded: record_heartbeats(ports, settings, requests, overloaded=overloaded)
         )
@@ -54,9 +85,10 @@ class Heartbeats:
         self._raw_batch = msgspec.json.Decoder(_RawBatch)
         self._encode = msgspec.json.Encoder().encode
 
-    def receive(self, path: str, headers: Headers, body: bytes, reply: Reply) -> None:
+    def receive(self, path: str, headers: Headers, body: bytes, reply: Reply, peer: str | None) -> None:
         """Read a body and have it written; `reply` is called once, now if something is wrong with it."""
         try:
+            self._doorkeeper.check_peer(peer)
             speaker = self._speaker(headers)
             if path == BATCH:
                 self._receive_batch(speaker, body, reply)
@@ -71,7 +103,7 @@ class Heartbeats:
         await self._intake.close()
 
     def _receive_one(self, speaker: Operator | Agent, body: bytes, reply: Reply) -> None:
-        request = _checked(self._single.decode(body), speaker)
+        request = self._checked(self._single.decode(body), speaker)
 
         def done(results: Results) -> None:
             outcome = of_error(results) if isinstance(results, BullpenError) else answer_of(results[0])
@@ -86,7 +118,7 @@ class Heartbeats:
         items = self._decoded(body)
         if not 1 <= len(items) <= MOST_BEATS:
             raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
-        checked = [item if isinstance(item, Problem) else _judged(item, speaker) for item in items]
+        checked = [item if isinstance(item, Problem) else self._judged(item, speaker) for item in items]
         good = [item for item in checked if isinstance(item, HeartbeatRequest)]
 
         def done(results: Results) -> None:
@@ -115,6 +147,19 @@ class Heartbeats:
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             found = of_decoding(exc).answer
             return Problem(400, msgspec.structs.replace(found, field=f"heartbeats[{place}].{found.field}"))
+
+    def _checked(self, beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
+        if not may_beat(speaker, beat.worker_instance_key):
+            raise forbidden("workerInstanceKey: the token may not beat for this worker")
+        if isinstance(speaker, Agent) and beat.token == 0:
+            self._newcomers.admit(speaker.instance_id, beat.worker_instance_key)
+        return request_of(beat, speaker)
+
+    def _judged(self, beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest | Problem:
+        try:
+            return self._checked(beat, speaker)
+        except Problem as problem:
+            return problem
 
     def _speaker(self, headers: Headers) -> Operator | Agent:
         authorization = host = origin = None
@@ -149,7 +194,8 @@ class Heartbeats:
             if len(body) > LARGEST[scope["path"]]:
                 self._refuse(too_large(scope["path"]), reply)
         if not answered.done():
-            self.receive(scope["path"], scope["headers"], bytes(body), reply)
+            peer = scope.get("client")
+            self.receive(scope["path"], scope["headers"], bytes(body), reply, peer[0] if peer else None)
         status, content, extra = await answered
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
         headers += [(name.encode(), value.encode()) for name, value in extra.items()]
@@ -162,19 +208,6 @@ def too_large(path: str) -> Problem:
 
 
 _NOTHING: list[Recorded | ConfigError] = []
-
-
-def _checked(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
-    if not may_beat(speaker, beat.worker_instance_key):
-        raise forbidden("workerInstanceKey: the token may not beat for this worker")
-    return request_of(beat, speaker)
-
-
-def _judged(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest | Problem:
-    try:
-        return _checked(beat, speaker)
-    except Problem as problem:
-        return problem
 
 
 def _shown(outcome: Beaten | Problem) -> Beaten | ErrorAnswer:

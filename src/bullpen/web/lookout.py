@@ -2,18 +2,24 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from bullpen.errors import BullpenError
+from bullpen.jobs.assignment import is_alone
 from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.job import Job
+from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 
 TICK = 0.2  # seconds between looks where nothing wakes us: what a claim waits for its agent at most
 RUNS = 1000  # runs with queued jobs that one look takes in
+STARTS = 50  # workers of one instance looked at: one for each start of its agent, until cleaned up
+PAGE = 20  # jobs of a run read at once for all its workers of the same capabilities
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """An instance's record, if there is one, and whether a job of its run waits."""
+    """An instance's record, if there is one, and whether a job of its run waits that its worker may take now."""
 
     instance: Instance | None
     has_job: bool
@@ -85,8 +91,34 @@ class Lookout:
     async def _look(self, ids: list[str]) -> dict[str, Sight]:
         found = await self._ports.records.instances(ids)
         waiting = dict.fromkeys(await self._ports.jobs.waiting_runs(RUNS))
-        return {id: Sight(one := found.get(id), _has_job(one, waiting)) for id in ids}
+        served = [one for one in found.values() if one.state is RUNNING and one.run_id in waiting]
+        suited = await self._suited(served) if served else {}
+        return {id: Sight(found.get(id), id in suited) for id in ids}
 
+    async def _suited(self, served: list[Instance]) -> dict[str, None]:
+        """The instances whose worker would be given a job. As `jobs.take` sees it: who is told of one should get it."""
+        now = self._ports.clock.now()
+        workers = {one.id: worker for one in served if (worker := await self._worker(one.id, now))}
+        cards = await self._ports.workers.cards([worker.id for worker in workers.values()])
+        pages: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+        suited: dict[str, None] = {}
+        for one in served:
+            if (worker := workers.get(one.id)) is None:
+                continue
+            able = cards[worker.id].capabilities if worker.id in cards else ()
+            if (one.run_id, able) not in pages:
+                pages[one.run_id, able] = await self._ports.jobs.queued(one.run_id, now, PAGE, able)
+            page = pages[one.run_id, able]
+            if (
+                any(job.avoid != worker.id for job in page)
+                or (page and await self._ports.jobs.queued(one.run_id, now, 1, able, without=worker.id))
+                or (page and await is_alone(self._ports, one, timedelta(seconds=worker.lease)))
+            ):
+                suited[one.id] = None
+        return suited
 
-def _has_job(one: Instance | None, waiting: dict[str, None]) -> bool:
-    return one is not None and one.state is RUNNING and one.run_id in waiting
+    async def _worker(self, instance_id: str, now: datetime) -> Worker | None:
+        """The instance's worker that beat last, if its lease holds: nobody else gets a job."""
+        listed = await self._ports.workers.listed(STARTS, after=f"{instance_id}/")
+        alive = [one for one in listed if one.instance_id == instance_id and not one.is_suspect(now)]
+        return max(alive, key=lambda one: (one.beat_at or now, one.id), default=None)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bullpen.web.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats, too_large
 
-MOST_CONNECTIONS = 20_000  # far below what a process may hold open: the store's files must open too
+MOST_CONNECTIONS = 20_000
 LARGEST_HEAD = 16 * 1024  # bytes of request line and headers
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
 PATHS = {path.encode(): path for path in (SINGLE, BATCH)}
@@ -44,6 +44,7 @@ class Connection(HttpToolsProtocol):
     """One client. `heartbeats` is set on a subclass of one server, see `connections_for`."""
 
     heartbeats: Heartbeats
+    most = MOST_CONNECTIONS
     largest = LARGEST
     patience = PATIENCE
 
@@ -51,7 +52,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._head = 0
         self._since: float | None = self.loop.time()
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self.most:
             self._write(503, b'{"error":"too many connections"}', {"retry-after": "5"}, keep_alive=False)
 
     def overdue(self, now: float) -> bool:
@@ -119,7 +120,8 @@ class Connection(HttpToolsProtocol):
                 self._write(status, body, headers, exchange.keep_alive)
                 self.on_response_complete()
 
-            self.heartbeats.receive(exchange.path, self.headers, exchange.body, reply)
+            peer = self.client[0] if self.client else None
+            self.heartbeats.receive(exchange.path, self.headers, exchange.body, reply, peer)
 
     def _refuse_head(self) -> None:
         if not self.transport.is_closing():
@@ -138,6 +140,6 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-def connections_for(heartbeats: Heartbeats) -> type[Connection]:
-    """The connections of one server."""
-    return type("ServedConnection", (Connection,), {"heartbeats": heartbeats})
+def connections_for(heartbeats: Heartbeats, most: int = MOST_CONNECTIONS) -> type[Connection]:
+    """The connections of one server, which holds so many of them."""
+    return type("ServedConnection", (Connection,), {"heartbeats": heartbeats, "most": most})

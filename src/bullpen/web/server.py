@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,13 @@ from bullpen.service import Service
 from bullpen.web.app import App
 from bullpen.web.auth import check_bind
 from bullpen.web.context import Context
-from bullpen.web.protocol import Connection, connections_for
+from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.wiring import embedded
 
 __all__ = ["check_bind", "serve"]
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
+RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
 LEAVING = 10.0  # seconds for requests in flight when the service stops
 
 log = logging.getLogger("bullpen.web")
@@ -33,6 +35,7 @@ async def serve(
     """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
     async with embedded(home, settings) as ports:
         context = Context(home, ports, settings, Service(ports, settings), Keys(home))
+        context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
         app = App(context)
         server = _Server(app, listening)
         await settle(
@@ -62,7 +65,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=connections_for(app.heartbeats),
+                http=connections_for(app.heartbeats, most_connections()),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -98,3 +101,14 @@ class _Server(uvicorn.Server):
                     await stop.wait()
             except TimeoutError:
                 continue
+
+
+def most_connections() -> int:
+    """How many connections this process can hold, after asking for as many descriptors as it may have and can use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + RESERVED
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MOST_CONNECTIONS
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(soft - RESERVED, soft // 2)

@@ -52,10 +52,17 @@ class MemoryJobs:
         stored = self._tables.jobs
         return await self._faults.call("jobs.jobs", lambda: {i: stored[i] for i in ids if i in stored})
 
-    async def queued(self, run_id: str, now: datetime, limit: int) -> list[Job]:
+    async def queued(
+        self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
+    ) -> list[Job]:
+        def suits(job: Job) -> bool:
+            able = capabilities is None or not job.capability or job.capability in capabilities
+            return able and not (without and job.avoid == without)
+
         def ready() -> list[Job]:
             queued = self._indexes().queued.walk(run_id)
-            return list(islice((job for job in queued if job.not_before is None or job.not_before <= now), limit))
+            now_due = (job for job in queued if job.not_before is None or job.not_before <= now)
+            return list(islice(filter(suits, now_due), limit))
 
         return await self._faults.call("jobs.queued", ready)
 

@@ -16,7 +16,7 @@ _JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
 
 QUEUED = (
     f"{_JOB} WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?)"
-    " ORDER BY losses = 0, queued_at, job_index, id LIMIT ?"
+    "{suits} ORDER BY losses = 0, queued_at, job_index, id LIMIT ?"
 )
 HELD = f"{_JOB} WHERE worker = ? AND epoch <= ? AND state = 'running' ORDER BY epoch, id LIMIT ?"
 UNVERIFIED = f"{_JOB} WHERE verify_by <= ? ORDER BY verify_by, id LIMIT ?"
@@ -40,8 +40,17 @@ class SqliteJobs:
 
         return {row[0]: JOBS.decode(row) for row in await self._database.read(look) if row is not None}
 
-    async def queued(self, run_id: str, now: datetime, limit: int) -> list[Job]:
-        return await self._select(QUEUED, run_id, to_micros(now), limit)
+    async def queued(
+        self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
+    ) -> list[Job]:
+        suits, asked = "", list[str]()
+        if capabilities is not None:
+            suits += f" AND capability IN ({', '.join('?' * (len(capabilities) + 1))})"
+            asked += ["", *capabilities]
+        if without:
+            suits += " AND avoid <> ?"
+            asked.append(without)
+        return await self._select(QUEUED.format(suits=suits), run_id, to_micros(now), *asked, limit)
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         return await self._select(HELD, worker, through_epoch, limit)

@@ -1,19 +1,24 @@
 """What an agent needs of the control plane. Every route asks for the token of the very instance it speaks of."""
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, TypeAlias
 
+from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
-from bullpen.errors import Conflict, Refused
+from bullpen.errors import Conflict, NotFound, Refused
 from bullpen.jobs import Stale
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
 from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
 from bullpen.ports import Removal
+from bullpen.web.admission import RETRY_AFTER, Admission
 from bullpen.web.auth import forbidden
 from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.problems import bad_input
+from bullpen.web.problems import bad_input, too_busy
 from bullpen.web.routes.verbs import delete, get, post, put
 from bullpen.web.views import of_job
 from bullpen.web.wire import (
@@ -34,6 +39,7 @@ from bullpen.web.wire import (
 )
 
 LONGEST_POLL = 25.0  # seconds; below the minute after which proxies give up on a silent connection
+MOST_POLLS = 2  # of one instance at once: an agent's own, and the one its crash left behind
 HELD = 10  # jobs looked at: our agents run one at a time
 LARGEST_CHUNK = 256 * 1024  # bytes of a log in one request
 
@@ -41,13 +47,38 @@ Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the l
 Wait = Annotated[float, QueryParameter(ge=0, le=LONGEST_POLL, description="Seconds to wait for news.")]
 
 
+class Polls:
+    """Counts the long polls of each instance, so that one agent cannot take the room of all."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, instance_id: str, admission: Admission) -> Iterator[None]:
+        """Raise a 429 if the instance polls too often already."""
+        if self._open[instance_id] >= MOST_POLLS:
+            raise too_busy(RETRY_AFTER)
+        self._open[instance_id] += 1
+        try:
+            with admission.watch():
+                yield
+        finally:
+            self._open[instance_id] -= 1
+            if not self._open[instance_id]:
+                del self._open[instance_id]
+
+
+PollsGiven: TypeAlias = NamedDependency[Polls]
+
+
 @get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="The instance's record, once it is news")
 async def record(
-    request: Asking, context: Ctx, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
+    request: Asking, context: Ctx, polls: PollsGiven, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
 ) -> RecordAnswer:
     context.agent(request, instance_id)
-    with context.admission.watch():
-        sight = await context.lookout.news(instance_id, seen, wait if seen else 0.0)
+    waits = bool(seen) and wait > 0
+    with polls.one(instance_id, context.admission) if waits else context.admission.work():
+        sight = await context.lookout.news(instance_id, seen, wait if waits else 0.0)
         one = sight.instance
         if one is None:
             return RecordAnswer(found=False, seen=sight.mark)
@@ -71,6 +102,8 @@ async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data
     context.agent(request, instance_id)
     signal = Signal(instance_id, Kind(data.kind), data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
     with context.admission.work():
+        if instance_id not in await context.ports.records.instances([instance_id]):
+            raise NotFound(f"{instance_id} has no record")
         return Stored(await context.ports.signals.report(signal))
 
 

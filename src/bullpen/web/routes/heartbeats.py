@@ -1,5 +1,7 @@
-"""The heartbeat endpoints as the description shows them. `web.heartbeats` serves them before any routing."""
+"""The heartbeat endpoints as the description shows them. `web.heartbeats` serves them before any routing; what gets
+here spells the path differently, as with a slash at its end, and is no endpoint."""
 
+from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
 from bullpen.web.beat_wire import Beaten, Heartbeat
@@ -39,12 +41,12 @@ class BeatResults(Answer, frozen=True):
 
 @post(SINGLE, tags=["heartbeats"], status_code=200, summary="Renew a worker's lease")
 async def heartbeat(data: JSONBody[Heartbeat]) -> Beaten:
-    raise AssertionError("served before routing")
+    raise NotFoundException
 
 
 @post(BATCH, tags=["heartbeats"], status_code=200, summary="Renew the leases of many workers, each on its own")
 async def heartbeat_batch(data: JSONBody[HeartbeatBatch]) -> BeatResults:
-    raise AssertionError("served before routing")
+    raise NotFoundException
 
 
 HANDLERS = (heartbeat, heartbeat_batch)
