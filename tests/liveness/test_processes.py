@@ -61,7 +61,7 @@ async def stage(ports: Ports) -> None:
             await ports.records.apply(jobs.assign(queued, given))
 
 
-@pytest.mark.parametrize(("sweepers", "killed"), [(2, 0), (8, 3)])
+@pytest.mark.parametrize(("sweepers", "killed"), [(1, 0), (2, 0), (4, 0), (8, 0), (8, 3)])
 async def test_any_number_of_processes_declare_each_worker_lost_once(
     tmp_path: Path, sweepers: int, killed: int
 ) -> None:
