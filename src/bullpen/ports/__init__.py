@@ -1,0 +1,68 @@
+"""What Bullpen needs from outside: the architecture on one page.
+
+    store      Records, Signals, Observations: the truth, and the one way to change it
+    liveness   Workers, Jobs, Logs: leases, and what runs under them
+    world      Clock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
+
+Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
+errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
+"""
+
+from dataclasses import dataclass, field
+
+from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
+from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
+from bullpen.ports.world import (
+    CI,
+    Chance,
+    Clock,
+    Compute,
+    Foundation,
+    Gap,
+    PoolQueue,
+    Registration,
+    Removal,
+    Sighting,
+    Unfounded,
+)
+
+__all__ = [
+    "CI",
+    "LOG_LIMIT",
+    "TOGETHER_LIMIT",
+    "Chance",
+    "Clock",
+    "Compute",
+    "Foundation",
+    "Gap",
+    "Jobs",
+    "Logs",
+    "Observations",
+    "PoolQueue",
+    "Ports",
+    "Records",
+    "Registration",
+    "Removal",
+    "Sighting",
+    "Signals",
+    "Unfounded",
+    "Workers",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside, handed to each use case as one argument."""
+
+    clock: Clock
+    chance: Chance
+    records: Records
+    signals: Signals
+    queue: PoolQueue
+    compute: Compute
+    ci: CI
+    observations: Observations
+    workers: Workers
+    jobs: Jobs
+    logs: Logs
+    foundation: Foundation = field(default_factory=Unfounded)

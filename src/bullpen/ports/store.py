@@ -1,0 +1,108 @@
+"""The store: records, what agents report, and what refresh saw before."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from bullpen.errors import Conflict
+from bullpen.model.instance import Instance, State
+from bullpen.model.provision import Provision
+from bullpen.model.signal import Heartbeat, Pulse, Signal
+from bullpen.model.ticket import Requirements
+from bullpen.model.transition import Change, Check, StoryLine
+
+TOGETHER_LIMIT = 100
+"""Changes and checks that may land together: what a DynamoDB transaction holds. Every engine keeps to it."""
+
+
+class Records(Protocol):
+    """The truth, and the one way to change a record of any kind. The queries here are of instances and provisions:
+    reads by id are consistent; the others are hints that may lag."""
+
+    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        """Land all changes together or nothing at all, and return the records as stored.
+
+        At most `TOGETHER_LIMIT`, checks included. Raise Conflict (with the record `found`) unless each stored record
+        still has the version and state of `change.before` and meets the guards; a `before` of version 0 must be absent.
+        Every check must hold at the moment of the write, on a record that is not changed by it; one of an absent record
+        does not. A change that draws a round and finds this very round stored at its version has landed before: that is
+        success. The story line, if the step has one, lands with it.
+        """
+
+    async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
+        """Land each change on its own, in as few requests as possible; Conflicts come back as values, in order."""
+
+    async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
+        """Consistent; absent ids are missing from the answer."""
+
+    async def provision(self, provision_id: str) -> Provision | None:
+        """Consistent."""
+
+    async def run_instances(self, run_id: str) -> list[Instance]:
+        """Every live instance of a run, in order of id. `run_id` is never empty."""
+
+    async def run_provisions(self, run_id: str) -> list[Provision]:
+        """Every provision of a run that is not closed: what the run did before costs nothing."""
+
+    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+        """The newest provisions of a run that are not purged, closed or not; the newest first."""
+
+    async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
+        """Up to `limit` instances on offer that fit `needs`, thresholds after `now`; by id, from `start` and around."""
+
+    async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
+        """Ownerless instances on their way to an offer: being cleaned, or pre-warmed and booting; by id, after one."""
+
+    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
+        """Instances whose `due_at` has come, by threshold or debt, the longest overdue first."""
+
+    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        """Instances whose debt is due, the longest overdue first."""
+
+    async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
+        """Provisions whose `due_at` has come, the longest overdue first."""
+
+    async def open_provisions(self, resource_class: str) -> list[Provision]:
+        """Provisions of a class that are not decided."""
+
+    async def live(self, limit: int, after: str = "") -> list[Instance]:
+        """All live instances and those terminated whose end is owed, in pages: by id, after `after`."""
+
+    async def count(self) -> dict[tuple[str, State], int]:
+        """How many live instances there are, by resource class and state."""
+
+    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+        """The last `STORY_LENGTH` steps of each record (instance or provision), oldest first."""
+
+    async def purge(self, now: datetime, limit: int) -> int:
+        """Remove records of every kind whose `purge_at` has passed, with what belongs to them: stories, signals, cards,
+        logs. A worker that still owes its lost jobs stays. Engines with a TTL answer 0."""
+
+
+class Signals(Protocol):
+    """What agents report. Reads are consistent."""
+
+    async def report(self, signal: Signal) -> bool:
+        """Store a signal unless one with the same or a higher `seq` stands there; say whether it was stored."""
+
+    async def beat(self, heartbeat: Heartbeat) -> bool:
+        """Store a heartbeat unless one with the same or a higher `seq` stands there; say whether it was stored."""
+
+    async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
+        """Signal and heartbeat of each instance, in one batched read; every id asked for is in the answer."""
+
+    async def wait(self, timeout: float) -> None:
+        """Return when something may have changed, at the latest after `timeout` seconds. A change since the previous
+        call counts: no wake-up is lost between two waits."""
+
+
+class Observations(Protocol):
+    """What refresh saw before, so that a list that merely lags condemns nobody."""
+
+    async def observe(
+        self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
+    ) -> dict[str, datetime]:
+        """Since when each key has been seen under a topic, at every observation; `now` for a new one.
+
+        With `remember`, new keys are noted and those of the topic that are not named are forgotten.
+        """

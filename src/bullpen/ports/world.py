@@ -1,0 +1,134 @@
+"""Time and chance, queues, machines, the CI, and what the pool stands on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from bullpen.model.fleet import FleetAnswer, FleetPlan
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The wall clock, UTC. Only a clock knows now; durations are measured by the event loop's `time()`."""
+
+
+class Chance(Protocol):
+    def token(self) -> str:
+        """16 hexadecimal characters that nobody can guess and nobody else will draw."""
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between both, for jitter."""
+
+
+class PoolQueue(Protocol):
+    """One queue of tickets per resource class. Unordered; a message may come twice or, after a crash, never."""
+
+    async def take(self, resource_class: str, limit: int) -> list[str]:
+        """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none."""
+
+    async def send(
+        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
+    ) -> None:
+        """Add messages, hidden for `delay` seconds. They are gone after `expires`, whether anybody took them or not."""
+
+    async def count(self, resource_class: str) -> int:
+        """About how many messages there are, hidden ones included. Changes nothing."""
+
+    async def names(self) -> list[str]:
+        """The resource classes that have a queue."""
+
+    async def ensure(self, resource_class: str) -> None:
+        """Make the queue if it is missing."""
+
+    async def retire(self, resource_class: str) -> None:
+        """Remove the queue and what is in it; gone already is success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A machine that carries our tag, as the compute engine lists it. `alive` is False once it is ending or gone."""
+
+    id: str
+    provision_id: str
+    launched_at: datetime
+    alive: bool
+    pid: int | None = None  # of a local machine
+
+
+class Compute(Protocol):
+    async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
+        """One attempt to launch `plan.count` machines. The answer may be short: count the ids.
+
+        A repeat with the same client token launches nothing new and answers with the same machines. Raise Refused
+        (InsufficientCapacity, PermissionDenied) or Unavailable where there is no answer.
+        """
+
+    async def terminate(self, ids: Sequence[str]) -> list[str]:
+        """End machines with everything that runs on them; return those whose end is certain. Gone already is success;
+        an id that is not ours is never touched, and counts as gone."""
+
+    async def sightings(self) -> list[Sighting]:
+        """Every machine that carries our tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A runner that the CI knows: `name` is the instance id, `label` what jobs ask for."""
+
+    name: str
+    label: str
+    busy: bool
+
+
+class Removal(StrEnum):
+    REMOVED = "removed"  # or was not there
+    BUSY = "busy"  # it runs a job: never removed under it
+
+
+class CI(Protocol):
+    async def registrations(self) -> list[Registration]:
+        """Every runner of ours that the CI knows."""
+
+    async def register(self, name: str, label: str, round: str) -> bool:
+        """Put a runner on the list, for an agent that cannot do so itself; whether it stands there now.
+
+        Nothing is written unless the instance of this name still belongs to the run of this label, in this round.
+        """
+
+    async def remove(self, name: str) -> Removal:
+        """Take a runner off the CI's list unless it is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that the pool stands on and that is missing, or not as the settings ask."""
+
+    what: str  # an order, such as "make table"
+    subject: str
+    reason: str
+
+
+class Foundation(Protocol):
+    """What the pool stands on besides its records: tables, indexes, templates, the agent's code. Nothing, where a
+    home is enough."""
+
+    async def gaps(self) -> list[Gap]:
+        """Everything to be mended, in the order in which to do so; changes nothing.
+
+        Raise ConfigError, naming all of it, where the settings say that somebody else mends it.
+        """
+
+    async def mend(self, gap: Gap) -> None:
+        """Close a gap, and return when it is closed. Closed already is success."""
+
+
+class Unfounded:
+    """The foundation of an engine that needs none."""
+
+    async def gaps(self) -> list[Gap]:
+        return []
+
+    async def mend(self, gap: Gap) -> None:
+        raise AssertionError(f"there is nothing to mend: {gap}")
