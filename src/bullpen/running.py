@@ -18,7 +18,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.jobs.following import Follower
 from bullpen.jobs.request import JobRequest
-from bullpen.liveness import Liveness
+from bullpen.liveness import Liveness, leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.ports import Ports
@@ -203,8 +203,8 @@ class _Watch:
         await self._replace_lost(time)
 
     async def _replace_lost(self, time: float) -> None:
-        """Top up to the asked count while there are jobs for so many. A mute runner may come back: it stays, and is
-        not counted."""
+        """Top up to the asked count while there are jobs for so many. A mute runner may come back, and one that is
+        leaving finishes its job: they stay, and are not counted."""
         if self._replacement is not None:
             if not self._replacement.done():
                 return
@@ -216,10 +216,12 @@ class _Watch:
             return
         runners = await _runners(self._ports, self._request.run_id)
         mute = await _mute(self._ports, self._settings, runners)
+        leaving = await leaving_instances(self._ports) if runners else {}
+        lasting = [one for one in runners if one not in mute and one.id not in leaving]
         needed = min(self._request.count, self._unfinished())
-        if len(runners) - len(mute) >= needed:
+        if len(lasting) >= needed:
             return
-        self._tell(f"replacing {needed + len(mute) - len(runners)} lost")
+        self._tell(f"replacing {needed - len(lasting)} lost")
         request = replace(self._request, count=needed, spares_silent=True)
         self._replacement = asyncio.get_running_loop().create_task(
             provision(self._ports, self._settings, request, stop=self._stop_replacing)

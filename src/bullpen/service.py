@@ -115,6 +115,7 @@ class Service:
     async def _sweep(self) -> None:
         done = await self._liveness.run_once()
         _tell("sweep", [f"{key} lost its lease" for key in done.sweep.lost])
+        _tell("sweep", [f"{id} is ended: its machine is to be taken away" for id in done.left])
         for alarm in done.sweep.alarms:
             log.error("sweep: %s", alarm)
 

@@ -251,6 +251,25 @@ async def test_a_lost_epoch_is_owed_until_it_is_settled_whatever_happens_to_its_
     assert keys(await workers.owing(1)) == ["a"]
 
 
+async def test_a_worker_that_is_leaving_is_listed_as_such_until_it_is_lost(records: Records, workers: Workers) -> None:
+    await accepted(workers, "a")
+    await accepted(workers, "b", leaving=later(120))
+    assert (await stored(workers, "b")).leaving == later(120)
+    assert [one.id for one in await workers.leaving(10)] == ["b"]
+    await accepted(workers, "a", token=1, leaving=later(60))
+    assert keys(await workers.leaving(10)) == ["a", "b"]
+    assert keys(await workers.leaving(1)) == ["a"]
+    await records.apply(lose(await stored(workers, "a"), later(60)))
+    assert keys(await workers.leaving(10)) == ["b"]
+
+
+async def test_what_a_worker_was_told_of_its_machine_stands_whatever_it_says_later(workers: Workers) -> None:
+    await accepted(workers, "a", leaving=later(120))
+    assert (await accepted(workers, "a", token=1)).leaving == later(120)
+    assert (await accepted(workers, "a", token=2, leaving=later(900))).leaving == later(120)
+    assert (await stored(workers, "a")).leaving == later(120)
+
+
 async def test_all_but_tombstones_are_listed_by_key_and_counted_by_domain_and_state(
     records: Records, workers: Workers
 ) -> None:

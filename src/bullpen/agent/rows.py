@@ -102,7 +102,7 @@ WORKERS = Rows(
     {
         "state": worker.State,
         "fate": worker.Fate,
-        **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at"), _time),
+        **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at", "leaving"), _time),
     },
 )
 JOBS = Rows(

@@ -20,7 +20,7 @@ def take(connection: sqlite3.Connection, config: Config, key: str, run_id: str, 
     """Assign the next job that suits us, while our lease holds and our instance runs for the run in this round."""
     worker = WORKERS.read(connection, key)
     serves = connection.execute(_SERVES, (config.instance_id, run_id, round)).fetchone()
-    if worker is None or worker.is_suspect(at) or not serves:
+    if worker is None or not worker.takes_jobs(at) or not serves:
         return None
     job_id = next_job(connection, config, key, run_id, at)
     found = JOBS.read(connection, job_id) if job_id else None

@@ -35,7 +35,7 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
     """Assign the next job of its run to a worker; None if there is none for it, or it may not have one now."""
     now = ports.clock.now()
     worker = (await ports.workers.workers([key])).get(key)
-    if worker is None or worker.is_suspect(now):
+    if worker is None or not worker.takes_jobs(now):
         return None
     instance = (await ports.records.instances([worker.instance_id])).get(worker.instance_id)
     if instance is None or instance.state is not instances.RUNNING:
@@ -69,7 +69,12 @@ async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, in
         Check(
             Worker,
             worker.id,
-            (Guard("state", "is", ACTIVE), Guard("epoch", "is", worker.epoch), Guard("deadline", "after", now)),
+            (
+                Guard("state", "is", ACTIVE),
+                Guard("epoch", "is", worker.epoch),
+                Guard("deadline", "after", now),
+                Guard("leaving", "is", None),
+            ),
         ),
         Check(
             Instance,

@@ -1,7 +1,7 @@
 """Liveness: workers are alive while their lease lasts; what a lost one held goes to others.
 
 record_heartbeat()   one beat: the lease is renewed, jobs are bound, the worker hears what to stop
-Liveness.run_once()  one pass: declare lost who is (Sweeper), give away their jobs (Rescheduler)
+Liveness.run_once()  one pass: declare lost who is (Sweeper), give away their jobs (Rescheduler), end who is leaving
 protection_state()   are we holding back, and why
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bullpen.config import Settings
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded, Rejection, record_heartbeat, record_heartbeats
 from bullpen.liveness.lease import Sweep, Sweeper
+from bullpen.liveness.leaving import end_leaving, leaving_instances
 from bullpen.liveness.protection import ProtectionState, protection_state
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling
@@ -28,6 +29,8 @@ __all__ = [
     "Rescheduling",
     "Sweep",
     "Sweeper",
+    "end_leaving",
+    "leaving_instances",
     "protection_state",
     "record_heartbeat",
     "record_heartbeats",
@@ -38,15 +41,20 @@ __all__ = [
 class Pass:
     sweep: Sweep
     rescheduling: Rescheduling
+    left: tuple[str, ...] = ()  # instances that nobody owned, whose machine was to be taken away
 
 
 class Liveness:
     """A sweeper and a rescheduler. `receives`: this process receives beats for others, as `serve` does."""
 
     def __init__(self, ports: Ports, settings: Settings, *, receives: bool = False) -> None:
+        self._ports = ports
+        self._settings = settings
         self.sweeper = Sweeper(ports, settings, receives=receives)
         self.rescheduler = Rescheduler(ports, settings)
 
     async def run_once(self) -> Pass:
         """One pass of bounded work, about every second; safe beside any number of others."""
-        return Pass(await self.sweeper.run_once(), await self.rescheduler.run_once())
+        swept, rescheduled = await self.sweeper.run_once(), await self.rescheduler.run_once()
+        left = await end_leaving(self._ports, self._settings) if self._settings.liveness.tracking else []
+        return Pass(swept, rescheduled, tuple(left))

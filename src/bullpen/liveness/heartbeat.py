@@ -125,6 +125,7 @@ def _beat(request: HeartbeatRequest, now: datetime, lease: float) -> Beat:
         request_id=request.request_id,
         instance_id=request.instance_id,
         domain=request.domain,
+        leaving=request.leaving,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bullpen.config import Liveness
@@ -31,7 +32,7 @@ class HeartbeatRequest:
     Jobs come as differences: `bound` since the last accepted beat, `unbound` once they are over here and their result
     is recorded. `running` are those that the worker asks about: what it must stop comes back. Without any of them a
     beat reads nothing. A `request_id` that is drawn once and kept over the retries of a beat makes these harmless;
-    `card` is sent with the first beat and when it changes.
+    `card` is sent with the first beat and when it changes. `leaving` is when its machine is to be taken away.
     """
 
     key: str
@@ -44,6 +45,7 @@ class HeartbeatRequest:
     unbound: tuple[Binding, ...] = ()
     running: tuple[Binding, ...] = ()
     card: Card | None = None
+    leaving: datetime | None = None
 
 
 def check(request: HeartbeatRequest) -> None:
@@ -53,6 +55,8 @@ def check(request: HeartbeatRequest) -> None:
     _check_text("instance_id", request.instance_id, LONGEST_NAME)
     _check_text("domain", request.domain, LONGEST_NAME)
     _check_number("token", request.token, 0)
+    if request.leaving is not None and request.leaving.tzinfo is None:
+        raise ConfigError(f"leaving: {request.leaving} names no time zone")
     _check_lease(request.lease)
     _check_bindings("bound", request.bound)
     _check_bindings("unbound", request.unbound)

@@ -17,6 +17,9 @@ What keeps a late worker harmless:
 - The debt of a lost epoch is written in the same write as its loss, and outlives a resurrection: `lost_epoch` runs
   ahead of `settled_epoch` until every job of it has been given to somebody else.
 
+A worker may know that its machine is about to be taken away, as a spot machine is. It is *leaving* from then on, until
+it is gone: it gets no new job, and is replaced while it finishes the one it has.
+
 Timers are never cancelled: `due_at` only says when to look; what is found there decides.
 """
 
@@ -64,6 +67,7 @@ class Worker:
     lost_epoch: int = 0
     settled_epoch: int = 0
     beat_at: datetime | None = None  # when the last beat was accepted
+    leaving: datetime | None = None  # when its machine is to be taken away, as it was told; never taken back
 
     @property
     def owes_reschedule(self) -> bool:
@@ -73,6 +77,9 @@ class Worker:
     def is_suspect(self, now: datetime) -> bool:
         """True if it must get no new job: its lease is out, confirmed or not."""
         return self.state is not ACTIVE or self.deadline is None or self.deadline <= now
+
+    def takes_jobs(self, now: datetime) -> bool:
+        return self.leaving is None and not self.is_suspect(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ class Beat(Event):
     request_id: str = ""
     instance_id: str = ""
     domain: str = ""
+    leaving: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,4 +301,5 @@ def _renewed(worker: Worker, event: Beat, *, epoch: int) -> Worker:
         beat_at=event.at,
         instance_id=event.instance_id or worker.instance_id,
         domain=event.domain or worker.domain,
+        leaving=worker.leaving or event.leaving,
     )

@@ -1,8 +1,8 @@
 """Presence: what serves the run already, and who else is fetching more for it right now.
 
 A second provision of a run tops up to the asked count. An instance counts if this request could have been given it and
-its agent shows signs of life: a silent one is ended, unless the request spares it, and one that does not fit is left
-as it is.
+its agent shows signs of life: a silent one is ended, unless the request spares it. One that does not fit, or whose
+machine is about to be taken away, is left as it is.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from bullpen import debts, handover
 from bullpen.config import Settings
+from bullpen.liveness.leaving import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
 from bullpen.model.ticket import Verdict, judge
@@ -73,6 +74,9 @@ class Presence:
                 await debts.settle_provision(self._ports, self._settings, earlier, by=BY)
         running = await self._ports.records.run_instances(self._request.run_id)
         serving = [one for one in running if one.state is RUNNING and self._fits(one)]
+        if serving:
+            leaving = await leaving_instances(self._ports)
+            serving = [one for one in serving if one.id not in leaving]
         alive = await self._alive(serving) if serving else set()
         silent = [one for one in serving if one.id not in alive]
         if silent and not self._request.spares_silent:

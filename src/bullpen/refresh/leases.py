@@ -1,4 +1,5 @@
-"""Leases: jobs of workers that fell silent go to others, also where no service runs that would see to it.
+"""Leases: jobs of workers that fell silent go to others, also where no service runs that would see to it; idle machines
+that are about to be taken away are ended.
 
 A worker is given up only after it stood still for a whole confirm window before our eyes (liveness/lease.py), so this
 is the one phase that waits; but only if somebody who is silent holds a job, and not longer than a few windows.
@@ -9,7 +10,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness import Liveness
+from bullpen.liveness import Liveness, end_leaving, leaving_instances
+from bullpen.model.instance import IDLE
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
@@ -20,6 +22,11 @@ LOOK = 0.5  # seconds between passes
 
 
 async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+    leaving = await leaving_instances(ports)
+    idle = [one for one in (await ports.records.instances([*leaving])).values() if one.state is IDLE] if leaving else []
+    if idle:
+        actions = tuple(Action("terminate", one.id, leaving[one.id]) for one in idle)
+        yield Plan(actions, partial(end_leaving, ports, settings))
     found = await _unsettled(ports, settings)
     if found:
         actions = tuple(Action("sweep lease", key, reason) for key, reason in found.items())

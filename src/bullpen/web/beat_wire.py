@@ -1,5 +1,6 @@
 """A heartbeat on the wire: what is read, and what is answered."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -46,7 +47,8 @@ class Metadata(Asked, frozen=True):
 
 class Heartbeat(Asked, frozen=True):
     """One beat. `token` is that of the last answer, 0 in the first beat of a key. Activities come as differences, but
-    for `runningActivities`, which are asked about. A lease of 0 or none gets the default."""
+    for `runningActivities`, which are asked about. A lease of 0 or none gets the default. `leavingAt` is when the
+    worker's machine is to be taken away: it gets no new job."""
 
     worker_instance_key: Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^\S+\Z")]
     token: Annotated[int, Meta(ge=0, le=2**53)] = 0
@@ -57,6 +59,7 @@ class Heartbeat(Asked, frozen=True):
     bound_activities: Annotated[tuple[Activity, ...], Meta(max_length=1000)] = ()
     unbound_activities: Annotated[tuple[Activity, ...], Meta(max_length=1000)] = ()
     running_activities: Annotated[tuple[Activity, ...], Meta(max_length=1000)] = ()
+    leaving_at: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class Beaten(Answer, frozen=True):
@@ -95,6 +98,7 @@ def request_of(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
         unbound=_bindings(beat.unbound_activities),
         running=_bindings(beat.running_activities),
         card=_card(beat.metadata) if beat.metadata is not None else None,
+        leaving=beat.leaving_at,
     )
 
 

@@ -118,7 +118,7 @@ class Lookout:
         return suited
 
     async def _worker(self, instance_id: str, now: datetime) -> Worker | None:
-        """The instance's worker that beat last, if its lease holds: nobody else gets a job."""
+        """The instance's worker that beat last, if its lease holds and it is not leaving: nobody else gets a job."""
         listed = await self._ports.workers.listed(STARTS, after=f"{instance_id}/")
-        alive = [one for one in listed if one.instance_id == instance_id and not one.is_suspect(now)]
+        alive = [one for one in listed if one.instance_id == instance_id and one.takes_jobs(now)]
         return max(alive, key=lambda one: (one.beat_at or now, one.id), default=None)

@@ -26,12 +26,13 @@ class WorkerIndexes:
         self.due = Index[Worker](lambda w: ("", w.due_at) if w.state is ACTIVE else None)
         self.cleanup = Index[Worker](lambda w: ("", w.cleanup_at) if w.cleanup_at else None)
         self.owing = Index[Worker](lambda w: ("", w.id) if w.owes_reschedule else None)
+        self.leaving = Index[Worker](lambda w: ("", w.id) if w.leaving and w.state is ACTIVE else None)
         self.listed = Index[Worker](lambda w: ("", w.id) if w.state is not CLEANED_UP else None)
         self.purgeable = Index[Worker](lambda w: ("", w.purge_at) if w.purge_at and not w.owes_reschedule else None)
         self.of_instance = Index[Worker](
             lambda w: (w.instance_id, w.id) if w.instance_id and w.state is not CLEANED_UP else None
         )
-        self._lagging = Replica(lag, self.due, self.cleanup, self.owing, self.listed, self.purgeable)
+        self._lagging = Replica(lag, self.due, self.cleanup, self.owing, self.leaving, self.listed, self.purgeable)
 
     def follow(self, record_id: str, record: Worker | None) -> None:
         self._lagging.follow(record_id, record)
@@ -81,6 +82,9 @@ class MemoryWorkers:
 
     async def owing(self, limit: int) -> list[Worker]:
         return await self._faults.call("workers.owing", lambda: list(islice(self._indexes().owing.walk(), limit)))
+
+    async def leaving(self, limit: int) -> list[Worker]:
+        return await self._faults.call("workers.leaving", lambda: list(islice(self._indexes().leaving.walk(), limit)))
 
     async def listed(self, limit: int, after: str = "") -> list[Worker]:
         return await self._faults.call(

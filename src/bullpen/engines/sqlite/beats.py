@@ -34,7 +34,8 @@ _NOBODY = ("", 0.0, 0, 0, None, 0, "", "")
 
 @lru_cache(maxsize=len(SIZES))
 def beat_statement(size: int) -> str:
-    """As `model.worker.heartbeat` says, for beats that are neither replays nor from another place than the last one.
+    """As `model.worker.heartbeat` says, for beats that are neither replays nor from another place than the last one,
+    and of workers that are not leaving.
 
     One statement for many: each call into SQLite lets go of the interpreter, and to have it back from a busy event loop
     takes longer than the beat. It answers with what a beat does not say by itself.
@@ -46,7 +47,7 @@ def beat_statement(size: int) -> str:
         SET version = version + 1, token = workers.token + 1, request_id = beat.request_id, lease = beat.lease,
             deadline = beat.deadline, due_at = min(due_at, beat.deadline), beat_at = beat.at
         FROM beat
-        WHERE id = beat.worker AND workers.token = beat.token AND state = 'active'
+        WHERE id = beat.worker AND workers.token = beat.token AND state = 'active' AND leaving IS NULL
             AND (workers.request_id <> beat.request_id OR beat.request_id = '')
             AND beat.instance_id IN ('', workers.instance_id) AND beat.domain IN ('', workers.domain)
         RETURNING id, version, instance_id, domain, epoch, due_at, lost_epoch, settled_epoch
@@ -102,7 +103,8 @@ class _Group:
 def _receive_all(transaction: Transaction, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
     first: dict[str, Beat] = {}
     for key, beat in beats:
-        first.setdefault(key, beat)  # a second one of the same key meets what the first has left
+        if beat.leaving is None:
+            first.setdefault(key, beat)  # a second one of the same key meets what the first has left
     renewed = _renew(transaction, first)
     answers: list[Accepted | Rejected] = []
     for key, beat in beats:

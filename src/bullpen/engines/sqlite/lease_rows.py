@@ -26,7 +26,7 @@ _FATES = {fate.value: fate for fate in worker.Fate}
 
 def _decode_worker(row: Row) -> Worker:
     id_, state, version, instance_id, domain, epoch, token, request_id, lease, deadline, due_at, *rest = row
-    cleanup_at, purge_at, fate, lost_epoch, settled_epoch, beat_at = rest
+    cleanup_at, purge_at, fate, lost_epoch, settled_epoch, beat_at, leaving = rest
     return Worker(
         id_,
         _WORKER_STATES[state],
@@ -45,6 +45,7 @@ def _decode_worker(row: Row) -> Worker:
         lost_epoch,
         settled_epoch,
         from_micros_or_null(beat_at),
+        from_micros_or_null(leaving),
     )
 
 
@@ -122,6 +123,7 @@ WORKERS: Table[Worker] = Table(
         lost_epoch=plain_field,
         settled_epoch=plain_field,
         beat_at=time_field,
+        leaving=time_field,
     ),
     _decode_worker,
 )

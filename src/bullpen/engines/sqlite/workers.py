@@ -47,6 +47,7 @@ SUSPECTS = f"""
 """
 TO_CLEAN = f"{_WORKER} WHERE cleanup_at <= ? ORDER BY cleanup_at, id LIMIT ?"
 OWING = f"{_WORKER} WHERE lost_epoch > settled_epoch ORDER BY id LIMIT ?"
+LEAVING = f"{_WORKER} WHERE leaving IS NOT NULL AND state = 'active' ORDER BY id LIMIT ?"
 LISTED = f"{_WORKER} WHERE id > ? AND state <> 'cleaned-up' ORDER BY id LIMIT ?"
 CENSUS = "SELECT domain, state, number FROM worker_counts WHERE state <> 'cleaned-up' AND number > 0"
 DESCRIBE = """
@@ -105,6 +106,9 @@ class SqliteWorkers:
 
     async def owing(self, limit: int) -> list[Worker]:
         return await self._select(OWING, limit)
+
+    async def leaving(self, limit: int) -> list[Worker]:
+        return await self._select(LEAVING, limit)
 
     async def listed(self, limit: int, after: str = "") -> list[Worker]:
         return await self._select(LISTED, after, limit)
