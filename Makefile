@@ -29,8 +29,11 @@ setup: $(STAMP) ## Make .venv and install Bullpen with its development tools
 demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 	@$(VENV)/bin/bullpen demo
 
+# Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
+WORKERS ?= 3
+
 test: check ## Lint, then run every test; what CI runs
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(STAMP) ## Lint, formatting, types and layers
 	$(PY) -m ruff check .
@@ -58,5 +61,5 @@ ifeq ($(FRESH),yes)
 	exit 1
 endif
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[serve,dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,serve,dev]'
 	@echo '$(CURDIR)' > $@
