@@ -17,7 +17,7 @@ FRESH := yes
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo engines test check bench clean
 
 help: ## Print this list
 	@echo "Bullpen keeps CI runners warm. Targets:"
@@ -31,6 +31,9 @@ demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 3
+
+engines: $(STAMP) ## Fetch DynamoDB Local and ElasticMQ for the tests, with Java and Maven if we are root on Debian
+	$(PY) tests/aws/java_engines.py
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal

@@ -9,6 +9,8 @@ import pytest
 
 from bullpen.sim.run import virtual_run
 
+pytest_plugins = ["aws.stage", "aws.cloud.stage"]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")

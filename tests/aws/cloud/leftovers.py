@@ -1,0 +1,15 @@
+"""What a killed cloud leaves behind: instances that nobody would end any more."""
+
+import re
+from pathlib import Path
+
+from bullpen.engines.processes import end_tree, mark_of
+
+PATIENCE = 10.0  # seconds in which a killed tree is gone
+INSTANCE_ID = re.compile(r"i-0[0-9a-f]{16}")
+
+
+def end_leftovers(folder: Path) -> list[str]:
+    """End what still runs of instances that were launched below `folder`; return their ids."""
+    ids = [path.name for path in folder.glob("i-0*") if INSTANCE_ID.fullmatch(path.name)]
+    return [id for id in sorted(ids) if end_tree(None, mark_of(id), patience=PATIENCE)]
