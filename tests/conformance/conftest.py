@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,19 @@ from conformance.engines import ENGINES, Engine, Opened
 PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs"}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "purging: only for engines that remove old records when asked to")
+    config.addinivalue_line("markers", "waking: only for engines on which a change ends a wait")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         asked = PORTS.intersection(metafunc.fixturenames)
         able = {name: engine for name, engine in ENGINES.items() if asked <= set(engine.keeps)}
+        if metafunc.definition.get_closest_marker("purging"):
+            able = {name: engine for name, engine in able.items() if engine.purges}
+        if metafunc.definition.get_closest_marker("waking"):
+            able = {name: engine for name, engine in able.items() if engine.wakes}
         metafunc.parametrize("engine", able.values(), ids=able.keys())
 
 
@@ -38,10 +46,16 @@ def runner(engine: Engine) -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture
-def opened(engine: Engine, runner: asyncio.Runner, tmp_path: Path) -> Iterator[Opened]:
-    manager = engine.open(tmp_path)
+def opened(engine: Engine, runner: asyncio.Runner, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    manager = engine.open(request.getfixturevalue(engine.given))
     yield runner.run(manager.__aenter__())
     runner.run(manager.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def crowd(engine: Engine) -> int:
+    """How many records are many."""
+    return engine.crowd
 
 
 @pytest.fixture

@@ -4,8 +4,26 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from aws.cloud.control import Control
+from aws.cloud.ground import AMAZON_LINUX, REGION, SUBNETS
+from aws.stage import MakeSettings
+from bullpen.config import Aws, Settings
+from bullpen.engines.aws import session
+from bullpen.engines.aws.ci import DynamoCI
+from bullpen.engines.aws.compute import LISTED_AFTER, Ec2Compute
+from bullpen.engines.aws.items import raw_key, text
+from bullpen.engines.aws.jobs import DynamoJobs
+from bullpen.engines.aws.logs import DynamoLogs
+from bullpen.engines.aws.observations import DynamoObservations
+from bullpen.engines.aws.queue import SqsQueue
+from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.signals import DynamoSignals
+from bullpen.engines.aws.table import TableClient
+from bullpen.engines.aws.workers import DynamoWorkers
 from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.sqlite.ci import SqliteCI
@@ -19,6 +37,7 @@ from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.ports import Ports
 from bullpen.sim.loop import VirtualLoop
+from engines.aws.tables import a_cloud_with_a_table
 from engines.sqlite.plans import plans_checked
 from real_machines import a_pool, with_room
 
@@ -36,11 +55,18 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to open an engine in an empty directory, on which loop, and which ports it keeps."""
+    """How to open an engine, on which loop, and which ports it keeps. `open` gets the fixture named `given`.
 
-    open: Callable[[Path], AbstractAsyncContextManager[Opened]]
+    One that does not purge gives old records a time to live: its store removes them some day, by itself.
+    """
+
+    open: Callable[[Any], AbstractAsyncContextManager[Opened]]
     loop: Callable[[], asyncio.AbstractEventLoop]
     keeps: tuple[str, ...]
+    given: str = "tmp_path"
+    purges: bool = True
+    wakes: bool = True  # its `Signals.wait` ends with a change; otherwise whoever waits looks again after a while
+    crowd: int = 8000  # records that are many, and are written within seconds
 
 
 @asynccontextmanager
@@ -90,6 +116,56 @@ async def local(directory: Path) -> AsyncIterator[Opened]:
         yield Opened(replace(Memory().ports(), clock=pool.clock, compute=pool.compute), hire)
 
 
+@asynccontextmanager
+async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
+    async with a_cloud_with_a_table(make_settings().aws) as cloud:
+        table = TableClient(cloud, SystemChance())
+        clock = SystemClock()
+        ports = replace(
+            Memory().ports(),
+            clock=clock,
+            records=DynamoRecords(table),
+            signals=DynamoSignals(table, clock),
+            ci=DynamoCI(table),
+            observations=DynamoObservations(table),
+            workers=DynamoWorkers(table, census_lasts=0),
+            jobs=DynamoJobs(table),
+            logs=DynamoLogs(table, clock),
+            queue=SqsQueue(cloud, clock, SystemChance()),
+        )
+
+        async def hire(name: str, label: str, busy: bool) -> None:
+            said = {"label": text(label), "round": text("round"), "busy": {"BOOL": busy}}
+            await table.put({**raw_key("Registration", name), **said})
+
+        yield Opened(ports, hire)
+
+
+@asynccontextmanager
+async def ec2(cloud: Control) -> AsyncIterator[Opened]:
+    for market in ("on-demand", "spot"):
+        cloud.quota(market, 2 * CAPACITY)  # vCPUs: the types that the tests ask for have two
+    settings = Settings(
+        aws=Aws(
+            region=REGION,
+            endpoints={"ec2": cloud.url},
+            image=AMAZON_LINUX.id,
+            subnets=tuple(subnet.id for subnet in SUBNETS),
+        )
+    )
+
+    async def first_missing(_id: str, now: datetime) -> datetime:
+        return now - LISTED_AFTER  # otherwise an id that nobody knows is not sure to be gone for a minute
+
+    async def hire(name: str, label: str, busy: bool) -> None:
+        raise NotImplementedError("EC2 is no CI")
+
+    async with session.opened(settings.aws) as clients:
+        clock = SystemClock()
+        compute = Ec2Compute(clients, settings, clock, lambda: "#!/bin/sh", first_missing)
+        yield Opened(replace(Memory().ports(), clock=clock, compute=compute), hire)
+
+
 ENGINES = {
     "memory": Engine(
         memory,
@@ -99,5 +175,15 @@ ENGINES = {
     "sqlite": Engine(
         sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs")
     ),
+    "aws": Engine(
+        aws,
+        asyncio.new_event_loop,
+        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs"),
+        given="aws_settings",
+        purges=False,
+        wakes=False,
+        crowd=300,  # the crowd of 8,000 is met in tests/engines/aws/test_crowd.py
+    ),
     "local": Engine(local, asyncio.new_event_loop, keeps=("compute",)),
+    "ec2": Engine(ec2, asyncio.new_event_loop, keeps=("compute",), given="cloud"),
 }

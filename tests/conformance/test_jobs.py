@@ -104,6 +104,7 @@ async def test_of_a_late_result_and_a_reschedule_at_once_one_wins(records: Recor
         assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 1
 
 
+@pytest.mark.waking
 async def test_a_submitted_and_a_finished_job_wake_whoever_waits(records: Records, signals: Signals) -> None:
     await signals.wait(0.01)
     async with asyncio.timeout(60):
@@ -199,6 +200,7 @@ async def test_all_jobs_of_a_run_are_listed_by_id_in_pages(records: Records, job
 # ---- purged
 
 
+@pytest.mark.purging
 async def test_a_finished_job_is_purged_from_its_time_on_with_its_story_and_all_its_logs(
     records: Records, jobs: Jobs, logs: Logs
 ) -> None:
@@ -216,6 +218,7 @@ async def test_a_finished_job_is_purged_from_its_time_on_with_its_story_and_all_
     assert not (await records.stories(["j-1"])).get("j-1")
 
 
+@pytest.mark.purging
 async def test_a_purge_of_several_kinds_takes_at_most_its_limit(records: Records, workers: Workers) -> None:
     await accepted(workers)
     for number in range(3):

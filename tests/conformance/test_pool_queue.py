@@ -123,6 +123,7 @@ async def test_to_retire_a_queue_that_is_gone_is_success(queue: PoolQueue) -> No
 
 
 async def test_an_expired_message_is_neither_taken_nor_counted(ports: Ports, queue: PoolQueue) -> None:
+    await queue.ensure("small")
     now = ports.clock.now()
     await queue.send("small", ["over"], expires=now - timedelta(seconds=1))
     await queue.send("small", ["lasts"], expires=now + timedelta(hours=1))
@@ -132,5 +133,6 @@ async def test_an_expired_message_is_neither_taken_nor_counted(ports: Ports, que
 
 
 async def test_hidden_messages_expire_too(ports: Ports, queue: PoolQueue) -> None:
+    await queue.ensure("small")
     await queue.send("small", ["hidden"], delay=60, expires=ports.clock.now() - timedelta(seconds=1))
     assert await queue.count("small") == 0

@@ -410,6 +410,7 @@ async def test_no_job_is_assigned_to_a_worker_that_is_lost_at_the_same_time(reco
 # ---- purged
 
 
+@pytest.mark.purging
 async def test_a_tombstone_is_purged_from_its_time_on_with_its_story_and_card(
     records: Records, workers: Workers
 ) -> None:
@@ -424,6 +425,7 @@ async def test_a_tombstone_is_purged_from_its_time_on_with_its_story_and_card(
     assert not (await records.stories([KEY])).get(KEY)
 
 
+@pytest.mark.purging
 async def test_whoever_still_beats_with_a_purged_key_is_refused(records: Records, workers: Workers) -> None:
     """A worker that has lived has a token, and no token fits a key that is not known. Only a first beat (token 0) makes
     the key a new one: keys are drawn at each start of a process, so nobody but a first process sends that."""
@@ -434,6 +436,7 @@ async def test_whoever_still_beats_with_a_purged_key_is_refused(records: Records
     assert await workers.workers([KEY]) == {}
 
 
+@pytest.mark.purging
 async def test_the_workers_of_a_purged_instance_stay_until_their_own_time(
     records: Records, signals: Signals, workers: Workers
 ) -> None:

@@ -1,0 +1,163 @@
+"""AWS's errors become ours, in one place. A message names the service and the call first; a remedy says what to do.
+
+Whoever reacts to an error code itself names it in `expecting`, and gets it as `Declined`.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ChecksumError,
+    ClientError,
+    ConnectionError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    LoginError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
+
+from bullpen.errors import BullpenError, ConfigError, PermissionDenied, Refused, Throttled, Unavailable
+
+RETRY_AFTER = 5.0
+"""Seconds. The client has repeated the call for a while before it gave up; sooner than this is too soon."""
+
+THROTTLES = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "EC2ThrottledException",
+        "SlowDown",
+        "BandwidthLimitExceeded",
+        "PriorRequestNotComplete",
+    }
+)
+_DENIALS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
+_STALE_CREDENTIALS = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "RequestExpired",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "InvalidAccessKeyId",
+        "AuthFailure",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "SignatureDoesNotMatch",
+        "InvalidSignatureException",
+        "IncompleteSignature",
+        "IncompleteSignatureException",
+        "OptInRequired",
+    }
+)
+_SIGN_IN = "sign in again (`aws sso login`, `aws configure`, or new AWS_* variables); `bullpen doctor` checks them"
+_POLICY = "allow the call to these credentials: `bullpen iam-policy control-plane` prints the statements they need"
+_LONGEST = 400  # characters of a message of AWS: a denial may carry kilobytes of encoded detail
+
+
+class Declined(Exception):
+    """An answer that its caller expects: not an error of Bullpen's until the caller says so."""
+
+    def __init__(self, code: str, message: str, response: dict[str, Any]) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.response = response
+
+
+async def call(client: Any, method: str, /, *, expecting: Collection[str] = (), **request: Any) -> dict[str, Any]:
+    """Make one call, such as `call(dynamodb, "update_item", TableName=...)`, and return its answer.
+
+    Raise Declined for the error codes in `expecting`; everything else as `bullpen.errors` names it.
+    """
+    subject = _subject(client, method)
+    try:
+        answer: dict[str, Any] = await getattr(client, method)(**request)
+    except ClientError as exc:
+        code = exc.response.get("Error", {}).get("Code", "")
+        if code in expecting:
+            raise Declined(code, _message(exc), exc.response) from exc
+        raise _of_answer(subject, code, exc) from exc
+    except (BotoCoreError, ResponseParserError, OSError, TimeoutError) as exc:
+        raise _of_client(subject, exc) from exc
+    return answer
+
+
+@contextmanager
+def translated_opening(service: str) -> Iterator[None]:
+    """Opening a session or a client makes no call, but reads the environment and the AWS configuration."""
+    try:
+        yield
+    except (BotoCoreError, OSError) as exc:
+        raise _of_client(f"AWS ({service})", exc) from exc
+    except ValueError as exc:
+        raise ConfigError(
+            f"AWS ({service}): {_cut(str(exc))}", remedy="see aws.endpoints, aws.region and AWS_ENDPOINT_URL_*"
+        ) from exc
+
+
+def _subject(client: Any, method: str) -> str:
+    """`DynamoDB UpdateItem`"""
+    operation = client.meta.method_to_api_mapping[method]
+    return f"{client.meta.service_model.service_id} {operation}"
+
+
+def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
+    text = f"{subject}: {_message(exc)} ({code})"
+    if code in THROTTLES:
+        return Throttled(text, retry_after=RETRY_AFTER)
+    if code in _DENIALS:
+        return PermissionDenied(text, remedy=_POLICY)
+    if code.partition(".")[0] in _STALE_CREDENTIALS:  # EC2 has words of its own behind AuthFailure
+        return PermissionDenied(text, remedy=_SIGN_IN)
+    if code == "RequestTimeTooSkewed":
+        return PermissionDenied(text, remedy="set the clock of this machine")
+    if exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+        return Unavailable(text)
+    return Refused(text)
+
+
+def _of_client(subject: str, exc: Exception) -> BullpenError:
+    text = f"{subject}: {_cut(str(exc))}"
+    match exc:
+        case NoCredentialsError() | PartialCredentialsError():
+            return PermissionDenied(f"{subject}: no AWS credentials ({_cut(str(exc))})", remedy=_SIGN_IN)
+        case CredentialRetrievalError() | SSOError() | LoginError() | TokenRetrievalError():
+            return PermissionDenied(text, remedy=_SIGN_IN)
+        case NoRegionError():
+            return ConfigError(f"{subject}: no region", remedy="set aws.region, or AWS_REGION")
+        case ProfileNotFound():
+            return ConfigError(text, remedy="name a profile that exists in AWS_PROFILE, or none")
+        case ParamValidationError():
+            return Refused(text)
+        case ConnectionError() | HTTPClientError() | OSError() | TimeoutError():
+            return Unavailable(text, remedy="see aws.region, aws.endpoints and the network")
+        case ChecksumError() | IncompleteReadError() | ResponseParserError():
+            return Unavailable(f"{subject}: an answer that nobody can read ({_cut(str(exc))})")
+        case _:
+            return ConfigError(text, remedy="see aws.region, aws.endpoints and the AWS configuration of this machine")
+
+
+def _message(exc: ClientError) -> str:
+    return _cut(exc.response.get("Error", {}).get("Message", "") or "no message")
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -1,0 +1,66 @@
+"""The way to AWS: one session, its clients opened when first asked for, and closed together.
+
+Region and credentials are found as every AWS tool finds them; `aws.region` and `aws.endpoints` come first. Timeouts are
+short and attempts few: whoever asks is told within seconds that nobody answers, and decides what that means.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession, get_session
+
+from bullpen.config import Aws
+from bullpen.engines.aws.errors import translated_opening
+
+ATTEMPTS = 4
+"""Of one call. A throttled or unanswered one is repeated by the client, after longer and longer waits."""
+
+
+class Cloud:
+    """The clients of one pool."""
+
+    def __init__(self, settings: Aws, session: AioSession, stack: AsyncExitStack) -> None:
+        self.settings = settings
+        self._session = session
+        self._stack = stack
+        self._clients: dict[str, Any] = {}
+        self._opening = asyncio.Lock()
+
+    async def client(self, service: str) -> Any:
+        """The client of a service (`dynamodb`, `sqs`, `ec2`, ...): opened on first use, closed with the cloud."""
+        if service in self._clients:
+            return self._clients[service]
+        async with self._opening:  # two first users share one client
+            if service not in self._clients:
+                with translated_opening(service):
+                    opening = self._session.create_client(
+                        service,
+                        region_name=self.settings.region or None,
+                        endpoint_url=self.settings.endpoints.get(service),
+                        config=_config(service),
+                    )
+                    self._clients[service] = await self._stack.enter_async_context(opening)
+            return self._clients[service]
+
+
+@asynccontextmanager
+async def opened(settings: Aws) -> AsyncIterator[Cloud]:
+    """Nothing is called and no credentials are needed yet: the first call of a client shows whether they are good."""
+    async with AsyncExitStack() as stack:
+        with translated_opening("the session"):
+            session = get_session()
+        yield Cloud(settings, session, stack)
+
+
+def _config(service: str) -> AioConfig:
+    return AioConfig(
+        # A transaction has thousands of values, and DynamoDB checks each of them again: a fifth of a claim's time here.
+        parameter_validation=service != "dynamodb",
+        connect_timeout=3,
+        read_timeout=60 if service == "ec2" else 10,  # a fleet of hundreds takes its time
+        max_pool_connections=64,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+    )

@@ -1,0 +1,69 @@
+"""A table of the test's own behind a proxy that counts, and that fails on request."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aws.java_engines import Engines
+from aws.proxy import Proxy
+from aws.stage import MakeSettings
+from bullpen.agent.config import Config
+from bullpen.agent.dynamodb import DynamoDB
+from bullpen.agent.link_dynamodb import DynamoLink
+from bullpen.engines.aws.items import Item
+from bullpen.engines.aws.table import TableClient
+from engines.aws.tables import a_table
+
+
+@dataclass
+class Bench:
+    table: TableClient
+    proxy: Proxy
+    endpoint: str  # of the engine itself: a blocking caller would wait for the proxy, which waits for the caller
+    agents: list[DynamoLink] = field(default_factory=list)
+
+    def requests(self) -> dict[str, int]:
+        """Those since the last call."""
+        counted = dict(self.proxy.counts)
+        self.proxy.counts.clear()
+        return counted
+
+    def agent(self, instance_id: str = "i-1", lease: float = 15.0) -> DynamoLink:
+        """An agent that writes into the table by itself. Its clock is years behind that of the tests."""
+        nowhere = Path("/nonexistent")
+        config = Config(
+            instance_id,
+            nowhere,
+            nowhere,
+            5.0,
+            60.0,
+            60.0,
+            "",
+            1.0,
+            (),
+            lease=lease,
+            table=self.table.name,
+            domain="zone-a",
+        )
+        client = DynamoDB("eu-central-1", lambda: ("key", "not-a-secret", ""), self.endpoint)
+        self.agents.append(DynamoLink(config, client, lambda: None))
+        return self.agents[-1]
+
+    async def item(self, key: Item) -> Item:
+        found = await self.table.get(key)
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def a_bench(engines: Engines, make_settings: MakeSettings) -> AsyncIterator[Bench]:
+    async with (
+        Proxy(engines.dynamodb) as proxy,
+        a_table(make_settings(endpoints={"dynamodb": proxy.url}).aws) as table,
+    ):
+        proxy.counts.clear()
+        bench = Bench(table, proxy, engines.dynamodb)
+        yield bench
+        for agent in bench.agents:
+            agent.close()

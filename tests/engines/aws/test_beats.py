@@ -1,0 +1,143 @@
+"""What beats cost on DynamoDB, and that none is lost or counted twice when an answer is."""
+
+import pytest
+
+from aws.java_engines import Engines
+from aws.proxy import Drop, Failure
+from aws.stage import MakeSettings
+from builders import later
+from bullpen.engines.aws.beats import renewal
+from bullpen.engines.aws.items import key_of, text
+from bullpen.engines.aws.schema import indexes
+from bullpen.engines.aws.signals import DynamoSignals
+from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.system import SystemClock
+from bullpen.errors import PermissionDenied
+from bullpen.model.worker import ABSENT, Accepted, Code, Rejected, Worker
+from conformance.leases import KEY, a_beat, accepted, stored
+from engines.aws.counted import a_bench
+
+pytestmark = pytest.mark.real_loop
+
+
+async def test_an_accepted_beat_is_one_write(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        await accepted(workers)
+        assert bench.requests() == {"TransactWriteItems": 1}
+        for token in (1, 2):
+            await accepted(workers, token=token, at=later(token))
+            assert bench.requests() == {"UpdateItem": 1}
+
+
+async def test_a_rejected_beat_is_one_write_too(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        await accepted(workers)
+        bench.requests()
+        (late,) = await workers.beat([(KEY, a_beat(7))])
+        assert isinstance(late, Rejected)
+        assert bench.requests() == {"UpdateItem": 1}
+
+
+def test_a_beat_writes_no_attribute_of_an_index() -> None:
+    keyed = {key["AttributeName"] for index in indexes() for key in index["KeySchema"]}
+    projected = {name for index in indexes()[-1:] for name in index["Projection"]["NonKeyAttributes"]}
+    request = renewal(KEY, a_beat(1))
+    written = {name for alias, name in request["ExpressionAttributeNames"].items() if alias in _set(request)}
+    assert written == {"version", "seq", "deadline", "lease", "updatedAt", "requestId"}
+    assert written.isdisjoint(keyed | projected)
+
+
+def _set(request: dict[str, str]) -> set[str]:
+    return {word.strip(",") for word in request["UpdateExpression"].split() if word.startswith("#")}
+
+
+async def test_a_lease_that_gets_shorter_moves_its_timer_with_one_more_write(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        await accepted(workers)
+        bench.requests()
+        await accepted(workers, token=1, lease=5.0)
+        assert bench.requests() == {"UpdateItem": 2}
+        assert (await bench.item(key_of(Worker, KEY)))["dueSort"] == text("2030-01-01T00:00:05.000000Z")
+
+
+async def test_a_batch_is_one_write_for_each_beat(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        keys = [f"i-{number}/x" for number in range(40)]
+        await workers.beat([(key, a_beat(instance_id=key.partition("/")[0])) for key in keys])
+        bench.requests()
+        answers = await workers.beat([(key, a_beat(1, instance_id=key.partition("/")[0])) for key in keys])
+        assert all(isinstance(answer, Accepted) for answer in answers)
+        assert bench.requests() == {"UpdateItem": 40}
+
+
+@pytest.mark.parametrize(("token", "operation"), [(0, "TransactWriteItems"), (1, "UpdateItem")])
+async def test_a_beat_whose_answer_was_lost_counts_once(
+    engines: Engines, aws_settings: MakeSettings, token: int, operation: str
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        for earlier in range(token):
+            await accepted(workers, token=earlier)
+        bench.proxy.fail(operation, Drop())
+        worker = await accepted(workers, token=token)
+        assert (worker.token, worker.epoch) == (token + 1, 1)
+        assert await stored(workers) == worker
+
+
+async def test_a_beat_that_meets_what_somebody_else_wrote_fails_alone(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        await bench.table.put({**key_of(Worker, KEY), "seq": text("many"), "version": text("1")})
+        answers = await workers.beat([(KEY, a_beat(1)), ("i-2/x", a_beat(instance_id="i-2"))])
+        assert answers[0] == Rejected(Code.UNKNOWN, ABSENT, 0)
+        assert isinstance(answers[1], Accepted)
+
+
+async def test_credentials_that_ran_out_cost_no_worker_its_key(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        await accepted(workers)
+        bench.proxy.fail("UpdateItem", Failure("ExpiredTokenException"), times=None)
+        with pytest.raises(PermissionDenied):
+            await workers.beat([(KEY, a_beat(1))])
+
+
+async def test_an_instance_points_to_the_worker_that_began_to_beat_for_it_last(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
+        await accepted(workers, "i-1/old", at=later(1))
+        assert (await signals.read(["i-1"]))["i-1"].heartbeat is not None
+        await accepted(workers, "i-1/new", at=later(2))
+        bench.requests()
+        found = (await signals.read(["i-1"]))["i-1"].heartbeat
+        assert found is not None
+        assert (found.at, found.seq) == (later(2), 1)
+        assert bench.requests() == {"BatchGetItem": 2}  # it pointed elsewhere when we last looked
+        await accepted(workers, "i-1/new", token=1, at=later(3))
+        bench.requests()
+        found = (await signals.read(["i-1"]))["i-1"].heartbeat
+        assert found is not None
+        assert found.at == later(3)
+        assert bench.requests() == {"BatchGetItem": 1}
+
+
+async def test_a_worker_that_moves_to_another_instance_is_found_there(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
+        await accepted(workers)
+        await accepted(workers, token=1, at=later(1), instance_id="i-2")
+        found = (await signals.read(["i-2"]))["i-2"].heartbeat
+        assert found is not None
+        assert found.at == later(1)

@@ -1,0 +1,182 @@
+"""Machines on EC2: launched once for each token, with every trouble told apart, and listed while they are ours."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aws.cloud.control import Control
+from aws.cloud.ground import SECOND_SUBNET, SUBNETS
+from builders import a_plan
+from bullpen.engines.aws import compute as module
+from bullpen.errors import (
+    BullpenError,
+    ConfigError,
+    InsufficientCapacity,
+    PermissionDenied,
+    Refused,
+    Throttled,
+    Unavailable,
+)
+from bullpen.model.fleet import Cause, decisive, shortfall
+from bullpen.model.ticket import UsageClass
+from engines.aws.pools import a_pool, running
+
+pytestmark = pytest.mark.real_loop
+
+
+async def test_a_fleet_with_six_subnets_is_one_request_whose_template_is_made_on_the_way(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        answer = await pool.process().create_fleet(a_plan(count=12))
+        assert len(answer.machines) == 12
+        assert (cloud.calls()["CreateLaunchTemplate"], len(cloud.fleets())) == (1, 1)
+        await pool.process().create_fleet(a_plan(count=1))
+        assert cloud.calls()["CreateFleet"] == 3  # the first one was refused for want of its template
+        assert cloud.calls()["CreateLaunchTemplate"] == 1
+
+
+async def test_a_machine_has_the_size_of_its_type_and_says_for_whom_it_is(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        plan = a_plan(provision_id="p-7", cpu=3, mem=5000, allowed_types=("M5.*",), usage_class=UsageClass.SPOT)
+        (machine,) = (await pool.process().create_fleet(plan)).machines
+        assert (machine.instance_type, machine.cpu, machine.mem) == ("m5.xlarge", 4, 16384)
+        assert machine.usage_class is UsageClass.SPOT
+        tags = cloud.instances()[machine.id]["tags"]
+        assert {key: tags[key] for key in ("bullpen:pool", "bullpen:provision", "bullpen:class")} == {
+            "bullpen:pool": "ci-pool",
+            "bullpen:provision": "p-7",
+            "bullpen:class": "small",
+        }
+
+
+async def test_sizes_are_asked_once_and_guessed_low_where_they_may_not_be_asked(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        one = pool.process()
+        for _ in range(2):
+            await one.create_fleet(a_plan())
+        assert cloud.calls()["DescribeInstanceTypes"] == 1
+        cloud.deny("ec2:DescribeInstanceTypes")
+        (machine,) = (await pool.process().create_fleet(a_plan(cpu=1, mem=1024))).machines
+        assert (machine.cpu, machine.mem) == (1, 1024)
+
+
+async def test_the_same_token_again_launches_nothing_new(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        plan = a_plan(count=3)
+        first = await pool.process().create_fleet(plan)
+        again = await pool.process().create_fleet(plan)
+        assert again.machines == first.machines
+        assert running(cloud) == {machine.id for machine in first.machines}
+
+
+async def test_a_lost_answer_is_unavailable_and_the_repeat_finds_the_machines(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        await pool.process().create_fleet(a_plan())
+        plan = a_plan(count=2)
+        cloud.lose_answer("CreateFleet")
+        with pytest.raises(Unavailable, match="CreateFleet"):
+            await pool.process().create_fleet(plan)
+        assert len((await pool.process().create_fleet(plan)).machines) == 2
+        assert len(running(cloud)) == 3
+
+
+async def test_the_same_token_for_something_else_is_refused(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        plan = a_plan(count=1)
+        await pool.process().create_fleet(plan)
+        with pytest.raises(ConfigError, match="IdempotentParameterMismatch"):
+            await pool.process().create_fleet(a_plan(client_token=plan.client_token, count=2))
+
+
+async def test_a_missing_template_that_is_not_ours_to_make_is_a_matter_of_configuration(cloud: Control) -> None:
+    async with a_pool(cloud, manage="external") as pool:
+        with pytest.raises(ConfigError, match=r"CreateFleet: .*no launch template ci-pool-") as refusal:
+            await pool.process().create_fleet(a_plan())
+        assert "Terraform" in refusal.value.remedy
+        assert "CreateLaunchTemplate" not in cloud.calls()
+
+
+async def test_a_template_that_is_made_and_not_yet_seen_is_waited_for_with_the_same_token(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        cloud.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", times=2)
+        assert len((await pool.process().create_fleet(a_plan(count=2))).machines) == 2
+        cloud.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", times=9)
+        with pytest.raises(Unavailable, match="not seen yet"):
+            await pool.process().create_fleet(a_plan())
+
+
+async def test_a_partial_fleet_is_an_answer_that_says_why(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        cloud.capacity(2)
+        plan = a_plan(count=5)
+        answer = await pool.process().create_fleet(plan)
+        assert len(answer.machines) == 2
+        assert decisive(answer).cause is Cause.CAPACITY
+        assert "2 of 5" in shortfall(plan, answer)
+
+
+KINDS: list[tuple[str, Cause, type[BullpenError]]] = [
+    ("InsufficientInstanceCapacity", Cause.CAPACITY, InsufficientCapacity),
+    ("VcpuLimitExceeded", Cause.QUOTA, Refused),
+    ("RequestLimitExceeded", Cause.THROTTLE, Throttled),
+    ("UnauthorizedOperation", Cause.PERMISSION, PermissionDenied),
+    ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", Cause.PERMISSION, PermissionDenied),
+    ("InvalidAMIID.NotFound", Cause.CONFIGURATION, ConfigError),
+]
+
+
+@pytest.mark.parametrize(("code", "cause", "error"), KINDS)
+async def test_every_kind_of_trouble_has_the_same_cause_inside_an_answer_and_as_an_error(
+    cloud: Control, code: str, cause: Cause, error: type[BullpenError]
+) -> None:
+    async with a_pool(cloud) as pool:
+        one = pool.process()
+        cloud.spoil(code, "says EC2", launches=1)
+        answer = await one.create_fleet(a_plan(count=3))
+        assert len(answer.machines) == 1
+        assert (decisive(answer).cause, decisive(answer).code) == (cause, code)
+        assert decisive(answer).remedy
+        cloud.refuse("CreateFleet", code, "says EC2")
+        with pytest.raises(error, match=f"EC2 CreateFleet: {code}: says EC2") as refusal:
+            await one.create_fleet(a_plan(count=3))
+        assert type(refusal.value) is error
+        assert refusal.value.remedy == decisive(answer).remedy
+
+
+async def test_an_error_beside_a_full_count_does_no_harm(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        cloud.spoil("RequestLimitExceeded", launches=None)
+        plan = a_plan(count=2)
+        assert shortfall(plan, await pool.process().create_fleet(plan)) == ""
+
+
+async def test_two_subnets_of_one_zone_are_explained(cloud: Control) -> None:
+    async with a_pool(cloud, subnets=(SUBNETS[0].id, SECOND_SUBNET.id)) as pool:
+        with pytest.raises(ConfigError, match="duplicate instance pools") as refusal:
+            await pool.process().create_fleet(a_plan())
+        assert "one subnet for each availability zone" in refusal.value.remedy
+
+
+async def test_sightings_are_ours_on_all_pages_with_provision_and_life(
+    cloud: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 5)
+    async with a_pool(cloud, pool="other") as other, a_pool(cloud) as pool:
+        await other.process().create_fleet(a_plan(count=3))
+        one = pool.process()
+        ids = {machine.id for machine in (await one.create_fleet(a_plan(count=12, provision_id="p-7"))).machines}
+        ended = sorted(ids)[0]
+        await one.terminate([ended])
+        sightings = {seen.id: seen for seen in await one.sightings()}
+        assert set(sightings) == ids
+        assert {seen.provision_id for seen in sightings.values()} == {"p-7"}
+        assert [id_ for id_, seen in sightings.items() if not seen.alive] == [ended]
+        assert all(abs(datetime.now(UTC) - seen.launched_at) < timedelta(minutes=1) for seen in sightings.values())
+
+
+async def test_many_at_once_launch_one_fleet_for_one_token(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        plan = a_plan(count=2)
+        answers = await asyncio.gather(*(pool.process().create_fleet(plan) for _ in range(6)))
+        assert len({machine.id for answer in answers for machine in answer.machines}) == 2
+        assert len(running(cloud)) == 2

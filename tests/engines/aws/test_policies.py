@@ -1,0 +1,176 @@
+"""The IAM policies: no call of the engine is missing from them, none stands there that nobody makes.
+
+What the engine calls is read off its sources: every text that is the name of a method of one of its clients.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore import xform_name
+
+import bullpen
+from bullpen.config import Aws, Engines, Settings
+from bullpen.engines.aws.policies import Place, Policy, control_plane, instance, place_of, workflow
+
+SOURCES = Path(bullpen.__file__).parent
+ENGINE = [source for source in (SOURCES / "engines/aws").glob("*.py") if source.name != "policies.py"]
+AGENT = [SOURCES / "agent/link_dynamodb.py", SOURCES / "agent/boot.py"]
+SERVICES = ("dynamodb", "sqs", "ec2", "iam", "service-quotas")  # everybody may ask STS who they are
+PREFIXES = {"service-quotas": "servicequotas"}
+
+# IAM's own names of what a call does, where that is not the call's.
+NAMED_OTHERWISE = {
+    "dynamodb:TransactWriteItems": ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem"),
+    "dynamodb:CreateTable": ("CreateTable", "TagResource"),
+    "sqs:CreateQueue": ("CreateQueue", "TagQueue"),
+    "sqs:DeleteMessageBatch": ("DeleteMessage",),
+    "sqs:SendMessageBatch": ("SendMessage",),
+    "ec2:CreateFleet": ("CreateFleet", "CreateTags", "RunInstances"),
+}
+# What EC2 does in the caller's name when a fleet is created.
+OF_A_FLEET = {"iam:PassRole", "iam:CreateServiceLinkedRole"}
+# What only refresh and doctor do, by source and function.
+NOT_OF_A_WORKFLOW = {
+    "checks.py": None,
+    "rights.py": None,
+    "examination.py": None,
+    "tending.py": None,
+    "queues.py": {
+        "classes",
+        "ensure",
+        "retire",
+        "misfits",
+        "_listed",
+        "_make",
+        "_is_ours",
+        "_corrections",
+        "_attributes",
+    },
+    "template.py": {"retire"},
+}
+SETTINGS = Settings(
+    engines=Engines(pool="aws"),
+    aws=Aws(
+        region="eu-central-1",
+        image="ami-0123456789abcdef0",
+        subnets=("subnet-0123456789abcdef0",),
+        instance_profile="bullpen-instance",
+    ),
+)
+PLACE = place_of(SETTINGS, "123456789012")
+
+
+def operations() -> dict[str, str]:
+    """The name of a client's method → the operation, as policies name it."""
+    session = botocore.session.Session()
+    return {
+        xform_name(operation): f"{PREFIXES.get(service, service)}:{operation}"
+        for service in SERVICES
+        for operation in session.get_service_model(service).operation_names
+    }
+
+
+OPERATIONS = operations()
+SPELT_OUT = {called.removeprefix("dynamodb:"): called for called in OPERATIONS.values()}
+"""As the agent names them, which has no client."""
+
+
+def called(source: Path, without: set[str] | None = None, names: dict[str, str] = OPERATIONS) -> Iterator[str]:
+    """The actions behind the calls in a source, but those of some functions."""
+    for node in _nodes(ast.parse(source.read_text()), without or set()):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+            operation = names[node.value]
+            service = operation.partition(":")[0]
+            actions = NAMED_OTHERWISE.get(operation, (operation.partition(":")[2],))
+            yield from (f"{service}:{action}" for action in actions)
+
+
+def _nodes(tree: ast.AST, without: set[str]) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.AsyncFunctionDef | ast.FunctionDef) and child.name in without):
+            yield child
+            yield from _nodes(child, without)
+
+
+def allowed(policy: Policy) -> set[str]:
+    return {action for statement in policy["Statement"] for action in statement["Action"]}
+
+
+def test_the_control_plane_may_do_exactly_what_the_engine_does() -> None:
+    made = {action for source in ENGINE for action in called(source)} | OF_A_FLEET
+    assert allowed(control_plane(PLACE)) == made
+
+
+def test_a_workflow_may_do_exactly_what_provision_and_release_do() -> None:
+    made = {
+        action
+        for source in ENGINE
+        if NOT_OF_A_WORKFLOW.get(source.name, set()) is not None
+        for action in called(source, NOT_OF_A_WORKFLOW.get(source.name))
+    }
+    assert allowed(workflow(PLACE)) == made | OF_A_FLEET
+
+
+def test_an_instance_may_do_exactly_what_its_agent_does() -> None:
+    made = {action for source in AGENT for action in called(source, names=SPELT_OUT)}
+    assert allowed(instance(PLACE)) == made
+
+
+def test_everything_that_can_be_tied_to_the_pool_is() -> None:
+    free = {
+        action
+        for statement in control_plane(PLACE)["Statement"]
+        if statement["Resource"] == ["*"]
+        for action in statement["Action"]
+    }
+    assert all(action.partition(":")[2].startswith(("Describe", "List", "Get")) for action in free)
+
+
+@pytest.mark.parametrize("action", ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])
+def test_nothing_without_our_tag_is_ended(action: str) -> None:
+    (statement,) = (one for one in control_plane(PLACE)["Statement"] if action in one["Action"])
+    assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/bullpen:pool": "bullpen"}}
+
+
+def test_machines_get_the_one_role_and_nothing_else_does() -> None:
+    (statement,) = (one for one in control_plane(PLACE)["Statement"] if "iam:PassRole" in one["Action"])
+    assert statement["Resource"] == ["arn:aws:iam::123456789012:role/bullpen-instance"]
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_an_instance_reaches_only_the_kinds_of_items_that_it_reads_and_writes() -> None:
+    for statement in instance(PLACE)["Statement"]:
+        ((key, kinds),) = statement["Condition"]["ForAllValues:StringEquals"].items()
+        assert key == "dynamodb:LeadingKeys"
+        assert statement["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
+        assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta"} & set(kinds)
+
+
+def test_where_somebody_else_makes_everything_nothing_can_be_made() -> None:
+    external = control_plane(Place(pool="bullpen", role="r", profile="p", makes_templates=False))
+    makers = ("Create", "Delete", "Update", "Set", "Tag")
+    made = {action for action in allowed(external) if action.partition(":")[2].startswith(makers)}
+    assert made == {
+        "dynamodb:DeleteItem",
+        "dynamodb:UpdateItem",
+        "ec2:CreateFleet",
+        "ec2:CreateTags",
+        "iam:CreateServiceLinkedRole",
+        "sqs:DeleteMessage",
+    }
+
+
+def statement_texts(policy: Policy) -> Iterator[Any]:
+    for statement in policy["Statement"]:
+        yield from statement["Resource"]
+
+
+@pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
+def test_other_partitions_have_their_own_names(region: str, partition: str) -> None:
+    place = place_of(Settings(aws=Aws(region=region)))
+    arns = [arn for arn in statement_texts(workflow(place)) if arn != "*"]
+    assert all(arn.startswith(f"arn:{partition}:") for arn in arns)

@@ -1,0 +1,98 @@
+"""What DynamoSignals promises beyond every Signals: batches that are not served whole, lost answers, foreign items."""
+
+from dataclasses import replace
+
+import pytest
+
+from aws.java_engines import Engines
+from aws.proxy import Drop, LeaveOut
+from aws.stage import MakeSettings
+from builders import NOW, later
+from bullpen.engines.aws.beats import POINTERS_LAST
+from bullpen.engines.aws.items import number, raw_key, text
+from bullpen.engines.aws.signals import SIGNALS_LAST, DynamoSignals
+from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.system import SystemClock
+from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal
+from conformance.leases import accepted
+from engines.aws.counted import a_bench
+
+pytestmark = pytest.mark.real_loop
+
+SIGNAL = Signal("i-1", Kind.REG_OK, "run-1", "round-1", seq=5)
+
+
+class Still:
+    """A clock that stands at NOW."""
+
+    now = staticmethod(lambda: NOW)
+
+
+async def test_keys_that_a_batch_did_not_process_are_asked_for_again(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        told = [replace(SIGNAL, instance_id=f"i-{number}") for number in range(3)]
+        for signal in told:
+            await signals.report(signal)
+        bench.requests()
+        bench.proxy.fail("BatchGetItem", LeaveOut(2), times=2)
+        found = await signals.read([signal.instance_id for signal in told])
+        assert found == {signal.instance_id: Pulse(signal) for signal in told}
+        assert bench.requests() == {"BatchGetItem": 3}
+
+
+async def test_a_read_takes_a_request_for_fifty_instances(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        await DynamoSignals(bench.table, SystemClock()).read([f"i-{number}" for number in range(101)])
+        assert bench.requests() == {"BatchGetItem": 3}
+
+
+async def test_a_signal_whose_answer_was_lost_was_stored(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        bench.proxy.fail("UpdateItem", Drop())
+        assert await signals.report(SIGNAL)
+        assert not await signals.report(SIGNAL)
+
+
+async def test_what_somebody_else_wrote_is_taken_for_none_and_hides_nothing(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await signals.report(SIGNAL)
+        await bench.table.put({**raw_key("WS", "i-2"), "seq": number(1), "value": text("UD_OK")})
+        await bench.table.put({**raw_key("Heartbeat", "i-2"), "seq": number(1), "updatedAt": text("yesterday")})
+        assert await signals.read(["i-1", "i-2"]) == {"i-1": Pulse(SIGNAL), "i-2": Pulse()}
+
+
+async def test_an_agents_signal_and_ours_are_the_same_item(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, Still())
+        await signals.report(SIGNAL)
+        assert await bench.item(raw_key("WS", "i-1")) | {"stamp": text("")} == {
+            **raw_key("WS", "i-1"),
+            "value": {"M": {"signal": text("UD_REG_OK"), "runId": text("run-1")}},
+            "round": text("round-1"),
+            "seq": number(5),
+            "text": text(""),
+            "updatedAt": text("2030-01-01T00:00:00.000000Z"),
+            "ttl": number(int(NOW.timestamp()) + SIGNALS_LAST),
+            "stamp": text(""),
+        }
+
+
+async def test_a_pointer_goes_by_itself_and_leaves_a_direct_heartbeat_alone(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await accepted(DynamoWorkers(bench.table))
+        pointer = await bench.item(raw_key("Heartbeat", "i-1"))
+        assert pointer["ttl"] == number(int(NOW.timestamp()) + POINTERS_LAST)
+        assert await signals.beat(Heartbeat("i-1", later(1), 5))
+        assert (await signals.read(["i-1"]))["i-1"].heartbeat == Heartbeat("i-1", later(1), 5)
+        await accepted(DynamoWorkers(bench.table), token=1, at=later(2))
+        assert (await signals.read(["i-1"]))["i-1"].heartbeat == Heartbeat("i-1", later(2), 2)

@@ -1,0 +1,192 @@
+"""The Terraform module makes what refresh makes: the published one is read back and compared with the engine's data."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import terraform_module
+from bullpen.config import Aws, Engines, ResourceClass, Settings
+from bullpen.engines.aws.policies import Place, control_plane, instance, workflow
+from bullpen.engines.aws.queue_schema import ATTRIBUTES, tags
+from bullpen.engines.aws.schema import table_definition, ttl_specification
+from bullpen.engines.aws.template import GENERATION_TAG
+from bullpen.engines.aws.terraform import variables
+
+MODULE: dict[str, Any] = json.loads(terraform_module.MODULE.read_text())
+RESOURCES = MODULE["resource"]
+SUBNETS = ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1")
+SETTINGS = Settings(
+    engines=Engines(pool="aws"),
+    aws=Aws(
+        pool="acme",
+        manage="external",
+        image="ami-0123456789abcdef0",
+        subnets=SUBNETS,
+        security_groups=("sg-0123456789abcdef0",),
+        instance_profile="acme-instance",
+        volume=50,
+        tags={"team": "build"},
+    ),
+    classes={"a.b": ResourceClass(2, 4096, allowed_instance_types=("c*",)), "small": ResourceClass(1, 1024)},
+)
+
+
+def filled(value: Any) -> Any:
+    """A value of the module with its variables put in, as far as they are plain texts."""
+    known = {
+        "var.pool": "acme",
+        "var.image": "ami-0123456789abcdef0",
+        "var.instance_profile": "acme-instance",
+        "local.region": "eu-central-1",
+        "local.account": "123456789012",
+        "local.partition": "aws",
+    }
+    match value:
+        case str() if value.startswith("${concat("):
+            return list(listed(value))
+        case str():
+            return re.sub(r"\$\{([a-z._]+)\}", lambda found: known.get(found[1], found[0]), value)
+        case list():
+            return [filled(one) for one in value]
+        case dict():
+            return {filled(key): filled(one) for key, one in value.items()}
+    return value
+
+
+def listed(expression: str) -> Iterator[str]:
+    """The ARNs that Terraform works out of `concat([for one in (list) : "arn"], ["arn"], ...)`."""
+    lists = {"var.subnets": SUBNETS, "security_groups": SETTINGS.aws.security_groups}
+    for over, arn in re.findall(r'\[(?:for one in \((.*?)\) : )?("arn[^"]*")\]', expression):
+        for one in next((values for name, values in lists.items() if name in over), ("",)):
+            yield filled(json.loads(arn).replace("${one}", one))
+
+
+def test_the_published_module_is_what_the_code_has() -> None:
+    assert terraform_module.MODULE.read_text() == terraform_module.render(), "run python tests/terraform_module.py"
+
+
+def test_the_table_is_the_one_that_refresh_makes() -> None:
+    table = filled(RESOURCES["aws_dynamodb_table"]["pool"])
+
+    def keys(drawn: Mapping[str, str]) -> list[dict[str, str]]:
+        hash_key = {"AttributeName": drawn["hash_key"], "KeyType": "HASH"}
+        return [hash_key, {"AttributeName": drawn["range_key"], "KeyType": "RANGE"}]
+
+    def projection(index: Mapping[str, Any]) -> dict[str, Any]:
+        included = index.get("non_key_attributes")
+        return {"ProjectionType": index["projection_type"], **({"NonKeyAttributes": included} if included else {})}
+
+    assert table_definition("acme") == {
+        "TableName": table["name"],
+        "BillingMode": table["billing_mode"],
+        "KeySchema": keys(table),
+        "AttributeDefinitions": [{"AttributeName": a["name"], "AttributeType": a["type"]} for a in table["attribute"]],
+        "GlobalSecondaryIndexes": [
+            {"IndexName": index["name"], "KeySchema": keys(index), "Projection": projection(index)}
+            for index in table["global_secondary_index"]
+        ],
+        "DeletionProtectionEnabled": table["deletion_protection_enabled"],
+        "Tags": [{"Key": key, "Value": value} for key, value in table["tags"].items()],
+    }
+    assert ttl_specification("acme")["TimeToLiveSpecification"] == {
+        "Enabled": table["ttl"]["enabled"],
+        "AttributeName": table["ttl"]["attribute_name"],
+    }
+
+
+def test_the_queues_are_those_that_refresh_makes() -> None:
+    queue = filled(RESOURCES["aws_sqs_queue"]["class"])
+    drawn = {
+        "MessageRetentionPeriod": str(queue["message_retention_seconds"]),
+        "VisibilityTimeout": str(queue["visibility_timeout_seconds"]),
+        "DelaySeconds": str(queue["delay_seconds"]),
+    }
+    assert drawn == ATTRIBUTES
+    assert queue["tags"] == tags("acme")
+    assert "redrive_policy" not in queue
+    assert variables(SETTINGS)["queues"] == ["acme-a_2Eb", "acme-small"]
+
+
+@pytest.mark.parametrize("policy", [control_plane, workflow, instance])
+def test_the_policies_are_those_that_iam_policy_prints(policy: Any) -> None:
+    place = Place(
+        pool="acme",
+        role="acme-instance",
+        profile="acme-instance",
+        image="ami-0123456789abcdef0",
+        subnets=SUBNETS,
+        security_groups=SETTINGS.aws.security_groups,
+        region="eu-central-1",
+        account="123456789012",
+        makes_templates=False,
+    )
+    assert filled(MODULE["locals"][policy.__name__]) == policy(place)
+    assert RESOURCES["aws_iam_policy"][policy.__name__]["policy"] == f"${{jsonencode(local.{policy.__name__})}}"
+
+
+def test_a_policy_for_six_zones_fits_into_what_iam_takes() -> None:
+    six = tuple(f"subnet-0123456789abcdef{n}" for n in range(6))
+    place = Place("a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", six, region="ap-southeast-1", account="1" * 12)
+    assert len(json.dumps(control_plane(place), separators=(",", ":"))) <= 6144
+
+
+def leaves(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from leaves(one, f"{path}.{key}")
+    else:
+        yield path
+
+
+def test_everything_in_a_template_reaches_terraform() -> None:
+    """Each field that refresh would send is read by the module, and the module reads no other."""
+    templates = variables(SETTINGS)["launch_templates"]
+    sent = {leaf for one in templates.values() for leaf in leaves(one["data"], "each.value.data")}
+    drawn = json.dumps(RESOURCES["aws_launch_template"]["class"])
+    read = set(re.findall(r"each\.value\.data[A-Za-z.]+", drawn))
+    assert read - {"each.value.data.IamInstanceProfile.Arn"} == sent
+    inside = {"DeviceName", "Ebs.VolumeSize", "Ebs.VolumeType", "Ebs.DeleteOnTermination"}
+    (mapping,) = next(iter(templates.values()))["data"]["BlockDeviceMappings"]
+    assert {leaf.removeprefix("x.") for leaf in leaves(mapping, "x")} == inside
+    assert set(re.findall(r"block_device_mappings\.value\.([A-Za-z.]+)", drawn)) == inside
+
+
+def test_a_template_carries_the_tags_by_which_refresh_knows_it() -> None:
+    (small,) = (
+        one for one in variables(SETTINGS)["launch_templates"].values() if one["tags"]["bullpen:class"] == "small"
+    )
+    assert small["tags"] == {"team": "build", "bullpen:pool": "acme", "bullpen:class": "small", GENERATION_TAG: "1"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_taken"),
+    [
+        ("repo:acme/app:ref:refs/heads/main", True),
+        ("repo:acme/app:*", True),
+        ("repo:acme@1234/app@5678:environment:ci", True),
+        ("repo:acme/*", False),
+        ("repo:*", False),
+        ("*", False),
+    ],
+)
+def test_only_workflows_of_a_repository_named_in_full_may_take_the_role(subject: str, is_taken: bool) -> None:
+    assert terraform_module.SUBJECT in MODULE["variable"]["github_subjects"]["validation"]["condition"]
+    assert bool(re.search(terraform_module.SUBJECT, subject)) is is_taken
+
+
+def test_the_role_of_workflows_trusts_github_only() -> None:
+    (statement,) = MODULE["locals"]["workflow_trust"]["Statement"]
+    assert statement["Principal"] == {"Federated": "${local.github_provider}"}
+    assert statement["Condition"] == {
+        "StringEquals": {"token.actions.githubusercontent.com:aud": "sts.amazonaws.com"},
+        "StringLike": {"token.actions.githubusercontent.com:sub": "${var.github_subjects}"},
+    }
+
+
+def test_every_variable_is_declared_and_every_declared_one_is_used() -> None:
+    text = terraform_module.MODULE.read_text()
+    assert set(re.findall(r"var\.([a-z_]+)", text)) == set(MODULE["variable"])
+    assert set(variables(SETTINGS)) <= set(MODULE["variable"])
