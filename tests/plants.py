@@ -14,7 +14,7 @@ from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
 from bullpen.model.transition import Transition
 from bullpen.ports import Ports
-from bullpen.provision.creation import Creation
+from bullpen.provision.fleets import Fleets
 from bullpen.provision.outcome import Member, Origin
 from bullpen.provision.pickup import Pickup
 from bullpen.provision.selection import ClaimWorker
@@ -79,13 +79,13 @@ def offered_without_proof() -> Iterator[None]:
 
 @contextmanager
 def registered_without_its_provision() -> Iterator[None]:
-    async def register(self: Creation, token: str, machines: Any) -> Any:
+    async def register(self: Fleets, plan: Any, machines: Any) -> Any:
         created = await self._ports.records.apply(*[self._registration(machine) for machine in machines])
         for one in created:
             self._holdings.hold(one, Origin.CREATED)
         return created
 
-    with patch.object(Creation, "_register", register):
+    with patch.object(Fleets, "_register", register):
         yield
 
 

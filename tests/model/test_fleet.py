@@ -1,9 +1,11 @@
-"""How the answer to a fleet request is read: by counting."""
+"""How the answer to a fleet request is read: by counting; and what follows from a short one."""
+
+import itertools
 
 import pytest
 
 from builders import a_plan
-from bullpen.model.fleet import FleetAnswer, FleetError, Machine, shortfall
+from bullpen.model.fleet import Cause, FleetAnswer, FleetError, Machine, Tries, decisive, missing, shortfall
 from bullpen.model.ticket import UsageClass
 
 NO_CAPACITY = FleetError("InsufficientInstanceCapacity", "no c5.large in zone a")
@@ -37,3 +39,38 @@ def test_a_shortfall_names_each_cause_once() -> None:
         "0 of 3 machines were to be had (InsufficientInstanceCapacity: no c5.large in zone a;"
         " MaxSpotInstanceCountExceeded: limit reached)"
     )
+
+
+def test_what_is_missing_is_counted_by_ids() -> None:
+    assert missing(a_plan(count=3), FleetAnswer(machines(2) * 2)) == 1
+    assert missing(a_plan(count=1), FleetAnswer(machines(2))) == 0
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(Cause)))
+def test_of_several_errors_the_one_that_a_person_must_mend_decides(first: Cause, second: Cause) -> None:
+    errors = tuple(FleetError(cause.value, "", cause) for cause in (second, first, second))
+    assert decisive(FleetAnswer((), errors)).cause is first
+
+
+def test_a_shortfall_without_a_word_is_a_lack_of_capacity() -> None:
+    assert decisive(FleetAnswer(())).cause is Cause.CAPACITY
+
+
+@pytest.mark.parametrize("cause", [Cause.QUOTA, Cause.PERMISSION, Cause.CONFIGURATION])
+def test_what_a_person_must_mend_is_not_tried_again(cause: Cause) -> None:
+    assert Tries(UsageClass.SPOT, spot_fallback=True, attempts=9).after(cause) is None
+
+
+@pytest.mark.parametrize("cause", [Cause.CAPACITY, Cause.OTHER])
+def test_the_other_market_comes_before_another_attempt(cause: Cause) -> None:
+    tries = Tries(UsageClass.SPOT, spot_fallback=True, attempts=2)
+    after = tries.after(cause)
+    assert after == Tries(UsageClass.ON_DEMAND, spot_fallback=True, attempts=2)
+    assert after.after(cause) == Tries(UsageClass.ON_DEMAND, spot_fallback=True, attempts=1)
+    assert Tries(UsageClass.ON_DEMAND, spot_fallback=True).after(cause) is None
+
+
+def test_throttling_uses_up_no_attempt() -> None:
+    after = Tries(UsageClass.SPOT, attempts=3).after(Cause.THROTTLE)
+    assert after is not None
+    assert after.attempts == 3

@@ -1,10 +1,16 @@
-"""Fleet: a request for machines as data, and how its answer is read.
+"""Fleet: a request for machines as data, how its answer is read, and what follows from a short one.
 
 An answer is judged by counting ids. A request that succeeded may hold fewer machines than asked, none at all, or errors
-beside a full count; so errors explain a shortfall, they never decide it.
+beside a full count; so errors explain a shortfall, they never decide that there is one. Why it is short decides what
+comes next:
+
+    throttle              a further fleet for what is missing, after a while, a few times
+    capacity              a further fleet: on demand instead of spot where the class allows that, or as often as it says
+    everything else       the end: the same again would be answered the same
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from bullpen.model.ticket import UsageClass
 
@@ -35,10 +41,23 @@ class Machine:
     mem: int
 
 
+class Cause(StrEnum):
+    """Why machines were not to be had: one for each reaction. Of several, the first of these decides."""
+
+    PERMISSION = "permission"
+    CONFIGURATION = "configuration"
+    QUOTA = "quota"  # the account may not have more: somebody must ask for it
+    THROTTLE = "throttle"  # asked too often: the same again, later
+    CAPACITY = "capacity"  # none left of this kind: another market, another try, or give up
+    OTHER = "other"  # a code that we do not know: as if there were none left
+
+
 @dataclass(frozen=True, slots=True)
 class FleetError:
     code: str
     message: str
+    cause: Cause = Cause.CAPACITY
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +66,43 @@ class FleetAnswer:
     errors: tuple[FleetError, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What may still be tried for one shortfall. `usage_class` is that of the next fleet."""
+
+    usage_class: UsageClass
+    spot_fallback: bool = False  # on demand, if there is no spot capacity
+    attempts: int = 1  # fleets, this one included, until a lack of capacity is believed
+    throttles: int = 4  # of them answered with "too often", until we give up
+
+    def after(self, cause: Cause) -> "Tries | None":
+        """What may be tried next; None if nothing will help."""
+        match cause:
+            case Cause.THROTTLE if self.throttles > 0:
+                return replace(self, throttles=self.throttles - 1)
+            case Cause.CAPACITY | Cause.OTHER if self.spot_fallback and self.usage_class is UsageClass.SPOT:
+                return replace(self, usage_class=UsageClass.ON_DEMAND)
+            case Cause.CAPACITY | Cause.OTHER if self.attempts > 1:
+                return replace(self, attempts=self.attempts - 1)
+        return None
+
+
+def missing(plan: FleetPlan, answer: FleetAnswer) -> int:
+    """How many machines are missing: an id counts once."""
+    return max(plan.count - len({machine.id for machine in answer.machines}), 0)
+
+
+def decisive(answer: FleetAnswer) -> FleetError:
+    """The error of a short answer that decides what comes next."""
+    if not answer.errors:
+        return FleetError("", "")  # nothing said: there were no more
+    order = list(Cause)
+    return min(answer.errors, key=lambda error: order.index(error.cause))
+
+
 def shortfall(plan: FleetPlan, answer: FleetAnswer) -> str:
     """Why the answer does not satisfy the plan; empty if it does."""
-    got = len({machine.id for machine in answer.machines})
-    if got >= plan.count:
+    if not (lacking := missing(plan, answer)):
         return ""
     causes = "; ".join(dict.fromkeys(f"{error.code}: {error.message}" for error in answer.errors))
-    return f"{got} of {plan.count} machines were to be had" + (f" ({causes})" if causes else "")
+    return f"{plan.count - lacking} of {plan.count} machines were to be had" + (f" ({causes})" if causes else "")

@@ -50,7 +50,7 @@ class Fleet:
     """One request to the compute engine. Its token is stored before the call, so a repeat buys nothing twice."""
 
     client_token: str
-    count: int
+    count: int  # asked for; once it is answered, launched
     state: FleetState = FleetState.PLANNED
 
 
@@ -109,6 +109,7 @@ class FleetPlanned(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAnswered(Event):
     client_token: str
+    launched: int | None = None  # None: all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +166,18 @@ def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
     """Every instance that the fleet launched is registered, in the same write."""
     if event.client_token not in [fleet.client_token for fleet in provision.fleets]:
         raise Conflict(f"{provision.id} planned no fleet {event.client_token}", found=provision)
-    fleets = tuple(
-        replace(fleet, state=FleetState.ANSWERED) if fleet.client_token == event.client_token else fleet
+    fleets = [
+        replace(
+            fleet,
+            state=FleetState.ANSWERED,
+            # What it did not launch is not to come any more, or comes with a further fleet.
+            count=fleet.count if event.launched is None else event.launched,
+        )
+        if fleet.client_token == event.client_token
+        else fleet
         for fleet in provision.fleets
-    )
-    return replace(provision, fleets=fleets), ()
+    ]
+    return replace(provision, fleets=tuple(fleets)), ()
 
 
 @transition(OPEN, to=COMMITTED)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from bullpen import handover
 from bullpen.config import Settings
+from bullpen.errors import InsufficientCapacity, LimitReached, Throttled
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
@@ -25,6 +26,8 @@ from bullpen.provision.creation import Creation
 from bullpen.provision.holdings import Holdings
 
 BY = "refresh"
+PASSING = (InsufficientCapacity, LimitReached, Throttled)
+"""Why a launch may fall short for now: the next refresh tries again. Anything else somebody has to mend."""
 TRIES = 3  # shares asked for by one refresh: who finds them all taken leaves the rest to the next
 
 
@@ -95,13 +98,14 @@ async def _create(ports: Ports, settings: Settings, book: Book) -> None:
     holdings = Holdings(ports)
     creation = Creation(ports, settings, book, holdings, allow_partial=True, by=BY)
     await asyncio.gather(*(creation.create() for _ in range(book.record.want)))
-    members = tuple(holdings.held)
-    if not members:
+    if members := tuple(holdings.held):
+        due = handover.later(now, settings.timings.takeover)
+        await book.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
+        await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
+    else:
         await _abort(ports, settings, book, str(creation.refusal))
-        return
-    due = handover.later(now, settings.timings.takeover)
-    await book.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
-    await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
+    if creation.refusal and not isinstance(creation.refusal, PASSING):
+        raise creation.refusal
 
 
 async def _abort(ports: Ports, settings: Settings, book: Book, why: str) -> None:

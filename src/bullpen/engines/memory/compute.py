@@ -1,11 +1,12 @@
 """Compute in memory: machines that exist by being listed."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.errors import InsufficientCapacity
+from bullpen.errors import BullpenError, InsufficientCapacity
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
 from bullpen.model.ticket import UsageClass, matches
 from bullpen.ports import Clock, Sighting
@@ -47,6 +48,8 @@ class Yard:
         self.sightings: dict[str, Sighting] = {}
         self.answers: dict[str, FleetAnswer] = {}
         """What each client token was answered: asked again, it is answered the same."""
+        self.troubles: deque[tuple[int, FleetError | BullpenError]] = deque()
+        """What the next fleets meet, one each: at most so many machines, and why; or the error that they fail with."""
 
     def room(self, usage_class: UsageClass) -> int:
         """How many more machines there is capacity for."""
@@ -59,11 +62,17 @@ class Yard:
     def launch(self, plan: FleetPlan, count: int, clock: Clock) -> FleetAnswer:
         """Launch `count` machines, fewer than `plan.count` if there are no more to be had, and remember the answer."""
         kind = self._type_for(plan)
+        trouble: FleetError | BullpenError = FleetError(NO_CAPACITY, f"no more {kind.name} to be had")
+        if self.troubles:
+            most, trouble = self.troubles.popleft()
+            count = min(count, most)
+        if isinstance(trouble, BullpenError):
+            raise trouble
         machines = tuple(
             Machine(_machine_id(plan.client_token, n), kind.name, plan.usage_class, kind.cpu, kind.mem)
             for n in range(count)
         )
-        errors = () if count >= plan.count else (FleetError(NO_CAPACITY, f"no more {kind.name} to be had"),)
+        errors = () if count >= plan.count else (trouble,)
         self.answers[plan.client_token] = answer = FleetAnswer(machines, errors)
         for machine in machines:
             self.machines[machine.id] = machine

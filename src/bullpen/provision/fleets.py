@@ -1,0 +1,209 @@
+"""Fleets: ask for one, and register what it launched before anything else.
+
+A fleet's token is stored before its call and every machine is registered in one write with the fleet's answer, so
+whatever becomes of us, each machine has a record or carries a tag whose provision says what to do with it.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.errors import (
+    BullpenError,
+    ConfigError,
+    InsufficientCapacity,
+    LimitReached,
+    PermissionDenied,
+    Refused,
+    Throttled,
+    Unavailable,
+)
+from bullpen.model import instance as instances
+from bullpen.model import provision as provisions
+from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, Machine, decisive, shortfall
+from bullpen.model.instance import Instance
+from bullpen.model.ticket import UsageClass
+from bullpen.model.transition import Change
+from bullpen.ports import TOGETHER_LIMIT, Ports
+from bullpen.provision.book import Book
+from bullpen.provision.holdings import Holdings
+from bullpen.provision.outcome import Origin
+
+FLEET_LIMIT = TOGETHER_LIMIT - 1
+"""Machines of one fleet: with the provision's own change they still land together."""
+
+ASKED = 4
+"""How often one fleet is asked for, with the same token, while no answer comes."""
+PAUSE = 1.0
+LONGEST_PAUSE = 16.0
+"""Seconds before the first repeat and before the last; each pause is twice the one before, less a chance's share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Why a fleet launched fewer than asked, and the error to raise if nothing more is tried."""
+
+    cause: Cause
+    error: BullpenError
+
+
+class Fleets:
+    """The fleets of one provision. `abandoned` is set when nobody waits for machines any more."""
+
+    def __init__(self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, *, by: str) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._book = book
+        self._holdings = holdings
+        self._by = by
+        self.abandoned = asyncio.Event()
+
+    async def launch(self, count: int, usage_class: UsageClass, to_come: int) -> tuple[list[Instance], Lack | None]:
+        """Ask for one fleet: the registered instances, and why there are fewer than `count` if there are."""
+        plan = await self._plan(count, usage_class)
+        await self._respect_limits(to_come)
+        try:
+            answer = await self._ask(plan)
+        except InsufficientCapacity as refusal:
+            await self._register(plan, ())  # an answer like any other: the fleet is no longer to come
+            return [], Lack(Cause.CAPACITY, refusal)
+        return await self._register(plan, answer.machines), _lack(plan, answer)
+
+    async def pause(self, number: int, least: float = 0.0) -> None:
+        """Wait before a repeat; no longer than somebody waits for it."""
+        longest = min(PAUSE * 2**number, LONGEST_PAUSE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(least + self._ports.chance.uniform(longest / 2, longest)):
+                await self.abandoned.wait()
+
+    async def _plan(self, count: int, usage_class: UsageClass) -> FleetPlan:
+        """Store a fleet's token before anything is asked for."""
+        record = self._book.record
+        needs, own_class = record.needs, self._settings.resource_class(record.needs.resource_class)
+        plan = FleetPlan(
+            client_token=self._ports.chance.token(),
+            provision_id=record.id,
+            run_id=record.run_id,
+            count=count,
+            resource_class=needs.resource_class,
+            usage_class=usage_class,
+            allowed_types=own_class.allowed_instance_types if "*" in needs.allowed_types else needs.allowed_types,
+            cpu=max(needs.cpu, own_class.cpu),
+            mem=max(needs.mem, own_class.mem),
+        )
+        why = f"{count} not in the pool" + ("" if usage_class is needs.usage_class else f", {usage_class} instead")
+        planned = provisions.FleetPlanned(
+            at=self._ports.clock.now(), by=self._by, why=why, client_token=plan.client_token, count=count
+        )
+        await self._book.write(provisions.plan_fleet, planned)
+        return plan
+
+    async def _ask(self, plan: FleetPlan) -> FleetAnswer:
+        """The engine's answer. Where none came it is asked again: the same token launches nothing twice."""
+        for number in range(ASKED - 1):
+            try:
+                return await self._ports.compute.create_fleet(plan)
+            except Unavailable as error:
+                await self.pause(number, error.retry_after if isinstance(error, Throttled) else 0.0)
+                if self.abandoned.is_set():
+                    raise
+        return await self._ports.compute.create_fleet(plan)
+
+    async def _register(self, plan: FleetPlan, machines: tuple[Machine, ...]) -> list[Instance]:
+        """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
+        unique = {machine.id: machine for machine in machines}
+        answered = provisions.FleetAnswered(
+            at=self._ports.clock.now(),
+            by=self._by,
+            why=f"{len(unique)} launched",
+            client_token=plan.client_token,
+            launched=len(unique),
+        )
+        changes = [self._registration(machine) for machine in unique.values()]
+        try:
+            created: list[Instance] = await self._book.write(provisions.answer_fleet, answered, *changes)
+        except BullpenError as error:
+            if isinstance(error, Unavailable):
+                # It may have landed: held as if it had, so that settlement ends the records too if they are there.
+                for change in changes:
+                    self._holdings.hold(change.after, Origin.CREATED)
+            # If this fails too, their tag and our record lead refresh to them.
+            await self._ports.compute.terminate(list(unique))
+            raise
+        for instance in created:
+            self._holdings.hold(instance, Origin.CREATED)
+        return created
+
+    def _registration(self, machine: Machine) -> Change[Instance]:
+        now = self._ports.clock.now()
+        record = self._book.record
+        event = instances.Registered(
+            at=now,
+            by=self._by,
+            why="launched",
+            run_id=record.run_id,
+            round=self._ports.chance.token(),
+            provision_id=record.id,
+            until=handover.later(record.deadline, self._settings.timings.claim_grace),
+            resource_class=record.needs.resource_class,
+            instance_type=machine.instance_type,
+            usage_class=machine.usage_class,
+            cpu=machine.cpu,
+            mem=machine.mem,
+            # Never used if nobody asked for it yet; otherwise the run that it is made for will use it.
+            trust_domain=record.needs.trust_domain if record.run_id else "",
+            image_generation=record.needs.image_generation,
+        )
+        return instances.register(instances.absent(machine.id, now), event)
+
+    async def _respect_limits(self, to_come: int) -> None:
+        """Refuse to grow past the caps, with the fleets that are `to_come` after this one.
+
+        Our plan is written already, so of two that race at a cap none slips by.
+        """
+        name = self._book.record.needs.resource_class
+        live = await self._ports.records.count()
+        planned = {c: await self._planned(c) for c in self._settings.classes}
+        in_class = sum(n for (c, _), n in live.items() if c == name) + planned[name] + to_come
+        in_pool = sum(live.values()) + sum(planned.values()) + to_come
+        cap = self._settings.classes[name].max_instances
+        if cap and in_class > cap:
+            raise LimitReached(
+                f"classes.{name}.max-instances is {cap}; this would make {in_class}",
+                remedy="release runners, wait, or raise the limit",
+            )
+        if in_pool > self._settings.limits.max_instances:
+            raise LimitReached(
+                f"limits.max-instances is {self._settings.limits.max_instances}; this would make {in_pool}",
+                remedy="release runners, wait, or raise the limit",
+            )
+
+    async def _planned(self, resource_class: str) -> int:
+        found = await self._ports.records.open_provisions(resource_class)
+        return sum(
+            fleet.count
+            for provision in found
+            for fleet in provision.fleets
+            if fleet.state is provisions.FleetState.PLANNED
+        )
+
+
+def _lack(plan: FleetPlan, answer: FleetAnswer) -> Lack | None:
+    if not (why := shortfall(plan, answer)):
+        return None
+    error = decisive(answer)
+    said = f"{plan.resource_class}: {why}"
+    remedy = error.remedy or "allow more instance types, ask for fewer runners, or release some first"
+    match error.cause:
+        case Cause.PERMISSION:
+            return Lack(error.cause, PermissionDenied(said, remedy=remedy))
+        case Cause.CONFIGURATION:
+            return Lack(error.cause, ConfigError(said, remedy=remedy))
+        case Cause.QUOTA:
+            return Lack(error.cause, Refused(said, remedy=remedy))
+        case Cause.THROTTLE:
+            return Lack(error.cause, Throttled(said, retry_after=LONGEST_PAUSE, remedy=remedy))
+        case Cause.CAPACITY | Cause.OTHER:
+            return Lack(error.cause, InsufficientCapacity(said, remedy=remedy))
