@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,14 @@ def test_a_record_that_has_moved_on_is_not_registered(link: Link, store: sqlite3
     put_record(store, moved)
     assert not link.register(RUNNING)
     assert store.execute("SELECT * FROM registrations").fetchall() == []
+
+
+def test_a_beat_says_when_the_machine_will_be_taken(link: Link, store: sqlite3.Connection) -> None:
+    put_record(store, RUNNING)
+    link.beat(None)
+    assert store.execute("SELECT leaving FROM workers").fetchall() == [(None,)]
+    link.beat(None, datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC))
+    assert store.execute("SELECT leaving FROM workers").fetchall() == [(7_000_000,)]
 
 
 # ---------------------------------------------------------------------------------------------------------------- jobs

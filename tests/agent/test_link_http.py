@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bullpen.agent.bell import Bell
 from bullpen.agent.caller import ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.link import StoreUnreachable
-from bullpen.agent.link_http import Bell, HttpLink
+from bullpen.agent.link_http import HttpLink
 from bullpen.agent.link_log import CHUNK, MOST_KEPT, HttpLog
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
 
@@ -77,6 +80,15 @@ def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(link: HttpLink) 
     assert (asked[0][2]["token"], asked[1][2]["token"]) == (0, 1)
 
 
+def test_a_beat_says_when_the_machine_will_be_taken_and_what_fails_with_it(link: HttpLink) -> None:
+    asked = answering(link, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
+    link.beat(None)
+    link._config = replace(link._config, domain="zone-a")
+    link.beat(None, datetime(2026, 11, 15, 13, 2, tzinfo=timezone(timedelta(hours=1))))
+    assert "leavingAt" not in asked[0][2]
+    assert (asked[1][2]["leavingAt"], asked[1][2]["domain"]) == ("2026-11-15T12:02:00Z", "zone-a")
+
+
 def test_a_beat_without_an_answer_is_sent_again_as_the_same(link: HttpLink) -> None:
     asked = answering(link, ServiceAway("gone"), (200, BEATEN), (200, BEATEN)).asked
     with pytest.raises(StoreUnreachable):
@@ -139,6 +151,16 @@ def test_a_signal_goes_on_from_what_an_agent_before_us_reached(link: HttpLink) -
     asked = answering(link, (200, {"stored": False}), reached, (200, {"stored": True})).asked
     link.report(Kind.OK, RECORD, "")
     assert [body["seq"] for method, _, body in asked if method == "POST"] == [1, 10]
+
+
+def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(link: HttpLink) -> None:
+    asked = answering(link, ServiceAway("no answer"), (200, {}), (200, {"stored": True}), (200, {"stored": True})).asked
+    with pytest.raises(StoreUnreachable):
+        link.register(RECORD)
+    link.report(Kind.REMOVE_REG_OK, RECORD, "")
+    assert [method for method, *_ in asked] == ["PUT", "DELETE", "POST"]
+    link.report(Kind.REMOVE_REG_OK, RECORD, "")
+    assert [method for method, *_ in asked[3:]] == ["POST"]
 
 
 def test_the_result_of_a_lost_job_is_not_even_sent(link: HttpLink) -> None:

@@ -304,6 +304,8 @@ OURS = Holder("worker", 1)
 class Scripted:
     """In place of a link: what was asked of it, in order. What is `away` is not answered; nobody has a job for us."""
 
+    gives_jobs = True
+
     def __init__(self, *away: str) -> None:
         self.away = away
         self.asked: list[str] = []
@@ -317,7 +319,7 @@ class Scripted:
         self._ask("look")
         return RUNNING
 
-    def beat(self, job: object) -> Grant:
+    def beat(self, job: object, leaving: object) -> Grant:
         self._ask("beat")
         return Grant(OURS, next_in=60.0)
 
@@ -382,6 +384,13 @@ def test_a_runner_that_asked_in_vain_neither_asks_again_nor_beats_until_a_while_
     agent._take_at = 0.0  # the while is over
     agent._keep_in_touch()
     assert agent._record == RUNNING
+
+
+def test_where_no_jobs_are_given_a_runner_looks_only_when_something_may_have_changed(tmp_path: Path) -> None:
+    link = Scripted()
+    link.gives_jobs = False
+    a_runner(tmp_path, link, beat_at=math.inf)._keep_in_touch()
+    assert link.asked == ["changed"]
 
 
 def test_news_let_a_runner_that_asked_in_vain_ask_again_at_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +31,66 @@ def log(line: str) -> None:
         os.write(2, f"{stamp}.{int(moment * 1000) % 1000:03d}Z {line}\n".encode(errors="replace"))
 
 
-def _connected(config: Config) -> tuple[Any, Any]:
-    """The way to the store, and what wakes us: over HTTP where we are told of a service, else on this machine."""
-    if config.serve_url:
-        from bullpen.agent.link_http import Bell, HttpLink
+def _connected(config: Config) -> tuple[Config, Any, Any, Any]:
+    """Who we are, the way to the store, what wakes us, and where notices of our end come from, if from anywhere."""
+    if not (config.serve_url or config.table):
+        return config, Link(config), Listener(socket_directory(config.home), config.instance_id), None
+    from bullpen.agent.bell import Bell
 
-        bell = Bell()
-        return HttpLink(config, bell), bell
-    return Link(config), Listener(socket_directory(config.home), config.instance_id)
+    bell, notices, metadata = Bell(), None, None
+    if config.imds:
+        from bullpen.agent.imds import Metadata
+        from bullpen.agent.notices import Notices
+
+        metadata = Metadata()
+        found = metadata.identity()
+        config = replace(
+            config,
+            instance_id=config.instance_id or found.instance_id,
+            region=config.region or found.region,
+            domain=config.domain or found.zone,
+        )
+        notices = Notices(Metadata(), bell)
+        notices.start()
+    if config.serve_url:
+        from bullpen.agent.link_http import HttpLink
+
+        return config, HttpLink(config, bell), bell, notices
+    if metadata is None:
+        raise ValueError(f"table {config.table} cannot be reached without the metadata service's credentials")
+    from bullpen.agent.link_dynamodb import connect
+
+    return config, connect(config, metadata), bell, notices
+
+
+def _shut_down(command: tuple[str, ...]) -> None:
+    """End the machine, whatever ended us: nobody else would, and it costs money."""
+    if not command:
+        return
+    import subprocess
+
+    try:
+        # Not awaited: it may end us first.
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    except OSError as exc:
+        log(f"cannot end the machine: {exc}")
 
 
 def main(arguments: list[str]) -> int:
     os.umask(0o077)
+    config, status = None, 2
     try:
         (path,) = arguments
         config = load(Path(path))
         os.chdir(config.directory)
-        link, listener = _connected(config)
+        config, link, listener, notices = _connected(config)
+        status = 1
+        if Agent(config, link, listener, log, notices).run():
+            status = 0
     except Exception as exc:
-        log(f"cannot start: {exc}")
-        return 2
-    return 0 if Agent(config, link, listener, log).run() else 1
+        log(f"cannot {'start' if status == 2 else 'go on'}: {exc}")
+    _shut_down(config.shutdown if config is not None else ())
+    return status
 
 
 if __name__ == "__main__":

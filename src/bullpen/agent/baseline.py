@@ -50,6 +50,7 @@ class Baseline:
     processes: frozenset[Identity]
     mark: str
     growing: frozenset[Path] = frozenset()
+    user: int | None = None  # whoever runs jobs here and nothing else: all its processes are the jobs'
 
     def root(self, name: str) -> tuple[int, int]:
         """The directory that the place was."""
@@ -57,7 +58,9 @@ class Baseline:
         return top.device, top.inode
 
 
-def take_baseline(places: Mapping[str, str | os.PathLike[str]], mark: str, growing: Iterable[Path] = ()) -> Baseline:
+def take_baseline(
+    places: Mapping[str, str | os.PathLike[str]], mark: str, growing: Iterable[Path] = (), user: int | None = None
+) -> Baseline:
     """Note what is there now. `growing`: files that the caller goes on writing to. It must be a subreaper by now."""
     logs = frozenset(growing)
     here = {name: os.path.abspath(place) for name, place in places.items()}
@@ -65,9 +68,10 @@ def take_baseline(places: Mapping[str, str | os.PathLike[str]], mark: str, growi
     entries = {
         sight.path: Fingerprint.of(sight.status, grows=sight.path in logs)
         for name, place in here.items()
-        for sight in _look(place, name, lambda path, status: where(status) not in roots)
+        for sight in look(place, name, lambda path, status: where(status) not in roots)
     }
-    return Baseline(here, entries, frozenset(descendants(identify(os.getpid()), mark)), mark, logs)
+    processes = frozenset(descendants(identify(os.getpid()), mark, user))
+    return Baseline(here, entries, processes, mark, logs, user)
 
 
 def verify(baseline: Baseline, keep: KeepList) -> list[str]:
@@ -87,7 +91,7 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
     looked_at = 0
     for name, place in baseline.places.items():
         try:
-            for sight in _look(place, name, enters):
+            for sight in look(place, name, enters):
                 looked_at += 1
                 if looked_at % STRIDE == 0:
                     yield None
@@ -98,12 +102,12 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
             yield f"{name} cannot be looked at: {failure.strerror}"
     for path in missing:
         yield f"{shown(path)} is missing"
-    for process in descendants(identify(os.getpid()), baseline.mark):
+    for process in descendants(identify(os.getpid()), baseline.mark, baseline.user):
         if process not in baseline.processes:
             yield f"process {process.pid} ({name_of(process)}) is still running"
 
 
-def _compare(sight: _Sight, baseline: Baseline, keep: KeepList) -> str | None:
+def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
     was = baseline.entries.get(sight.path)
     now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
     if sight.trouble:
@@ -117,39 +121,42 @@ def _compare(sight: _Sight, baseline: Baseline, keep: KeepList) -> str | None:
     return None
 
 
-class _Sight(NamedTuple):
+class Sight(NamedTuple):
     path: Path
     status: os.stat_result
     trouble: str | None = None
 
 
-def _look(place: str, name: str, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[_Sight]:
+def look(place: str, name: str, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[Sight]:
     """Everything in a place, parents first, looking only into the directories that `enters` names."""
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        yield _Sight((name,), os.fstat(top))
+        yield Sight((name,), os.fstat(top))
         yield from _look_into(top, (name,), mount_of(top), enters)
     finally:
         os.close(top)
 
 
-def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[_Sight]:
+def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[Sight]:
     with os.scandir(fd) as entries:
         for entry in entries:
-            status = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+            try:
+                status = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # gone while we looked
             below = (*path, entry.name)
             if not (stat.S_ISDIR(status.st_mode) and enters(below, status)):
-                yield _Sight(below, status)
+                yield Sight(below, status)
             elif len(below) > DEEPEST:
-                yield _Sight(below, status, "nested too deep")
+                yield Sight(below, status, "nested too deep")
             else:
                 try:
                     inner = enter(entry.name, fd, mount)
                 except OSError as failure:
-                    yield _Sight(below, status, (failure.strerror or str(failure)).lower())
+                    yield Sight(below, status, (failure.strerror or str(failure)).lower())
                     continue
                 try:
-                    yield _Sight(below, status)
+                    yield Sight(below, status)
                     yield from _look_into(inner, below, mount, enters)
                 finally:
                     os.close(inner)

@@ -11,7 +11,7 @@ import json
 import random
 import time
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds
@@ -23,12 +23,35 @@ class ServiceAway(Exception):
     """The service did not answer, or not now; nothing is known about what it did."""
 
 
+class Pass(Protocol):
+    """What lets us in."""
+
+    def token(self) -> str:
+        """The token to show. Raise ServiceAway if there is none now."""
+
+    def refused(self, token: str) -> None:
+        """The service does not know it (any more)."""
+
+
+class Given:
+    """A token that was given to us once and for all."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+    def refused(self, token: str) -> None:
+        """There is no other."""
+
+
 class Caller:
     """One connection to the service. Not for two threads."""
 
-    def __init__(self, url: str, token: str, patience: float) -> None:
+    def __init__(self, url: str, shown: Pass, patience: float) -> None:
         self._url = urlsplit(url)
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._pass = shown
         self._patience = patience
         self._connection: HTTPConnection | None = None
         self._failures = 0
@@ -44,10 +67,16 @@ class Caller:
             raise ServiceAway("waiting before the next attempt")
         content = json.dumps(body).encode() if isinstance(body, dict) else body
         try:
-            status, answer, retry_after = self._exchange(method, path, content)
+            token = self._pass.token()
+            status, answer, retry_after = self._exchange(method, path, content, token)
+        except ServiceAway:
+            self._failed()
+            raise
         except (OSError, HTTPException, ValueError) as exc:
             self._failed()
             raise ServiceAway(f"{self._url.netloc}: {str(exc) or type(exc).__name__}") from exc
+        if status == 401:
+            self._pass.refused(token)
         if status in (401, 403, 429) or status >= 500:
             self._failed(at_least=retry_after)
             raise ServiceAway(f"{self._url.netloc} answered {status}: {answer.get('error', '')}")
@@ -59,22 +88,23 @@ class Caller:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, path: str, content: bytes | None) -> tuple[int, Answer, float]:
+    def _exchange(self, method: str, path: str, content: bytes | None, token: str) -> tuple[int, Answer, float]:
         is_fresh = self._connection is None
         try:
-            return self._send(method, path, content)
+            return self._send(method, path, content, token)
         except (ConnectionError, HTTPException):
             # A kept connection that the service closed meanwhile says nothing about the service.
             if is_fresh:
                 raise
             self.close()
-            return self._send(method, path, content)
+            return self._send(method, path, content, token)
 
-    def _send(self, method: str, path: str, content: bytes | None) -> tuple[int, Answer, float]:
+    def _send(self, method: str, path: str, content: bytes | None, token: str) -> tuple[int, Answer, float]:
         if self._connection is None:
             kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
             self._connection = kind(self._url.netloc, timeout=self._patience)
-        self._connection.request(method, path, content, self._headers)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._connection.request(method, path, content, headers)
         response = self._connection.getresponse()
         found = json.loads(response.read(LARGEST_ANSWER) or b"{}")
         retry_after = response.getheader("retry-after") or "0"

@@ -11,7 +11,7 @@ from pathlib import Path
 class Config:
     """Written by whoever launches the instance. Times are in seconds."""
 
-    instance_id: str
+    instance_id: str  # empty: as the machine's metadata service says
     home: Path  # where the store, its locks and the sockets are
     directory: Path  # the instance's own: work, home, tmp, the log
     heartbeat: float
@@ -26,7 +26,15 @@ class Config:
     purge: float = 3600.0  # how long a finished job stays readable
     capabilities: tuple[str, ...] = ()  # what jobs may ask of this machine
     serve_url: str = ""  # where `bullpen serve` is; empty: the store is used as it lies at `home`
-    token: str = ""  # what `bullpen serve` knows us by
+    token: str = ""  # what `bullpen serve` knows us by; empty: it is given one for proof of who we are
+    sts_endpoint: str = ""  # where `bullpen serve` has that proof checked; empty: the region's own
+    table: str = ""  # the DynamoDB table to use without a service; empty: the store lies at `home`
+    region: str = ""  # where the table is; empty: where the machine is
+    domain: str = ""  # what fails together with this machine; empty: its availability zone, or itself
+    endpoint: str = ""  # of DynamoDB; empty: the region's own
+    imds: bool = False  # EC2's metadata service is there: identity, credentials, notices
+    runner_user: str = ""  # as whom jobs run, where the machine is ours alone; empty: as we do
+    shutdown: tuple[str, ...] = ()  # the command that ends the machine, our last deed
 
     @property
     def places(self) -> dict[str, Path]:
@@ -39,15 +47,16 @@ class Config:
         return {**self.places, "instance": self.directory}
 
 
-LOGS = (("instance", "agent.log"), ("instance", "pre-runner.log"))
-"""What grows in an instance's directory while it lives: our own words, and those of what the script left running."""
+LOGS = tuple(("instance", name) for name in ("agent.log", "pre-runner.log", "boot.log"))
+"""What grows in an instance's directory while it lives: our own words, those of what the script left running, and those
+of whoever started us."""
 
 
 def load(path: Path) -> Config:
     """Raise OSError or ValueError, naming the file, where it is missing or not ours."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        tuples = {name: tuple(found.get(name, ())) for name in ("keep", "capabilities")}
+        tuples = {name: tuple(found.get(name, ())) for name in ("keep", "capabilities", "shutdown")}
         return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.parent})
     except (TypeError, KeyError, ValueError) as exc:
         raise ValueError(f"{path} is no agent configuration: {exc}") from exc

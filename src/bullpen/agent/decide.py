@@ -16,6 +16,9 @@ the next who looks finds a clean machine.
 
 A job ends before its time when it has timed out, when the store says so, and when we are not its holder any more: after
 a lease that ran out we come back in a new epoch, and what the old one held is somebody else's by now.
+
+Once there is notice that the machine will be taken from us, no new job begins here, and a claim is refused at once; the
+job that runs may go on, for it may end in time.
 """
 
 from __future__ import annotations
@@ -39,12 +42,14 @@ ABSENT, UNKNOWN = NoRecord
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look around. `ending` is why the machine itself is ending: a signal, a spot notice, its directory gone."""
+    """One look around. `ending` is why the machine itself is ending: a signal, its directory gone; `notice` is how we
+    know that it is going to be taken from us."""
 
     now: float  # wall clock, seconds since 1970
     monotonic: float
     record: Record | NoRecord
     ending: str = ""
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def decide(sight: Sight, progress: Progress, limits: Limits) -> Action:
         return Step.RUN_SCRIPT
     if end := _reason_to_end_the_job(sight, progress):
         return EndJob(end)
-    action = _next(sight.record, progress) if isinstance(sight.record, Record) else None
+    action = _next(sight.record, progress, sight.notice) if isinstance(sight.record, Record) else None
     return action or Wait(_until_something_is_due(sight, progress, limits))
 
 
@@ -166,7 +171,10 @@ def _awaits_its_offer(record: Record, progress: Progress) -> bool:
     )
 
 
-def _next(record: Record, progress: Progress) -> Action | None:
+def _next(record: Record, progress: Progress, notice: str) -> Action | None:
+    if notice and _is_being_verified(record, progress):
+        # Instead of an acknowledgement: whoever waits for us looks for another machine while there is time.
+        return _once(Report(Kind.REG_FAILED, notice), record, progress)
     if record.state is State.CLAIMED and (progress.signal is None or progress.signal[1] != record.round):
         # Before anything that takes time: a claim without an answer is soon given to another instance as well.
         return Report(Kind.CLAIM_SEEN)
@@ -182,10 +190,16 @@ def _next(record: Record, progress: Progress) -> Action | None:
         return None
     if record.state is State.IDLE:
         return _give_back(record, progress)
-    return _serve(record, progress) if record.run_id else None
+    return _serve(record, progress, notice) if record.run_id else None
 
 
-def _serve(record: Record, progress: Progress) -> Action | None:
+def _is_being_verified(record: Record, progress: Progress) -> bool:
+    """Somebody claimed or created us, and does not know yet that we are ready."""
+    is_on_its_way = record.state in (State.CLAIMED, State.CREATED) and bool(record.run_id)
+    return is_on_its_way and not progress.has_reported(Kind.REG_OK, record.round)
+
+
+def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
     """The instance has an owner: register under its label, then take its jobs."""
     if progress.job is not None and progress.job.round != record.round:
         return EndJob(End.RELEASED)
@@ -198,7 +212,7 @@ def _serve(record: Record, progress: Progress) -> Action | None:
         return _prepare(record, progress) if _meets_leftovers(record, progress) else Step.REGISTER
     if not progress.has_reported(Kind.REG_OK, record.round):
         return Report(Kind.REG_OK)
-    if record.state is State.RUNNING and record.has_job and progress.job is None:
+    if record.state is State.RUNNING and record.has_job and progress.job is None and not notice:
         return Step.TAKE_JOB
     return None
 

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol
 
 from bullpen.agent.baseline import Baseline, differences, where
 from bullpen.agent.keep import KeepList
 from bullpen.agent.sweep import Fate, Judge, Path, sweep
+from bullpen.agent.turn import Turn
 from bullpen.engines.processes import TreeSurvived, end_tree, identify
 
 # A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
@@ -30,9 +33,10 @@ MOST_REASONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """Not done yet: so many entries are gone."""
+    """Not done yet: so many entries are gone. `waits`: nothing to do until a child has ended."""
 
     removed: int
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,34 @@ class Dirty:
     reasons: tuple[str, ...]
 
 
-def clean(baseline: Baseline, keep: KeepList) -> Iterator[Cleaning | Clean | Dirty]:
+class Aspect(Protocol):
+    """Something beside the places that a run fills and that has a baseline of its own."""
+
+    def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
+        """Remove what is new; note in `troubles` what resists."""
+
+    def differences(self, keep: KeepList) -> Iterator[str | Turn]:
+        """Look again: every difference from the baseline, one sentence each."""
+
+
+def clean(baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = ()) -> Iterator[Cleaning | Clean | Dirty]:
     """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last."""
     yield from _end_strays(baseline)
     troubles: dict[str, str] = {}
     gone = 0
+    # Before the places: a container may still be writing to them.
+    for aspect in beside:
+        for turn in aspect.sweep(keep, troubles):
+            yield Cleaning(gone, waits=turn is Turn.WAITING)
     for name in baseline.places:
         before = gone
         for removed in _sweep_place(baseline, name, _judge(baseline, keep), troubles):
             gone = before + removed
             yield Cleaning(gone)
     found: list[str] = []
-    for difference in differences(baseline, keep):
-        if difference is None:
-            yield Cleaning(gone)
+    for difference in chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside)):
+        if not isinstance(difference, str):
+            yield Cleaning(gone, waits=difference is Turn.WAITING)
         elif len(found) < MOST_REASONS:
             found.append(difference)
     resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
@@ -71,7 +89,13 @@ def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:
     """End what the run left running; what outlasts all turns is found again by the second look."""
     for _ in range(STRAY_TURNS):
         try:
-            end_tree(identify(os.getpid()), baseline.mark, patience=STRAY_TURN_LASTS, spare=baseline.processes)
+            end_tree(
+                identify(os.getpid()),
+                baseline.mark,
+                patience=STRAY_TURN_LASTS,
+                spare=baseline.processes,
+                user=baseline.user,
+            )
         except TreeSurvived:
             yield Cleaning(0)
         else:

@@ -37,7 +37,7 @@ class Lease:
         self._token = 0
         self._request = _drawn()
 
-    def beat(self, connection: sqlite3.Connection, at: datetime) -> Accepted | Rejected:
+    def beat(self, connection: sqlite3.Connection, at: datetime, leaving: datetime | None) -> Accepted | Rejected:
         beat = Beat(
             at=at,
             by=self._config.instance_id,
@@ -45,7 +45,8 @@ class Lease:
             lease=self._config.lease,
             request_id=self._request,
             instance_id=self._config.instance_id,
-            domain=self._host,
+            domain=self._config.domain or self._host,
+            leaving=leaving,
         )
         outcome = receive(WORKERS.read(connection, self.key), self.key, beat)
         if not isinstance(outcome, Change):

@@ -69,6 +69,8 @@ class Sink(Protocol):
 class Link:
     """One connection, made when first needed and again after every failure."""
 
+    gives_jobs = True  # False: no job is ever waiting here, and those methods are not called
+
     def __init__(self, config: Config) -> None:
         self._config = config
         self._id = config.instance_id
@@ -104,8 +106,8 @@ class Link:
         assert self._lease is not None, "nobody takes a job before its first beat"
         return work.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
-    def beat(self, job: Job | None) -> Grant:
-        """Renew the lease and say in the same write which job runs here."""
+    def beat(self, job: Job | None, leaving: datetime | None = None) -> Grant:
+        """Renew the lease and say in the same write which job runs here, and when the machine will be taken from us."""
         # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
         # waits for our registration, not for our pulse.
         from bullpen.agent.lease import Lease, bind
@@ -115,7 +117,7 @@ class Link:
         while True:
             at = _now()
             with self._transaction() as connection:
-                outcome = lease.beat(connection, at)
+                outcome = lease.beat(connection, at, leaving)
                 if isinstance(outcome, Accepted) and job is not None:
                     bind(connection, job, outcome.worker, at)
             if lease.heard(outcome):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import threading
 import time
-from contextlib import suppress
+from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
-from bullpen.agent.caller import Answer, Caller, ServiceAway
+from bullpen.agent.bell import Bell
+from bullpen.agent.caller import Answer, Caller, Given, Pass, ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.link import TEXT_LIMIT, Grant, Order, StoreUnreachable
@@ -27,48 +27,27 @@ POLL = 20.0  # seconds that the service may keep a poll open
 ATTEMPTS = 3  # to find the token or key that the service accepts
 
 
-class Bell:
-    """Wakes the agent's loop, as a listener beside the store does."""
-
-    def __init__(self) -> None:
-        self._ear, self._mouth = socket.socketpair()
-        self._ear.setblocking(False)
-        self._mouth.setblocking(False)
-
-    def fileno(self) -> int:
-        return self._ear.fileno()
-
-    def ring(self) -> None:
-        with suppress(OSError):  # full is as good as rung
-            self._mouth.send(b"!")
-
-    def drain(self) -> list[bytes]:
-        with suppress(OSError):
-            return [self._ear.recv(4096)]
-        return []
-
-    def close(self) -> None:
-        self._ear.close()
-        self._mouth.close()
-
-
 class HttpLink:
     """See `link.Link` for what each method promises."""
+
+    gives_jobs = True
 
     def __init__(self, config: Config, bell: Bell) -> None:
         self._config = config
         self._bell = bell
         self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
-        self._caller = Caller(config.serve_url, config.token, PATIENCE)
+        shown = _pass(config)
+        self._caller = Caller(config.serve_url, shown, PATIENCE)
         # Beats and signals have a pause of their own: a log that is refused for now must not cost us our lease.
-        self._pulse = Caller(config.serve_url, config.token, PATIENCE)
-        self._poll = Caller(config.serve_url, config.token, POLL + PATIENCE)
+        self._pulse = Caller(config.serve_url, shown, PATIENCE)
+        self._poll = Caller(config.serve_url, shown, POLL + PATIENCE)
         self._news: Answer | None = None
         self._changed = True
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
         self._host = os.uname().nodename
         self._seq = 0
+        self._may_be_registered = True  # an agent before us may have been
         self._told_to_stop: tuple[str, ...] = ()
         self._logs: list[HttpLog] = []
         self._take_new_key()
@@ -98,9 +77,9 @@ class HttpLink:
             state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"], has_job
         )
 
-    def beat(self, job: Job | None) -> Grant:
+    def beat(self, job: Job | None, leaving: datetime | None = None) -> Grant:
         for _ in range(ATTEMPTS):
-            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job), self._pulse)
+            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job, leaving), self._pulse)
             if status == 200:
                 return self._granted(answer, job)
             match answer.get("error"):
@@ -122,6 +101,8 @@ class HttpLink:
         return {"cancelled": End.CANCELLED, "lost": End.LOST}.get(answer["standing"])
 
     def report(self, kind: Kind, record: Record, text: str) -> None:
+        if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
+            self.deregister()  # the answer to a registration may have been lost
         for _ in range(ATTEMPTS):
             self._seq += 1
             said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq}
@@ -133,11 +114,13 @@ class HttpLink:
         raise StoreUnreachable(f"{kind} was not stored")
 
     def register(self, record: Record) -> bool:
+        self._may_be_registered = True
         asked = {"runId": record.run_id, "round": record.round}
         return bool(self._call("PUT", f"{self._base}/registration", asked)["registered"])
 
     def deregister(self) -> None:
         self._call("DELETE", f"{self._base}/registration")
+        self._may_be_registered = False
 
     def take_job(self, record: Record) -> Order | None:
         asked = {"workerInstanceKey": self._key, "round": record.round}
@@ -183,14 +166,16 @@ class HttpLink:
         self._epoch = self._token = 0
         self._request = os.urandom(8).hex()
 
-    def _beat(self, job: Job | None) -> Answer:
+    def _beat(self, job: Job | None, leaving: datetime | None) -> Answer:
         beat: Answer = {
             "workerInstanceKey": self._key,
             "token": self._token,
             "leaseSeconds": math.ceil(self._config.lease),
             "requestId": self._request,
-            "domain": self._host,
+            "domain": self._config.domain or self._host,
         }
+        if leaving is not None:
+            beat["leavingAt"] = leaving.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if job is not None:
             # A job of an earlier epoch is asked about, not claimed: the answer says that it is over.
             is_ours = job.holder == Holder(self._key, self._epoch)
@@ -249,3 +234,13 @@ class HttpLink:
                 seen, self._news = answer["seen"], answer
                 self._changed = True
                 self._bell.ring()
+
+
+def _pass(config: Config) -> Pass:
+    """On EC2 nobody could give us a token before we started: we prove who we are."""
+    if config.token or not config.imds:
+        return Given(config.token)
+    from bullpen.agent.attest import Attested
+    from bullpen.agent.imds import Metadata
+
+    return Attested(config, Metadata())

@@ -18,29 +18,38 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.journal import Journal
+from bullpen.agent.leaving import leave
 from bullpen.agent.link import Link, StoreUnreachable
 from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
 from bullpen.agent.tasks import Log, Tasks, story_of
-from bullpen.engines.processes import TreeSurvived, become_subreaper, end_tree, identify, mark_of, reap
+from bullpen.engines.processes import become_subreaper, reap
 from bullpen.engines.sqlite.wake import Listener
+
+if TYPE_CHECKING:
+    from bullpen.agent.notices import Notice, Notices
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
 RETRY_FIRST, RETRY_LONGEST = 0.1, 2.0  # seconds between attempts to reach the store
 TAKE_AGAIN = 1.0  # seconds after asking for a job in vain, unless something has changed before
-LEAVING = 5.0  # seconds for everything below us to end when we leave
 
 
 class Agent:
     """Runs one instance. Everything it has done is in `_progress`; everything else is how to do the next thing."""
 
-    def __init__(self, config: Config, link: Link, listener: Listener | None, log: Log) -> None:
+    def __init__(
+        self, config: Config, link: Link, listener: Listener | None, log: Log, notices: Notices | None = None
+    ) -> None:
         self._config = config
         self._link = link
         self._listener = listener
-        self._log = log
+        self._notices = notices
+        self._notice: Notice | None = None
+        self._log = Journal(log)
         self._limits = Limits(config.appears_within, config.max_runtime, config.idle)
         self._progress = Progress(began=time.monotonic())
         self._record: Record | NoRecord = UNKNOWN
@@ -48,21 +57,24 @@ class Agent:
         self._retry_at, self._retry_wait = 0.0, RETRY_FIRST
         self._beat_at, self._beat_wait = 0.0, RETRY_FIRST
         self._take_at = 0.0
-        self._tasks = Tasks(config, log)
+        self._tasks = Tasks(config, self._log)
         self._ending = ""
         self._signals, self._signalled = os.pipe()
 
     def run(self) -> bool:
         """Live until something says stop, then leave nothing running and no registration behind. False: by a mistake
         of ours, which is in the log; even then our job goes to another worker at once, not when our lease runs out."""
-        become_subreaper()
-        self._hear_signals()
         try:
+            become_subreaper()
+            self._hear_signals()
             reason, is_well = self._live(), True
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
             reason, is_well = f"something unexpected went wrong: {exc!r}", False
-        self._leave(reason)
+        leave(self._config, self._link, self._record, self._progress, reason, self._log)
+        for end in (self._listener, self._notices):
+            if end is not None:
+                end.close()
         return is_well
 
     def _live(self) -> str:
@@ -87,7 +99,12 @@ class Agent:
     def _sight(self) -> Sight:
         if not self._ending and not self._config.directory.exists():
             self._ending = "its directory is gone"
-        return Sight(time.time(), time.monotonic(), self._record, self._ending)
+        notice = self._notices.notice if self._notices is not None else None
+        if notice is not None and notice != self._notice:
+            self._notice = notice
+            self._beat_at = 0.0  # whoever counts on us should know now
+            self._log(f"has notice: {notice.text}")
+        return Sight(time.time(), time.monotonic(), self._record, self._ending, notice.text if notice else "")
 
     def _keep_in_touch(self) -> None:
         """Renew our lease, then look at the record, and at the job that runs here, if they may have changed."""
@@ -110,7 +127,7 @@ class Agent:
 
     def _awaits_a_job(self) -> bool:
         record = self._record
-        if not isinstance(record, Record) or time.monotonic() < self._take_at:
+        if not self._link.gives_jobs or not isinstance(record, Record) or time.monotonic() < self._take_at:
             return False
         return record.state is State.RUNNING and self._progress.job is None
 
@@ -121,7 +138,7 @@ class Agent:
             return False
         before = self._progress.holder
         try:
-            grant = self._link.beat(self._progress.job)
+            grant = self._link.beat(self._progress.job, self._notice.at if self._notice else None)
         except StoreUnreachable as exc:
             if self._beat_wait == RETRY_FIRST:
                 self._log(f"cannot reach the store with a heartbeat: {exc}")
@@ -259,27 +276,6 @@ class Agent:
             # The handler does nothing: the number arrives in the pipe, and so in the loop, where nothing is half done.
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
-
-    # ---------------------------------------------------------------------------------------------------------- leaving
-
-    def _leave(self, reason: str) -> None:
-        self._log(f"stops: {reason}")
-        is_clear = True
-        try:
-            end_tree(identify(os.getpid()), mark_of(self._config.instance_id), patience=LEAVING)
-        except TreeSurvived as exc:
-            is_clear = False
-            self._log(str(exc))
-        try:
-            if (job := self._progress.job) is not None and is_clear:
-                # What survived may still be at work: then the job waits until our lease runs out.
-                self._link.give_back_job(job, f"its runner stopped: {reason}")
-            self._link.deregister()
-        except StoreUnreachable as exc:
-            self._log(f"leaves its registration behind: {exc}")
-        self._link.close()
-        if self._listener is not None:
-            self._listener.close()
 
 
 def _shown(record: Record | NoRecord) -> str:

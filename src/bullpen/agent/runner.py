@@ -11,10 +11,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.link import LogFile, Order, Sink
 from bullpen.engines.processes import TreeSurvived, end_tree, identify
+
+if TYPE_CHECKING:
+    from bullpen.agent.account import Account
 
 TAIL = 1500  # characters of the last output: what fits into a signal beside the reason
 LOG_LIMIT = 4 * 1024 * 1024  # bytes of a job's log
@@ -27,7 +31,15 @@ CANNOT_START = 127  # as a shell says it
 class Child:
     """A running command and its output. `name` is unique on this machine and marks everything that it starts."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], cwd: Path, log: Sink) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        log: Sink,
+        account: Account | None = None,
+    ) -> None:
         """Raise OSError or ValueError where the command cannot be started. The log is closed with the output."""
         self._mark = f"BULLPEN_TASK={name}"
         self._tail = b""
@@ -44,6 +56,9 @@ class Child:
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                user=account.user if account else None,
+                group=account.group if account else None,
+                extra_groups=account.groups if account else None,
             )
         except Exception:
             self.close()
@@ -114,22 +129,31 @@ def start_script(config: Config) -> Child:
     return _start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
 
 
-def start_job(config: Config, order: Order, run_id: str, log: Sink) -> Child:
+def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Account | None = None) -> Child:
+    """As `account`, or as ourselves."""
     if not order.command:
         log.close()
         raise ValueError("the job has no command")
     job = order.job
     known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
-    return _start(config, f"{job.id}.{job.fence}", order.command, known, log)
+    return _start(config, f"{job.id}.{job.fence}", order.command, known, log, account)
 
 
-def _start(config: Config, task: str, command: Sequence[str], extra: Mapping[str, str], log: Sink) -> Child:
+def _start(
+    config: Config,
+    task: str,
+    command: Sequence[str],
+    extra: Mapping[str, str],
+    log: Sink,
+    account: Account | None = None,
+) -> Child:
     places = config.places
     environment = {
         **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
         "HOME": str(places["home"]),
         "TMPDIR": str(places["tmp"]),
         "BULLPEN_INSTANCE": config.instance_id,
+        **(account.environment if account else {}),
         **extra,
     }
-    return Child(f"{config.instance_id}/{task}", command, environment, places["work"], log)
+    return Child(f"{config.instance_id}/{task}", command, environment, places["work"], log, account)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from signal import SIGKILL
+from typing import TYPE_CHECKING
 
 from bullpen.agent.baseline import Baseline, take_baseline
 from bullpen.agent.config import LOGS, Config
@@ -14,9 +15,14 @@ from bullpen.agent.keep import KeepList
 from bullpen.agent.link import Order, Sink
 from bullpen.agent.progress import End, Progress, Record
 from bullpen.agent.runner import CANNOT_START, Child, start_job, start_script
+from bullpen.agent.turn import Turn
 from bullpen.engines.processes import mark_of
 
+if TYPE_CHECKING:
+    from bullpen.agent.machine import OwnMachine
+
 SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
+LOOK_AGAIN = 0.020  # seconds until we look whether a child has ended; its end wakes the loop as well
 
 Log = Callable[[str], None]
 
@@ -33,8 +39,11 @@ class Tasks:
         self._script_ends_at = 0.0
         self._job: Child | None = None
         self._printing: list[Child] = []  # also those that ended and left somebody behind who holds their output
+        self._machine: OwnMachine | None = None
+        self._settling: Iterator[Turn] | None = None
         self._cleaning: Iterator[Cleaning | Clean | Dirty] | None = None
         self._cleaning_keeps = True
+        self._slice_at = 0.0  # when what is done in slices goes on
 
     def outputs(self) -> list[int]:
         """Descriptors to wait on."""
@@ -43,13 +52,14 @@ class Tasks:
 
     def must_be_checked_at(self) -> float | None:
         """A monotonic reading, where time alone makes a check due."""
-        if self._cleaning is not None:
-            return 0.0
+        if self._cleaning is not None or self._settling is not None:
+            return self._slice_at
         return self._script_ends_at if self._script is not None else None
 
     def awaited(self) -> list[int]:
         """Children whose end is ours to collect."""
-        return [child.pid for child in (self._script, self._job) if child is not None]
+        pids = [child.pid for child in (self._script, self._job) if child is not None]
+        return pids if self._machine is None or self._machine.child is None else [*pids, self._machine.child]
 
     def check(self, progress: Progress) -> Progress:
         """Take output, and notice what has ended. Never waits, works for no longer than a slice, and never raises."""
@@ -57,7 +67,8 @@ class Tasks:
             for child in self._printing:
                 child.pump()
             self._printing = [child for child in self._printing if child.output >= 0]
-            return self._check_cleaning(self._check_job(self._check_script(progress)))
+            progress = self._check_settling(self._check_script(progress))
+            return self._check_cleaning(self._check_job(progress))
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
             return self._give_up(progress, f"something unexpected went wrong: {exc!r}")
@@ -73,7 +84,7 @@ class Tasks:
         if self._script is not None:
             script, self._script = self._script, None
             script.end()
-            progress = self._finish_boot(progress, why)
+            progress = self._fail_boot(progress, why)
         if self._cleaning is not None:
             progress = self._finish_cleaning(progress, why)
         return progress
@@ -82,11 +93,18 @@ class Tasks:
         progress = progress.booting()
         try:
             self._keep = KeepList.of(self._config.keep)
-            if not self._config.pre_runner_script.strip():
-                return self._finish_boot(progress)
+            if self._config.runner_user:
+                from bullpen.agent.machine import OwnMachine  # what it needs takes time to load
+
+                self._machine = OwnMachine(self._config, self._log)
+        except ValueError as exc:
+            return self._fail_boot(progress, str(exc))
+        if not self._config.pre_runner_script.strip():
+            return self._begin_settling(progress)
+        try:
             self._script = start_script(self._config)
         except Exception as exc:
-            return self._finish_boot(progress, f"the pre-runner script could not be started: {exc}")
+            return self._fail_boot(progress, f"the pre-runner script could not be started: {exc}")
         self._printing.append(self._script)
         self._script_ends_at = time.monotonic() + self._config.pre_runner_timeout
         return progress
@@ -99,27 +117,51 @@ class Tasks:
             return progress
         self._script = None
         if code == 0:
-            return self._finish_boot(progress)
+            return self._begin_settling(progress)
         said = f"; its last lines:\n{tail}" if (tail := script.tail()) else "; it printed nothing"
         if code is not None:
-            return self._finish_boot(progress, f"the pre-runner script failed with exit code {code}{said}")
+            return self._fail_boot(progress, f"the pre-runner script failed with exit code {code}{said}")
         script.end()
         limit = self._config.pre_runner_timeout
-        return self._finish_boot(progress, f"the pre-runner script did not end within {limit:g} s and was killed{said}")
+        return self._fail_boot(progress, f"the pre-runner script did not end within {limit:g} s and was killed{said}")
 
-    def _finish_boot(self, progress: Progress, failure: str = "") -> Progress:
-        if not failure:
-            try:
-                self._baseline = take_baseline(self._config.cleaned, mark_of(self._config.instance_id), LOGS)
-            except OSError as exc:
-                failure = f"what is there at boot cannot be read: {exc}"
-        self._log(f"boot failed: {failure}" if failure else "booted")
+    def _fail_boot(self, progress: Progress, failure: str) -> Progress:
+        self._log(f"boot failed: {failure}")
         return progress.booted(failure)
+
+    def _begin_settling(self, progress: Progress) -> Progress:
+        self._settling = self._settle()
+        self._slice_at = 0.0
+        return self._check_settling(progress)
+
+    def _check_settling(self, progress: Progress) -> Progress:
+        """Go on noting what is there at boot."""
+        if self._settling is None or time.monotonic() < self._slice_at:
+            return progress
+        try:
+            for turn in self._settling:
+                if turn is Turn.WAITING:
+                    self._slice_at = time.monotonic() + LOOK_AGAIN
+                    return progress
+        except Exception as exc:
+            self._settling = None
+            return self._fail_boot(progress, f"what is there at boot cannot be read: {exc}")
+        self._settling = None
+        self._log("booted")
+        return progress.booted()
+
+    def _settle(self) -> Iterator[Turn]:
+        """What the script left is the baseline."""
+        if self._machine is not None:
+            self._baseline = yield from self._machine.settle()
+        else:
+            self._baseline = take_baseline(self._config.cleaned, mark_of(self._config.instance_id), LOGS)
 
     def begin_job(self, progress: Progress, order: Order, run_id: str, open_log: Callable[[], Sink]) -> Progress:
         progress = progress.took(order.job)
         try:
-            self._job = start_job(self._config, order, run_id, open_log())
+            account = self._machine.account if self._machine is not None else None
+            self._job = start_job(self._config, order, run_id, open_log(), account)
         except Exception as exc:
             self._log(f"job {order.job.id} could not be started: {exc}")
             return progress.job_ended(CANNOT_START)
@@ -145,15 +187,18 @@ class Tasks:
     def begin_cleaning(self, progress: Progress, record: Record, keep: bool) -> Progress:
         assert self._baseline is not None, "booted without a baseline"
         self._cleaning_keeps = keep
-        self._cleaning = clean(self._baseline, self._keep if keep else KeepList())
+        beside = self._machine.beside if self._machine is not None else ()
+        self._cleaning = clean(self._baseline, self._keep if keep else KeepList(), beside)
+        self._slice_at = 0.0
         return progress.cleaning_began(record)
 
     def _check_cleaning(self, progress: Progress) -> Progress:
         end = time.monotonic() + SLICE
-        while self._cleaning is not None and time.monotonic() < end:
+        while self._cleaning is not None and self._slice_at <= time.monotonic() < end:
             try:
                 outcome = next(self._cleaning)
                 if isinstance(outcome, Cleaning):
+                    self._slice_at = time.monotonic() + LOOK_AGAIN if outcome.waits else 0.0
                     continue
             except OSError as exc:
                 outcome = Dirty((f"cleaning failed: {exc}",))

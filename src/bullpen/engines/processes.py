@@ -83,9 +83,9 @@ def name_of(identity: Identity) -> str | None:
     return name if is_running(identity) else None
 
 
-def descendants(root: Identity | None, mark: str) -> tuple[Identity, ...]:
-    """Whatever runs below `root` or carries `mark`; never the root itself, the caller or the caller's ancestors."""
-    return tuple(member for member in _members([root] if root else [], mark) if member != root)
+def descendants(root: Identity | None, mark: str, user: int | None = None) -> tuple[Identity, ...]:
+    """Whatever runs below `root`, carries `mark` or runs as `user`; never the root, the caller or its ancestors."""
+    return tuple(member for member in _members([root] if root else [], mark, user=user) if member != root)
 
 
 def end_tree(
@@ -95,8 +95,10 @@ def end_tree(
     patience: float,
     grace: float = 0.0,
     spare: Collection[Identity] = frozenset(),
+    user: int | None = None,
 ) -> tuple[Identity, ...]:
-    """End `root` and all its descendants; return those that were killed, once a look finds none left.
+    """End `root` and all its descendants, and all that runs as `user`; return those that were killed, once a look finds
+    none left.
 
     With a `grace` the root is first asked to end by itself and given so many seconds. The caller, its ancestors and
     `spare` are never touched: a caller that names itself as root ends everything below itself. Raise TreeSurvived for
@@ -115,7 +117,7 @@ def end_tree(
     deadline = time.monotonic() + patience
     frozen: dict[Identity, None] = {}
     killed: dict[Identity, None] = {}
-    while found := _members([*roots, *frozen], mark, spare):
+    while found := _members([*roots, *frozen], mark, spare, user):
         in_time = time.monotonic() < deadline
         if in_time and (moving := [member for member in found if member not in frozen]):
             for member in moving:
@@ -129,7 +131,7 @@ def end_tree(
         last_wait = max(deadline, time.monotonic() + DYING_TAKES)
         for victim in victims:
             await_end(victim, last_wait - time.monotonic())
-        if not in_time and (survivors := _members([*roots, *frozen], mark, spare)):
+        if not in_time and (survivors := _members([*roots, *frozen], mark, spare, user)):
             raise TreeSurvived(survivors)
     return tuple(killed)
 
@@ -217,8 +219,10 @@ def _lineage(processes: dict[int, _Process]) -> dict[Identity, None]:
     return line
 
 
-def _members(roots: Iterable[Identity], mark: str, spare: Collection[Identity] = ()) -> list[Identity]:
-    """One look: what runs of `roots`, of the marked, and of everything below either."""
+def _members(
+    roots: Iterable[Identity], mark: str, spare: Collection[Identity] = (), user: int | None = None
+) -> list[Identity]:
+    """One look: what runs of `roots`, of the marked, as `user`, and of everything below any of them."""
     processes = _snapshot()
     children: dict[int, list[int]] = {}
     for process in processes.values():
@@ -237,7 +241,7 @@ def _members(roots: Iterable[Identity], mark: str, spare: Collection[Identity] =
         if root.pid in processes and processes[root.pid].identity == root:
             gather(root.pid)
     for pid in processes:
-        if pid not in found and _carries(pid, mark.encode()):
+        if pid not in found and (_carries(pid, mark.encode()) or (user is not None and _runs_as(pid, user))):
             gather(pid)
     untouchable = {*_lineage(processes), *spare}
     members = (processes[pid] for pid in found)
@@ -245,15 +249,24 @@ def _members(roots: Iterable[Identity], mark: str, spare: Collection[Identity] =
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    """Whether a process of our own user has the mark in its environment."""
+    """Whether a process of our own user, or of any user if we are root, has the mark in its environment."""
     with contextlib.suppress(*UNSEEN):
-        if os.stat(f"{PROC}/{pid}").st_uid != os.geteuid():
+        if os.geteuid() not in (0, os.stat(f"{PROC}/{pid}").st_uid):
             return False
         # Per thread, because a main thread that has left has no environment any more.
         for thread in os.listdir(f"{PROC}/{pid}/task"):
             with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/task/{thread}/environ", "rb") as file:
                 if environment := file.read():
                     return mark in environment.split(b"\0")
+    return False
+
+
+def _runs_as(pid: int, user: int) -> bool:
+    """Whether any of its user ids is this one: a program may have put one of them on for a while."""
+    with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                return str(user) in line.split()[1:]
     return False
 
 

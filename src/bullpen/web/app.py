@@ -17,7 +17,7 @@ from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
 from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, of_error
-from bullpen.web.routes import agents, health, heartbeats, jobs, pool, runs
+from bullpen.web.routes import agents, attestation, health, heartbeats, jobs, pool, runs
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
 
@@ -70,7 +70,7 @@ def _litestar(context: Context) -> Litestar:
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
     polls = agents.Polls()
-    modules = (heartbeats, jobs, pool, runs, agents, health)
+    modules = (heartbeats, jobs, pool, runs, agents, attestation, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
         dependencies={

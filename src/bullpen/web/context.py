@@ -9,6 +9,7 @@ from litestar import Request
 from litestar.di import NamedDependency
 
 from bullpen.config import Settings
+from bullpen.engines.aws.attest import Attestor
 from bullpen.engines.keys import Agent, Keys, Operator, Scope
 from bullpen.ports import Ports
 from bullpen.service import Service
@@ -30,6 +31,7 @@ class Context:
     settings: Settings
     service: Service
     keys: Keys
+    attestor: Attestor | None = None  # where agents are launched without a token
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     doorkeeper: Doorkeeper = field(init=False)

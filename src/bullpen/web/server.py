@@ -12,13 +12,14 @@ import uvicorn
 
 from bullpen.concurrency import settle
 from bullpen.config import Settings
+from bullpen.engines.aws.attest import attestor
 from bullpen.engines.keys import Keys
 from bullpen.service import Service
 from bullpen.web.app import App
 from bullpen.web.auth import check_bind
 from bullpen.web.context import Context
 from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
-from bullpen.wiring import embedded
+from bullpen.wiring import opened
 
 __all__ = ["check_bind", "serve"]
 
@@ -33,8 +34,8 @@ async def serve(
     home: Path, settings: Settings, sockets: Sequence[Any], stop: asyncio.Event, listening: Callable[[], None]
 ) -> None:
     """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
-    async with embedded(home, settings) as ports:
-        context = Context(home, ports, settings, Service(ports, settings), Keys(home))
+    async with opened(home, settings) as ports:
+        context = Context(home, ports, settings, Service(ports, settings), Keys(home), attestor(settings))
         context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
         app = App(context)
         server = _Server(app, listening)

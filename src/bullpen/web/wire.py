@@ -80,6 +80,14 @@ class ReportSignal(Asked, frozen=True):
     text: Annotated[str, Meta(max_length=8000)] = ""
 
 
+class ProveInstance(Asked, frozen=True):
+    """What a request to STS was signed with; the request itself is known to both sides, see `bullpen.model.proof`."""
+
+    authorization: Annotated[str, Meta(max_length=512)]
+    date: Annotated[str, Meta(max_length=16)]
+    session_token: Annotated[str, Meta(max_length=4096)]
+
+
 class Register(Asked, frozen=True):
     run_id: RunId
     round: Round
@@ -223,6 +231,10 @@ class RecordAnswer(Answer, frozen=True):
     trust_domain: str = ""
     has_job: bool = False
     signal_seq: int = 0
+
+
+class AgentToken(Answer, frozen=True):
+    token: str
 
 
 class Registered(Answer, frozen=True):

@@ -28,6 +28,7 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
         side_effects=data.side_effects,
     )
     with context.admission.work():
+        jobs.check_served(context.settings)
         (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
         return of_job(job)
 

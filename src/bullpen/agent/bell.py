@@ -1,0 +1,31 @@
+"""What wakes the agent's loop from another thread."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+
+class Bell:
+    """Wakes the agent's loop, as a listener beside the store does."""
+
+    def __init__(self) -> None:
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setblocking(False)
+        self._mouth.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._ear.fileno()
+
+    def ring(self) -> None:
+        with suppress(OSError):  # full is as good as rung
+            self._mouth.send(b"!")
+
+    def drain(self) -> list[bytes]:
+        with suppress(OSError):
+            return [self._ear.recv(4096)]
+        return []
+
+    def close(self) -> None:
+        self._ear.close()
+        self._mouth.close()

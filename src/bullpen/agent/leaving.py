@@ -1,0 +1,62 @@
+"""How an agent leaves, for whatever reason: it says so, ends everything below it, and gives back what it holds."""
+
+from __future__ import annotations
+
+import os
+
+from bullpen.agent.config import Config
+from bullpen.agent.decide import UNKNOWN, NoRecord, Report
+from bullpen.agent.journal import Journal
+from bullpen.agent.link import TEXT_LIMIT, Link, StoreUnreachable
+from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.engines.processes import TreeSurvived, end_tree, identify, mark_of
+
+PATIENCE = 5.0  # seconds for everything below us to end
+
+
+def leave(config: Config, link: Link, record: Record | NoRecord, progress: Progress, reason: str, log: Journal) -> None:
+    """Leave nothing running and no registration behind, as far as the store can be reached."""
+    log(f"stops: {reason}")
+    _say(link, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
+    is_clear = True
+    try:
+        end_tree(identify(os.getpid()), mark_of(config.instance_id), patience=PATIENCE)
+    except TreeSurvived as exc:
+        is_clear = False
+        log(str(exc))
+    try:
+        if (job := progress.job) is not None and is_clear:
+            # What survived may still be at work: then the job waits until our lease runs out.
+            link.give_back_job(job, f"its runner stopped: {reason}")
+        link.deregister()
+    except StoreUnreachable as exc:
+        log(f"leaves its registration behind: {exc}")
+    link.close()
+
+
+def last_report(record: Record, progress: Progress, text: str) -> Report | None:
+    """What is left to say to whoever waits for us: that they wait in vain. Nothing if nobody does, or they know."""
+    if record.state is State.TERMINATED or _has_failed(record, progress):
+        return None
+    if record.state is State.IDLE:
+        return Report(Kind.CLEAN_FAILED, text)
+    if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
+        return Report(Kind.FAILED, text)
+    return Report(Kind.REG_FAILED, text)
+
+
+def _has_failed(record: Record, progress: Progress) -> bool:
+    """What went wrong first is what explains it."""
+    return progress.signal is not None and progress.signal[1] == record.round and progress.signal[0].is_failure
+
+
+def _say(link: Link, record: Record | NoRecord, progress: Progress, text: str, log: Journal) -> None:
+    known = progress.seen if record is UNKNOWN else record
+    report = last_report(known, progress, text) if isinstance(known, Record) else None
+    if report is None or not isinstance(known, Record):
+        return
+    try:
+        link.report(report.kind, known, report.text)
+    except Exception as exc:
+        # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
+        log(f"cannot say that it stops: {exc}")

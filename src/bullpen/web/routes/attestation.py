@@ -1,0 +1,47 @@
+"""How an agent that was launched without a token gets one: it proves which instance it is."""
+
+import logging
+
+from litestar.params import JSONBody
+
+from bullpen.engines.aws.attest import Proof
+from bullpen.errors import NotFound, PermissionDenied
+from bullpen.model.instance import LIVE
+from bullpen.web.auth import forbidden
+from bullpen.web.context import Ctx
+from bullpen.web.routes.verbs import post
+from bullpen.web.wire import AgentToken, ProveInstance
+
+LARGEST = 8 * 1024  # bytes of a proof: session tokens have one or two thousand
+REFUSAL = "no live instance of this pool has signed this proof"
+
+log = logging.getLogger("bullpen.web")
+
+
+@post(
+    "/v1/agents/token",
+    tags=["agents"],
+    status_code=200,
+    summary="A token for the instance that signed the proof",
+    security=[{}],
+    request_max_body_size=LARGEST,
+)
+async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
+    """Whatever is wrong is answered alike, and nothing of the proof is logged: it is as good as a password."""
+    if context.attestor is None:
+        raise NotFound("agents of this pool are given their token when they are launched")
+    with context.admission.work():
+        now = context.ports.clock.now()
+        try:
+            instance_id = await context.attestor.instance(Proof(data.authorization, data.date, data.session_token), now)
+        except PermissionDenied as exc:
+            raise forbidden(REFUSAL) from exc
+        one = (await context.ports.records.instances([instance_id])).get(instance_id)
+        if one is None or one.state not in LIVE:
+            log.warning("%s has proved who it is, and has no live record: it gets no token", instance_id)
+            raise forbidden(REFUSAL)
+        log.info("%s has proved who it is and gets its token", instance_id)
+        return AgentToken(context.keys.agent_token(instance_id, now.timestamp()))
+
+
+HANDLERS = (attest,)

@@ -1,0 +1,169 @@
+"""An agent's last words, and the end of its machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bullpen
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
+from bullpen.agent.journal import LINES, Journal
+from bullpen.agent.leaving import leave
+from bullpen.agent.link import StoreUnreachable
+from bullpen.agent.progress import Kind, Progress, Record, State
+
+AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
+RUNNING = Record(State.RUNNING, "run-1", "a1", threshold=1e12)
+PROGRESS = Progress(began=0.0)
+
+
+class Said:
+    """In place of a link: what it was told, in order."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.told: list[object] = []
+        self._failure = failure
+
+    def report(self, kind: Kind, record: Record, text: str) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self.told.append((str(kind), record.round, text))
+
+    def deregister(self) -> None:
+        self.told.append("deregister")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+def left(
+    link: Said, record: Record | NoRecord, progress: Progress = PROGRESS, reason: str = "it broke"
+) -> list[object]:
+    config = Config("i-of-nobody", Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 30.0, ())
+    journal = Journal(print)
+    journal("takes job j-1")
+    with pytest.MonkeyPatch.context() as patch:
+        # What runs below this process belongs to other tests.
+        patch.setattr("bullpen.agent.leaving.end_tree", lambda *_, **__: link.told.append("end"))
+        leave(config, link, record, progress, reason, journal)  # type: ignore[arg-type]
+    return link.told
+
+
+@pytest.mark.parametrize(
+    ("state", "progress", "kind"),
+    [
+        (State.CREATED, PROGRESS, Kind.FAILED),
+        (State.CREATED, PROGRESS.reported(Kind.OK, "a1", 0.0), Kind.REG_FAILED),
+        (State.CLAIMED, PROGRESS, Kind.REG_FAILED),
+        (State.RUNNING, PROGRESS.reported(Kind.REG_OK, "a1", 0.0), Kind.REG_FAILED),
+        (State.IDLE, PROGRESS.reported(Kind.CLEAN_OK, "a1", 0.0), Kind.CLEAN_FAILED),
+    ],
+)
+def test_whoever_waits_hears_why_in_vain_and_what_came_before(state: State, progress: Progress, kind: Kind) -> None:
+    said, *rest = left(Said(), replace(RUNNING, state=state), progress)
+    text = "the agent has stopped: it broke; its last lines:\ntakes job j-1\nstops: it broke"
+    assert said == (str(kind), "a1", text)
+    assert rest == ["end", "deregister", "close"]
+
+
+@pytest.mark.parametrize("record", [ABSENT, UNKNOWN, replace(RUNNING, state=State.TERMINATED)])
+def test_nobody_is_told_who_does_not_wait(record: Record | NoRecord) -> None:
+    assert left(Said(), record) == ["end", "deregister", "close"]
+
+
+def test_what_was_seen_last_counts_while_the_store_is_out_of_reach() -> None:
+    assert "UD_REG_FAILED" in str(left(Said(), UNKNOWN, PROGRESS.saw(RUNNING)))
+
+
+def test_what_failed_first_is_not_overwritten() -> None:
+    progress = PROGRESS.reported(Kind.REG_FAILED, "a1", 0.0)
+    assert left(Said(), RUNNING, progress) == ["end", "deregister", "close"]
+
+
+@pytest.mark.parametrize("failure", [StoreUnreachable("away"), RuntimeError("broken")])
+def test_last_words_that_nobody_hears_keep_nobody_from_leaving(failure: Exception) -> None:
+    assert left(Said(failure), RUNNING) == ["end", "deregister", "close"]
+
+
+def test_a_journal_hands_on_every_line_and_closes_with_the_last_ones_that_fit() -> None:
+    written: list[str] = []
+    journal = Journal(written.append)
+    for number in range(LINES + 5):
+        journal(f"line {number} {'x' * 400}")
+    assert len(written) == LINES + 5
+    assert len(written[0]) > 400
+    text = journal.closing("it broke", 1000)
+    assert len(text) == 1000
+    assert text.startswith("it broke; its last lines:\n")
+    assert f"line {LINES + 4} " in text
+    assert "line 0 " not in text
+    assert Journal(print).closing("it broke", 5) == "it br"
+
+
+# ----------------------------------------------------------------------------------------------- the end of the machine
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """An agent's configuration; its machine ends by a file that appears."""
+    config = {
+        "instance_id": "i-00000000000000ee",
+        "home": str(tmp_path),
+        "heartbeat": 5.0,
+        "appears_within": 60.0,
+        "max_runtime": 60.0,
+        "pre_runner_script": "",
+        "pre_runner_timeout": 30.0,
+        "keep": [],
+        "shutdown": ["touch", str(tmp_path / "ended")],
+    }
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps(config))
+    for name in ("work", "home", "tmp"):
+        (tmp_path / name).mkdir()
+    return path
+
+
+def started(path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-I", "-S", str(AGENT), str(path)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def ended(agent: subprocess.Popen[str], path: Path) -> int:
+    """Its exit code, once everything that it started has ended too, which holds its last output open."""
+    assert agent.stderr is not None
+    agent.stderr.read()
+    agent.stderr.close()
+    return agent.wait(20)
+
+
+def test_a_machine_ends_with_its_agent(told: Path) -> None:
+    agent = started(told)
+    assert agent.stderr is not None
+    while "booted" not in agent.stderr.readline():
+        pass
+    agent.send_signal(signal.SIGTERM)
+    assert ended(agent, told) == 0
+    assert (told.parent / "ended").exists()
+
+
+def test_a_machine_ends_when_its_agent_cannot_start(told: Path) -> None:
+    config = json.loads(told.read_text()) | {"home": str(told.parent / "nowhere"), "table": "pool"}
+    told.write_text(json.dumps(config))
+    assert ended(started(told), told) == 2
+    assert (told.parent / "ended").exists()
+
+
+def test_an_end_that_cannot_begin_is_told(told: Path) -> None:
+    told.write_text(json.dumps(json.loads(told.read_text()) | {"table": "pool", "shutdown": ["/no/such/program"]}))
+    agent = started(told)
+    assert agent.stderr is not None
+    assert "cannot end the machine" in agent.stderr.read()
+    assert ended(agent, told) == 2

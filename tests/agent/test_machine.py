@@ -1,0 +1,234 @@
+"""A machine that is ours alone: jobs run as a user of their own, and everything of that user's is cleaned."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.test_docker import Stub
+from agent.test_tasks import NoLog, a_progress, an_order, booted, checked
+from bullpen.agent.account import account_of
+from bullpen.agent.config import Config
+from bullpen.agent.keep import KeepList
+from bullpen.agent.link import Sink
+from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
+from bullpen.agent.shared import SharedPlaces
+from bullpen.agent.tasks import Tasks
+from bullpen.engines.processes import descendants, end_tree, identify, mark_of
+
+USERS = ("games", "news", "uucp", "lp", "mail")
+IDLE = Record(State.IDLE, "", "r2", 0.0)
+
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")
+
+
+@pytest.fixture
+def user() -> Iterator[str]:
+    """A user that nothing runs as, lent to one test at a time: a cleaning ends whatever runs as it."""
+    with ExitStack() as stack:
+        for name in USERS:
+            lock = stack.enter_context(open(Path(tempfile.gettempdir(), f"bullpen-test-user-{name}"), "w"))
+            with suppress(KeyError, BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not descendants(None, "no mark", pwd.getpwnam(name).pw_uid):
+                    yield name
+                    return
+        pytest.skip("no system user is free to be lent")
+
+
+@pytest.fixture
+def docker() -> Iterator[None]:
+    """None, whatever this machine has: a cleaning would empty it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bullpen.agent.machine.shutil.which", lambda _: None)
+        yield
+
+
+@pytest.fixture
+def ground() -> Iterator[Path]:
+    """A directory that every user can pass to, unlike pytest's own."""
+    ground = Path(tempfile.mkdtemp())
+    ground.chmod(0o711)
+    yield ground
+    shutil.rmtree(ground)
+
+
+@pytest.fixture
+def config(ground: Path, docker: None, user: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+    shared = ground / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setattr("bullpen.agent.machine.PLACES", (str(shared),))
+    directory = ground / "instance"
+    for name in ("work", "home", "tmp"):
+        (directory / name).mkdir(mode=0o700, parents=True)
+    name = f"i-{time.monotonic_ns():016x}"
+    yield Config(name, ground, directory, 5.0, 60.0, 60.0, "", 30.0, (), runner_user=user)
+    end_tree(None, mark_of(name), patience=10.0, user=account_of(user).user)
+
+
+class Output(NoLog):
+    """What a job printed."""
+
+    def __init__(self) -> None:
+        self.said = b""
+
+    def write(self, content: bytes) -> None:
+        self.said += content
+
+
+def after(config: Config, script: str) -> tuple[str, int | None, Tasks, Progress]:
+    """What a job printed, its exit code, and where it leaves the agent."""
+    tasks, output = Tasks(config, print), Output()
+    progress = booted(tasks)
+    assert progress.boot.phase is Phase.DONE, progress.boot.text
+    open_log: Callable[[], Sink] = lambda: output  # noqa: E731
+    progress = tasks.begin_job(progress, an_order("sh", "-c", script), "run-1", open_log)
+    progress = checked(
+        tasks, progress, lambda progress: progress.job is not None and progress.job.exit_code is not None
+    )
+    progress = checked(tasks, progress, lambda _: not tasks.outputs())
+    assert progress.job is not None
+    return output.said.decode(), progress.job.exit_code, tasks, progress.job_settled()
+
+
+def cleaned(tasks: Tasks, progress: Progress) -> Attempt:
+    progress = tasks.begin_cleaning(progress, IDLE, keep=True)
+    over = (Phase.DONE, Phase.FAILED)
+    progress = checked(tasks, progress, lambda now: now.cleaning is not None and now.cleaning.phase in over)
+    assert progress.cleaning is not None
+    return progress.cleaning
+
+
+def test_a_job_runs_as_the_user_in_places_of_its_own(config: Config) -> None:
+    said, code, *_ = after(config, 'id -un; id -gn; echo "$USER $LOGNAME $HOME"; touch a "$HOME/b" "$TMPDIR/c"')
+    user = pwd.getpwnam(config.runner_user)
+    group = subprocess.run(["id", "-gn", user.pw_name], capture_output=True, text=True, check=True).stdout.strip()
+    home = config.directory / "home"
+    assert (said.split(), code) == ([user.pw_name, group, user.pw_name, user.pw_name, str(home)], 0)
+    assert {entry.stat().st_uid for entry in (home, home / "b", config.directory / "work/a")} == {user.pw_uid}
+
+
+def test_a_job_cannot_touch_what_is_ours(config: Config) -> None:
+    (config.directory / "agent.json").touch(mode=0o600)
+    _, code, *_ = after(config, "cat ../agent.json || touch ../planted || ls ..")
+    assert code not in (0, None)
+
+
+def test_the_script_runs_as_we_do_and_what_it_leaves_in_the_places_is_the_user_s(config: Config) -> None:
+    (ours := config.home / "ours").touch()
+    made = f'mkdir -p "$HOME/.tool/bin"; ln -s {ours} "$HOME/link"; echo > "$HOME/.tool/bin/x"; id -u > ../who'
+    said, code, *_ = after(replace(config, pre_runner_script=made), 'rm "$HOME/.tool/bin/x"')
+    assert code == 0, said
+    assert (config.directory / "who").read_text() == "0\n"
+    assert ours.stat().st_uid == 0
+
+
+def test_what_a_job_leaves_is_cleaned_wherever_the_user_may_write(config: Config) -> None:
+    shared = config.home / "shared"
+    (shared / "of-another").mkdir(mode=0o777)
+    (shared / "of-another").chmod(0o777)
+    (shared / "of-root").touch()
+    script = f"mkdir -p {shared}/a/b; touch {shared}/a/b/c {shared}/of-another/d x; chmod 0 {shared}/a"
+    said, code, tasks, progress = after(config, script)
+    assert code == 0, said
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.DONE, outcome.text
+    assert sorted(entry.name for entry in shared.rglob("*")) == ["of-another", "of-root"]
+    assert list((config.directory / "work").iterdir()) == []
+
+
+def test_what_the_user_had_at_boot_stays(ground: Path, user: str) -> None:
+    owner = account_of(user).user
+
+    def leave(name: str) -> None:
+        (ground / name).touch()
+        os.chown(ground / name, owner, -1)
+
+    leave("had")
+    places = SharedPlaces(owner, [], (str(ground), "/no/such/place"))
+    leave("new")
+    assert f"{ground}/new was left behind" in places.differences(KeepList())
+    for _ in places.sweep(KeepList(), {}):
+        pass
+    assert [entry.name for entry in ground.iterdir()] == ["had"]
+
+
+def test_a_process_of_the_user_that_cut_every_tie_is_ended(config: Config) -> None:
+    note = config.home / "shared" / "pid"
+    # No mark, no parent of ours: this process is no subreaper, so the orphan falls to somebody above us.
+    stray = f"env -i setsid sh -c 'echo $$ > {note}.part; mv {note}.part {note}; exec sleep 600' >/dev/null 2>&1 &"
+    said, code, tasks, progress = after(config, stray)
+    assert code == 0, said
+    progress = checked(tasks, progress, lambda _: note.exists())
+    process = identify(int(note.read_text()))
+    assert process is not None
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.DONE, outcome.text
+    assert identify(process.pid) != process
+
+
+def test_docker_is_cleaned_with_the_rest(config: Config, ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (ground / "bin").mkdir()
+    stub = Stub(ground / "bin")
+    stub.hold("containers", "old")
+    monkeypatch.setattr("bullpen.agent.machine.shutil.which", lambda _: str(stub.program))
+    _, _, tasks, progress = after(config, "true")
+    stub.hold("containers", "new")
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.DONE, outcome.text
+    assert stub.held("containers") == ["old"]
+    stub.trouble("resists", "rm")
+    stub.hold("containers", "stuck")
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.FAILED
+    assert "docker container stuck was left behind" in outcome.text
+
+
+def test_a_docker_that_is_stuck_at_boot_is_awaited_and_costs_no_boot(
+    config: Config, ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ground / "bin").mkdir()
+    stub = Stub(ground / "bin")
+    stub.trouble("sleeps", "ps")
+    monkeypatch.setattr("bullpen.agent.machine.shutil.which", lambda _: str(stub.program))
+    tasks = Tasks(config, print)
+    progress = tasks.begin_boot(a_progress())
+    assert progress.boot.phase is Phase.UNDER_WAY
+    (child,) = tasks.awaited()
+    os.kill(child, signal.SIGKILL)
+    progress = checked(tasks, progress, lambda progress: progress.boot.phase is not Phase.UNDER_WAY)
+    assert progress.boot.phase is Phase.DONE
+    assert tasks.awaited() == []
+
+
+def test_a_machine_that_is_not_ours_alone_keeps_its_docker(
+    config: Config, ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ground / "bin").mkdir()
+    stub = Stub(ground / "bin")
+    monkeypatch.setenv("PATH", f"{ground / 'bin'}:{os.environ['PATH']}")
+    _, _, tasks, progress = after(replace(config, runner_user=""), "true")
+    stub.hold("containers", "somebody-s")
+    assert cleaned(tasks, progress).phase is Phase.DONE
+    assert stub.held("containers") == ["somebody-s"]
+
+
+@pytest.mark.parametrize(("named", "why"), [("no-such-user", "no user"), ("root", "must not run as 'root'")])
+def test_a_user_that_jobs_cannot_or_must_not_run_as_fails_the_boot(config: Config, named: str, why: str) -> None:
+    progress = Tasks(replace(config, runner_user=named), print).begin_boot(a_progress())
+    assert progress.boot.phase is Phase.FAILED
+    assert why in progress.boot.text
