@@ -63,7 +63,7 @@ def _toml(value: Any) -> str:
         case dict():
             return "{}"
         case tuple():
-            return "[]"
+            return f"[{', '.join(map(_toml, value))}]"
         case str():
             return f'"{value}"'
         case bool():

@@ -10,6 +10,7 @@ from bullpen.agent.keep import KeepList
 from bullpen.config import Agent, Limits, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load
+from bullpen.settings.contradictions import contradictions
 from bullpen.settings.setting import Setting, known_settings
 
 
@@ -223,7 +224,7 @@ def test_the_value_of_a_known_setting_is_shown_unless_its_name_suggests_a_secret
 
 
 def test_the_defaults_do_not_contradict_each_other() -> None:
-    assert list(Settings().contradictions()) == []
+    assert list(contradictions(Settings())) == []
 
 
 CONTRADICTIONS = [
@@ -268,7 +269,7 @@ CONTRADICTIONS = [
     ("settings", "one", "other"), CONTRADICTIONS, ids=lambda value: value if value is str else None
 )
 def test_a_contradiction_is_named_with_both_settings(settings: Settings, one: str, other: str) -> None:
-    (found,) = settings.contradictions()
+    (found,) = contradictions(settings)
     assert one in found
     assert other in found
 
@@ -283,7 +284,7 @@ def test_the_settings_allow_exactly_the_keep_patterns_that_an_agent_can_follow(p
         is_followed = False
     else:
         is_followed = True
-    assert is_followed is not any(Settings(agent=Agent(keep=(pattern,))).contradictions())
+    assert is_followed is not any(contradictions(Settings(agent=Agent(keep=(pattern,)))))
 
 
 def test_contradictory_settings_are_refused_at_start_with_their_place() -> None:

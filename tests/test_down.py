@@ -2,8 +2,9 @@
 
 import asyncio
 
+from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
-from bullpen.engines.memory import Rates
+from bullpen.engines.memory import LoopClock, Memory, Rates, SeededChance
 from bullpen.model.provision import OPEN
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
@@ -52,3 +53,11 @@ async def test_what_would_not_end_is_named() -> None:
         one, other = await with_pool(world, 2)
         world.memory.yard.end = lambda machine_id: None  # type: ignore[method-assign]
         assert await taken_down(world) == TakenDown((), (one, other))
+
+
+async def test_on_aws_the_queues_stay_for_the_next_run() -> None:
+    settings = Settings(engines=Engines(pool="aws"))
+    ports = Memory().ports(LoopClock(), SeededChance(0))
+    await ports.queue.ensure("small")
+    await down(ports, settings)
+    assert await ports.queue.names() == ["small"]

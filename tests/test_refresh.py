@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from builders import a_plan
-from bullpen.config import ResourceClass, Settings, Timings
+from bullpen.config import Aws, Engines, ResourceClass, Settings, Timings
+from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.job import QUEUED
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.provision import ABORTED, COMMITTED
+from bullpen.model.signal import Kind, Signal
 from bullpen.model.worker import ACTIVE, INACTIVE
-from bullpen.ports import Sighting
+from bullpen.ports import Gap, Sighting
+from bullpen.ports.health import Finding
 from bullpen.refresh import Action, refresh
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -315,6 +318,18 @@ async def test_a_record_whose_machine_is_gone_is_ended() -> None:
         assert records(world)[0].owes is None
 
 
+async def test_the_last_words_of_a_machine_are_the_reason_of_its_end() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        (record,) = records(world)
+        words = Signal(one, Kind.FAILED, "", record.round, 999, "the disk was full\nno space left on device")
+        await world.ports().signals.report(words)
+        world.memory.yard.end(one)
+        await refreshed(world)
+        expired = next(line for line in world.memory.tables.stories[one] if line.step == "expire")
+        assert expired.why == "its machine is gone: the disk was full\nno space left on device"
+
+
 async def test_a_registration_without_an_instance_is_removed_when_seen_twice() -> None:
     async with a_world() as world:
         outcome = await provisioned(world, "run", 1)
@@ -496,3 +511,45 @@ async def test_a_worker_that_cannot_be_given_up_is_waited_for_three_windows_at_m
     await refresh(crew.process(), crew.settings)
     assert crew.worker().state is ACTIVE, "its own window is longer"
     assert asyncio.get_running_loop().time() - began < 3 * crew.settings.liveness.confirm + 1
+
+
+class Ground:
+    """A foundation with a gap, which notes what is done to it."""
+
+    def __init__(self, *, blocks: bool) -> None:
+        self.open = [Gap("make table", "pool", "it does not exist", blocks=blocks)]
+        self.mended: list[str] = []
+
+    async def gaps(self) -> list[Gap]:
+        return list(self.open)
+
+    async def mend(self, gap: Gap) -> None:
+        self.open.remove(gap)
+        self.mended.append(gap.what)
+
+    async def examine(self) -> list[Finding]:
+        return []
+
+
+async def test_what_the_pool_stands_on_is_mended_before_anything_else() -> None:
+    ground = Ground(blocks=True)
+    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), foundation=ground)
+    done = [action.what for action in await refresh(ports, Settings())]
+    assert done == ["make table", "make queue", "make queue", "make queue"]
+    assert ground.mended == ["make table"]
+
+
+@pytest.mark.parametrize(("blocks", "shown"), [(True, ["make table"]), (False, ["make table"] + ["make queue"] * 3)])
+async def test_a_dry_run_mends_nothing_and_looks_no_further_than_it_can(blocks: bool, shown: list[str]) -> None:
+    ground = Ground(blocks=blocks)
+    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), foundation=ground)
+    assert [action.what for action in await refresh(ports, Settings(), dry_run=True)] == shown
+    assert ground.mended == []
+
+
+async def test_queues_that_somebody_else_makes_are_neither_made_nor_retired() -> None:
+    settings = Settings(engines=Engines(pool="aws"), aws=Aws(manage="external"))
+    ports = Memory().ports(LoopClock(), SeededChance(0))
+    await ports.queue.ensure("gone")
+    assert await refresh(ports, settings) == []
+    assert await ports.queue.names() == ["gone"]

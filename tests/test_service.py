@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import Unavailable
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
 from bullpen.model.worker import ACTIVE
-from bullpen.ports import Ports
+from bullpen.ports import Gap, Ports, Unfounded
 from bullpen.service import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
 
 
@@ -132,3 +133,21 @@ async def test_a_worker_that_really_dies_is_found_by_the_service() -> None:
     await serving
     (worker,) = await ports.workers.listed(1)
     assert worker.state is not ACTIVE
+
+
+async def test_the_service_mends_what_the_pool_stands_on() -> None:
+    class Ground(Unfounded):
+        def __init__(self) -> None:
+            self.open = [Gap("make table", "pool", "it does not exist")]
+
+        async def gaps(self) -> list[Gap]:
+            return list(self.open)
+
+        async def mend(self, gap: Gap) -> None:
+            self.open.remove(gap)
+
+    ground = Ground()
+    service = Service(replace(some_ports(), foundation=ground), Settings())
+    (loop,) = (loop for loop in service.loops if loop.name == "foundation")
+    assert await loop.run_once()
+    assert ground.open == []

@@ -3,14 +3,11 @@
 One kebab-case word names a setting in `bullpen.toml`, in `BULLPEN_*` variables and on the command line.
 """
 
-import re
-from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
 from bullpen.errors import ConfigError
-from bullpen.model import keep
 from bullpen.model.job import LOSSES
 from bullpen.model.ticket import Requirements, UsageClass
 
@@ -20,6 +17,7 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
+PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # fits tables, queues and templates alike
 
 
 class Frozen(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=False):
@@ -62,6 +60,9 @@ class ResourceClass(Frozen, frozen=True):
     idle_target: Count = 0  # kept on offer by refresh, never used ones created if need be
     max_instances: Count = 0  # 0: only [limits] bounds it
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
+    allowed_instance_types: tuple[str, ...] = ("*",)  # of a fleet that names none; more types are more capacity
+    spot_fallback: bool = False  # no spot capacity: ask for on-demand, which costs more, instead of failing
+    attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # fleets tried for one shortfall of capacity; more make a run wait
 
 
 class Limits(Frozen, frozen=True):
@@ -109,6 +110,27 @@ class Local(Frozen, frozen=True):
     spot_capacity: Count = 32  # of them, at most this many as spot
 
 
+class Engines(Frozen, frozen=True):
+    pool: Literal["embedded", "aws"] = "embedded"  # SQLite and processes of one machine, or DynamoDB, SQS and EC2
+
+
+class Aws(Frozen, frozen=True):
+    """The pool on DynamoDB, SQS and EC2; used with `engines.pool = "aws"`."""
+
+    pool: PoolName = "bullpen"  # the table's name, the prefix of queues and templates, and the tag of every machine
+    region: str = ""  # empty: as the AWS SDK finds it
+    endpoints: dict[str, str] = field(default_factory=dict)  # service → URL, for private endpoints and emulators
+    manage: Literal["refresh", "external"] = "refresh"  # external: Terraform makes what refresh would, which checks it
+    image: str = ""  # the AMI of every machine: Amazon Linux 2023 or Ubuntu
+    subnets: tuple[str, ...] = ()  # one for each availability zone: every zone is one more pool of capacity
+    security_groups: tuple[str, ...] = ()  # none need be open: nobody connects to a machine
+    instance_profile: str = ""  # name or ARN: what a machine may do, see `bullpen iam-policy instance`
+    instance_role: str = ""  # ARN of the profile's role; with agent.serve-url, `serve` lets its machines in
+    volume: Count = 0  # GiB of the root volume; 0: as the image has it
+    root_device: str = "/dev/xvda"  # its name in the image: Ubuntu calls it /dev/sda1
+    tags: dict[str, str] = field(default_factory=dict)  # put on every machine and volume, besides our own
+
+
 def _classes() -> dict[str, ResourceClass]:
     return {
         "small": ResourceClass(cpu=1, mem=1024),
@@ -118,6 +140,7 @@ def _classes() -> dict[str, ResourceClass]:
 
 
 class Settings(Frozen, frozen=True):
+    engines: Engines = Engines()
     timings: Timings = Timings()
     pickup: Pickup = Pickup()
     limits: Limits = Limits()
@@ -125,7 +148,13 @@ class Settings(Frozen, frozen=True):
     agent: Agent = Agent()
     liveness: Liveness = Liveness()
     local: Local = Local()
+    aws: Aws = Aws()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)
+
+    @property
+    def makes_queues(self) -> bool:
+        """Whether refresh makes and retires queues itself; else somebody else does, and `Foundation` looks at them."""
+        return self.engines.pool == "embedded" or self.aws.manage == "refresh"
 
     def resource_class(self, name: str) -> ResourceClass:
         if name not in self.classes:
@@ -152,87 +181,3 @@ class Settings(Frozen, frozen=True):
             inherits=self.trust.inherits.get(trust_domain, ()),
             image_generation=self.resource_class(resource_class).image_generation,
         )
-
-    def contradictions(self) -> Iterator[str]:
-        """Everything in the settings that cannot be meant, by name. Settings that have any are refused at start."""
-        yield from _impossible_times(self.timings)
-        limit = f"timings.validation ({self.timings.validation:g})"
-        if self.agent.pre_runner_script and self.agent.pre_runner_timeout >= self.timings.validation:
-            yield _must("agent.pre-runner-timeout", self.agent.pre_runner_timeout, "be less than", limit)
-        yield from _impossible_leases(self.liveness, self.timings)
-        yield from _impossible_counts(self.classes, self.limits)
-        for domain, inherited in self.trust.inherits.items():
-            if bad := [name for name in (domain, *inherited) if not re.match(NAME, name)]:
-                yield f"trust.inherits names {bad[0]!r}: no trust domain has such a name"
-            if domain in inherited:
-                yield f"trust.inherits of {domain!r} must not name itself: its own instances are always its own"
-        if self.agent.serve_url and not re.match(r"^https?://[^/?#@\s]+/?\Z", self.agent.serve_url):
-            yield f"agent.serve-url ({self.agent.serve_url[:60]!r}) must be http:// or https://, a host and a port"
-        for pattern in self.agent.keep:
-            try:
-                keep.names_of(pattern)
-            except ValueError as exc:
-                yield f"agent.keep has {pattern!r}: it is a pattern below the runner's home, {exc}"
-
-
-def _must(name: str, value: float, relation: str, other: str) -> str:
-    return f"{name} ({value:g}) must {relation} {other}"
-
-
-def _impossible_times(times: Timings) -> Iterator[str]:
-    rules = (
-        ("lease", times.lease > 2 * times.heartbeat, "be more than twice", "heartbeat"),
-        ("alive", times.alive >= 2 * times.heartbeat, "be at least twice", "heartbeat"),
-        ("hedge", times.hedge < times.registration, "be less than", "registration"),
-        ("registration", times.registration < times.validation, "be less than", "validation"),
-        ("validation", times.validation <= times.provision, "be at most", "provision"),
-        ("settle", times.settle <= times.claim_grace, "be at most", "claim_grace"),
-        ("tick_first", times.tick_first <= times.tick_longest, "be at most", "tick_longest"),
-        ("tick_longest", times.tick_longest < times.registration, "be less than", "registration"),
-    )
-    for name, holds, relation, other in rules:
-        if not holds:
-            kebab, limit = name.replace("_", "-"), f"timings.{other.replace('_', '-')} ({getattr(times, other):g})"
-            yield _must(f"timings.{kebab}", getattr(times, name), relation, limit)
-
-
-def _impossible_leases(rules: Liveness, times: Timings) -> Iterator[str]:
-    rows = (
-        ("min-lease", rules.min_lease, rules.min_lease <= rules.max_lease, "be at most", "liveness.max-lease"),
-        (
-            "default-lease",
-            rules.default_lease,
-            rules.default_lease >= rules.min_lease,
-            "be at least",
-            "liveness.min-lease",
-        ),
-        (
-            "default-lease",
-            rules.default_lease,
-            rules.default_lease <= rules.max_lease,
-            "be at most",
-            "liveness.max-lease",
-        ),
-        ("min-lease", rules.min_lease, rules.min_lease <= times.lease, "be at most", "timings.lease"),
-        ("max-lease", rules.max_lease, rules.max_lease >= times.lease, "be at least", "timings.lease"),
-        ("confirm", rules.confirm, rules.confirm > times.heartbeat, "be more than", "timings.heartbeat"),
-        ("grace-gap", rules.grace_gap, rules.grace_gap > times.heartbeat, "be more than", "timings.heartbeat"),
-        ("tombstone", rules.tombstone, rules.tombstone > rules.max_lease, "be more than", "liveness.max-lease"),
-    )
-    for name, value, holds, relation, other in rows:
-        if not holds:
-            table, _, key = other.partition(".")
-            limit = getattr(rules if table == "liveness" else times, key.replace("-", "_"))
-            yield _must(f"liveness.{name}", value, relation, f"{other} ({limit:g})")
-
-
-def _impossible_counts(classes: dict[str, ResourceClass], limits: Limits) -> Iterator[str]:
-    most = f"limits.max-instances ({limits.max_instances})"
-    for name, kind in classes.items():
-        if kind.max_instances > limits.max_instances:
-            yield _must(f"classes.{name}.max-instances", kind.max_instances, "be at most", most)
-        if 0 < kind.max_instances < kind.idle_target:
-            own = f"classes.{name}.max-instances ({kind.max_instances})"
-            yield _must(f"classes.{name}.idle-target", kind.idle_target, "be at most", own)
-    if (wanted := sum(kind.idle_target for kind in classes.values())) > limits.max_instances:
-        yield _must("the sum of classes.*.idle-target", wanted, "be at most", most)

@@ -27,7 +27,7 @@ class TakenDown:
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
-    """Mark all, end all, machines without a record included; no ticket and no registration is left either."""
+    """Mark all, end all, machines without a record included; no registration is left either."""
     ended: dict[str, None] = {}
     left: list[str] = []
     for number in range(ROUNDS):
@@ -41,8 +41,11 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
             break
     for registration in await ports.ci.registrations():
         await ports.ci.remove(registration.name)
-    for name in await ports.queue.names():
-        await ports.queue.retire(name)
+    if settings.engines.pool == "embedded":
+        # SQS does not give out the name of a deleted queue for a minute. There the tickets stay, of machines that are
+        # gone: whoever takes one finds it stale.
+        for name in await ports.queue.names():
+            await ports.queue.retire(name)
     return TakenDown(tuple(id for id in ended if id not in left), tuple(left))
 
 

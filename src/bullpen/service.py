@@ -1,5 +1,6 @@
 """The duties of a running service: each is done again and again, and none takes another one down.
 
+    foundation  what the pool stands on, mended if somebody took a piece of it away
     debts       what records owe, paid when it falls due
     sweep       leases that ran out, the jobs of lost workers given to others, jobs without any runner failed
     reap        what outstayed its threshold ended, provisions decided, the old purged
@@ -93,6 +94,7 @@ class Service:
         self._settings = settings
         self._liveness = Liveness(ports, settings, receives=True)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
+            ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
             ("sweep", 1.0, self._sweep),  # a dead worker is noticed this much later at most
             ("reap", 5.0, self._reap),  # thresholds are minutes
@@ -107,6 +109,11 @@ class Service:
 
     def is_alive(self) -> bool:
         return all(loop.is_alive() for loop in self.loops)
+
+    async def _mend(self) -> None:
+        for gap in await self._ports.foundation.gaps():
+            _tell("foundation", [f"{gap.what} {gap.subject}: {gap.reason}"])
+            await self._ports.foundation.mend(gap)
 
     async def _pay_debts(self) -> None:
         for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY):

@@ -1,20 +1,34 @@
 """Settings → engines → ports. The only place that picks engines, and it imports them only when one is opened."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bullpen.config import Settings
+from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 
 if TYPE_CHECKING:
     from bullpen.engines.sqlite.jobs import SqliteJobs
 
 
-def is_unused(home: Path) -> bool:
-    """Whether no pool has ever lived here and nothing is in the way: a question about such a pool must not make one."""
+@asynccontextmanager
+async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
+    """The pool that the settings name."""
+    async with on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings) as ports:
+        yield ports
+
+
+def is_unused(home: Path, settings: Settings) -> bool:
+    """Whether no pool has ever lived here and nothing is in the way: a question about such a pool must not make one.
+
+    False on AWS, where no question makes anything: asking a pool that is not there says so.
+    """
+    if settings.engines.pool == "aws":
+        return False
     try:
         return not (home / "bullpen.db").exists() and (home.is_dir() or not home.exists())
     except OSError:  # a name too long, a folder that is closed to us: opening it says so in full
@@ -58,6 +72,81 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
             )
         finally:
             await compute.close()
+
+
+@asynccontextmanager
+async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
+    """The pool on DynamoDB, SQS and EC2. Opening it makes no call; `refresh` makes what it stands on.
+
+    Raise ConfigError if the AWS client is not installed, or cannot be set up.
+    """
+    with _needing_aws():
+        from bullpen.engines.aws import session
+    from bullpen.engines.aws.ci import DynamoCI
+    from bullpen.engines.aws.compute import Ec2Compute
+    from bullpen.engines.aws.foundation import AwsFoundation
+    from bullpen.engines.aws.gone import GoneNotes
+    from bullpen.engines.aws.jobs import DynamoJobs
+    from bullpen.engines.aws.logs import DynamoLogs
+    from bullpen.engines.aws.observations import DynamoObservations
+    from bullpen.engines.aws.queue import SqsQueue
+    from bullpen.engines.aws.records import DynamoRecords
+    from bullpen.engines.aws.signals import DynamoSignals
+    from bullpen.engines.aws.table import TableClient
+    from bullpen.engines.aws.userdata import own_user_data
+    from bullpen.engines.aws.workers import DynamoWorkers
+    from bullpen.engines.system import SystemChance, SystemClock
+
+    clock, chance = SystemClock(), SystemChance()
+    async with session.opened(settings.aws) as cloud:
+        table, queue = TableClient(cloud, chance), SqsQueue(cloud, clock, chance)
+        script = partial(own_user_data, settings)
+        yield Ports(
+            clock=clock,
+            chance=chance,
+            records=DynamoRecords(table),
+            signals=DynamoSignals(table, clock),
+            queue=queue,
+            compute=Ec2Compute(cloud, settings, clock, script, GoneNotes(table).first_missing),
+            ci=DynamoCI(table),
+            observations=DynamoObservations(table),
+            workers=DynamoWorkers(table),
+            jobs=DynamoJobs(table),
+            logs=DynamoLogs(table, clock),
+            foundation=AwsFoundation(cloud, settings, queue, clock),
+        )
+
+
+def iam_policy(settings: Settings, whose: str, account: str, role: str) -> dict[str, Any]:
+    """The IAM policy of the control plane, the instances or the workflows of a pool on AWS."""
+    from bullpen.engines.aws import policies
+
+    place = policies.place_of(settings, account, role)
+    return {
+        "control-plane": policies.control_plane,
+        "instance": policies.instance,
+        "workflow": policies.workflow,
+    }[whose](place)
+
+
+def terraform_variables(settings: Settings) -> dict[str, Any]:
+    """What the Terraform module needs to make what refresh would make."""
+    with _needing_aws():
+        from bullpen.engines.aws.terraform import variables
+
+    return variables(settings)
+
+
+@contextmanager
+def _needing_aws() -> Iterator[None]:
+    """Where the AWS client is imported: ConfigError if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in ("aiobotocore", "botocore"):
+            raise
+        remedy = "Install it with its extra: pip install 'bullpen[aws]'."
+        raise ConfigError(f"AWS: {exc.name} is not installed", remedy=remedy) from exc
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     yield Memory().ports()
 
 
-def is_unused(home: Path) -> bool:
+def is_unused(home: Path, settings: Settings) -> bool:
     return False
 
 

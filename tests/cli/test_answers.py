@@ -52,7 +52,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
         yield services.ports()
 
     monkeypatch.setattr(bullpen.wiring, "embedded", embedded)
-    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home: False)
+    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home, settings: False)
     return services
 
 

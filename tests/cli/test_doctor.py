@@ -8,10 +8,11 @@ import pytest
 
 from builders import on_offer, terminated
 from bullpen.cli import checks
-from bullpen.cli.checks import Finding, Health, check_capacity, check_leftovers, check_machine
+from bullpen.cli.checks import check_capacity, check_leftovers, check_machine
 from bullpen.config import Local, ResourceClass, Settings
 from bullpen.inventory import Standing, Status
 from bullpen.model.signal import Pulse
+from bullpen.ports.health import Finding, Health
 from command_line import CommandLine
 
 

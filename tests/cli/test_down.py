@@ -18,7 +18,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> None:
         return TakenDown(("i-1",), ("i-2",))
 
     monkeypatch.setattr(bullpen.down, "down", down)
-    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home: False)
+    monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home, settings: False)
 
 
 @pytest.mark.usefixtures("ends")

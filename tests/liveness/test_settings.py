@@ -8,6 +8,7 @@ import pytest
 from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.settings import load
+from bullpen.settings.contradictions import contradictions
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from bullpen.settings import load
     ],
 )
 def test_a_contradiction_is_named_with_both_settings(rules: dict[str, Any], one: str, other: str) -> None:
-    (found,) = Settings(liveness=Liveness(**rules)).contradictions()
+    (found,) = contradictions(Settings(liveness=Liveness(**rules)))
     assert one in found
     assert other in found
 

@@ -7,6 +7,7 @@ from bullpen.config import NAME, Settings
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision.outcome import Request
+from bullpen.settings.cloud import TYPE_PATTERN, TYPES_LIMIT
 from bullpen.settings.setting import nearest
 from bullpen.settings.showing import shortened
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from bullpen.jobs.request import JobRequest
 
 RUN_ID_LIMIT = 128  # characters: a run id is also a label at the CI
-PATTERNS_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
-PATTERN = r"[A-Za-z0-9.*_-]{1,30}"
 LONGEST_RUNTIME = 7 * 24 * 60  # minutes; no job of a CI system lasts longer than a week
 MOST_CPU = 1024
 MOST_MEM = 32 * 1024 * 1024  # MiB
@@ -37,11 +36,11 @@ def checked_request(
 ) -> Request:
     """The request that these options ask for, or ConfigError."""
     patterns = allowed_types.replace(",", " ").split()
-    if not 1 <= len(patterns) <= PATTERNS_LIMIT:
-        allowed = f"1 to {PATTERNS_LIMIT} patterns such as 'local.* c*'"
+    if not 1 <= len(patterns) <= TYPES_LIMIT:
+        allowed = f"1 to {TYPES_LIMIT} patterns such as 'local.* c*'"
         _refuse("--allowed-instance-types", f"{len(patterns)} patterns in {shortened(allowed_types)}", allowed)
     for pattern in patterns:
-        if not re.fullmatch(PATTERN, pattern):
+        if not re.fullmatch(TYPE_PATTERN, pattern):
             _refuse("--allowed-instance-types", shortened(pattern), "1 to 30 letters, digits, dots, dashes and *")
     if not re.match(NAME, trust_domain):
         allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"

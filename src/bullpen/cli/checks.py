@@ -7,13 +7,12 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from bullpen.config import Settings
 from bullpen.inventory import Status
 from bullpen.model.instance import TERMINATED
+from bullpen.ports.health import Finding, Health
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 SHARED_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "vboxsf", "afs", "ceph", "glusterfs")
@@ -22,20 +21,9 @@ LONGEST_HOME = 44  # bytes: behind it a socket's name still fits into what the k
 MARK = b"BULLPEN_INSTANCE="  # in the environment of every process of an instance
 
 
-class Health(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`remedy` is empty where all is well."""
-
-    name: str
-    health: Health
-    found: str
-    remedy: str = ""
+def check_interpreter() -> Iterator[Finding]:
+    """All that a pool which lives elsewhere needs of this machine."""
+    yield _python()
 
 
 def check_machine(home: Path) -> Iterator[Finding]:

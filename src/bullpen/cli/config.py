@@ -8,6 +8,7 @@ from bullpen.cli.answers import print_json
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.text import columns
+from bullpen.errors import ConfigError
 from bullpen.settings.showing import abridged
 
 EPILOG = """
@@ -16,6 +17,11 @@ Examples:
   bullpen config show --origin
   BULLPEN_TIMINGS_IDLE=600 bullpen config show --origin
   bullpen config show --json
+"""
+TERRAFORM = """
+\b
+Examples:
+  bullpen config terraform > bullpen.auto.tfvars.json && terraform apply
 """
 
 
@@ -51,9 +57,28 @@ def show(given: Given, origin: bool, as_json: bool) -> int:
     return 0
 
 
+@command.command("terraform", epilog=TERRAFORM)
+@pool_options
+@click.pass_obj
+def terraform(given: Given) -> int:
+    """Print the variables of the Terraform module that makes what refresh would make on AWS."""
+    settings = given.load().settings
+    if settings.engines.pool != "aws":
+        raise ConfigError(
+            f"engines.pool ({settings.engines.pool}): there is nothing for Terraform to make",
+            remedy='Set engines.pool = "aws" and the [aws] settings.',
+        )
+    from bullpen.wiring import terraform_variables
+
+    say(json.dumps(terraform_variables(settings), indent=2))
+    return 0
+
+
 def _toml(value: object) -> str:
     """The value as the file would spell it."""
     match value:
+        case bool():
+            return str(value).lower()
         case str():
             return json.dumps(value, ensure_ascii=False)
         case tuple() | list():

@@ -1,17 +1,21 @@
-"""`bullpen doctor`: is this machine fit, and if not, what to do."""
+"""`bullpen doctor`: is this machine fit, or the account on AWS; and if not, what to do."""
 
+import asyncio
 from collections.abc import Iterator
 
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.checks import Finding, Health, check_capacity, check_leftovers, check_machine
+from bullpen.cli.checks import check_capacity, check_interpreter, check_leftovers, check_machine
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.errors import BullpenError, ConfigError
-from bullpen.inventory import status
+from bullpen.inventory import Status, status
+from bullpen.ports import Ports
+from bullpen.ports.health import Finding, Health
+from bullpen.provision.outcome import Tell
 from bullpen.settings import Loaded
 from bullpen.wiring import is_unused
 
@@ -28,7 +32,10 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """Check this machine, the settings and the pool; say what to do where something is amiss. Changes nothing."""
+    """Check this machine or the AWS account, the settings and the pool; say what to do where something is amiss.
+
+    Changes nothing.
+    """
     findings = list(_examine(given))
     failed = any(one.health is Health.FAILED for one in findings)
     if as_json:
@@ -44,17 +51,22 @@ def command(given: Given, as_json: bool) -> int:
 
 
 def _examine(given: Given) -> Iterator[Finding]:
-    yield from check_machine(given.directory)
     try:
         loaded = given.load()
     except ConfigError as exc:
+        yield from check_machine(given.directory)
         yield Finding("settings", Health.FAILED, str(exc), exc.remedy or "Correct that value.")
         return
+    is_embedded = loaded.settings.engines.pool == "embedded"
+    yield from check_machine(given.directory) if is_embedded else check_interpreter()
     changed = sum(value.origin != "default" for value in loaded.values.values())
     yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set, file: {loaded.file or 'none'}")
-    yield check_capacity(loaded.settings)
-    if not is_unused(given.directory):
-        yield from _examine_pool(given, loaded)
+    if is_embedded:
+        yield check_capacity(loaded.settings)
+        if not is_unused(given.directory, loaded.settings):
+            yield from _examine_pool(given, loaded)
+    else:
+        yield from _examine_account(given, loaded)
 
 
 def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:
@@ -64,6 +76,29 @@ def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:
     except BullpenError as exc:
         yield Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")
         return
-    claimable = sum(pool.claimable for pool in found.pools)
-    yield Finding("pool", Health.OK, f"{len(found.instances)} instances, {claimable} on offer")
+    yield _told(found)
     yield from check_leftovers(given.directory, found)
+
+
+def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
+    """What the pool stands on; and if that is fine, the pool itself."""
+    settings = loaded.settings
+
+    async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> list[Finding]:
+        findings = await ports.foundation.examine()
+        if any(one.health is Health.FAILED for one in findings):
+            return findings
+        try:
+            return [*findings, _told(await status(ports, settings))]
+        except BullpenError as exc:
+            return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
+
+    try:
+        yield from perform(given.directory, settings, look)
+    except BullpenError as exc:  # such as a client that is not installed
+        yield Finding("aws", Health.FAILED, str(exc), exc.remedy)
+
+
+def _told(found: Status) -> Finding:
+    claimable = sum(pool.claimable for pool in found.pools)
+    return Finding("pool", Health.OK, f"{len(found.instances)} instances, {claimable} on offer")

@@ -31,7 +31,7 @@ def command(given: Given, as_json: bool) -> int:
     from bullpen.wiring import is_unused
 
     done = TakenDown((), ())
-    if not is_unused(given.directory):
+    if not is_unused(given.directory, settings):
         done = perform(
             given.directory, settings, lambda ports, stop, tell: down(ports, settings, tell=tell), as_json=as_json
         )

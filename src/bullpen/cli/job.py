@@ -67,6 +67,7 @@ def submit(
     request = checked_job(run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects)
     from bullpen import jobs
 
+    jobs.check_served(settings)
     (job,) = perform(
         given.directory, settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY), as_json=as_json
     )
@@ -90,7 +91,7 @@ def list_(given: Given, run_id: str, as_json: bool) -> int:
     from bullpen.wiring import is_unused
 
     found: list[Job] = []
-    if not is_unused(given.directory):
+    if not is_unused(given.directory, settings):
         found = _ask(given, settings, lambda ports: jobs.of_run(ports, run_id), as_json)
     if as_json:
         print_json({"runId": run_id, "jobs": [of_job(job) for job in found]})
@@ -182,7 +183,7 @@ def _ask(given: Given, settings: Settings, work: Callable[[Ports], Awaitable[T]]
     """A question to a pool that must be there: asking must not make one."""
     from bullpen.wiring import is_unused
 
-    if is_unused(given.directory):
+    if is_unused(given.directory, settings):
         raise NotFound(f"there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME.")
     return perform(given.directory, settings, lambda ports, stop, tell: work(ports), as_json=as_json)
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "Set up": {
         "doctor": "Check this machine, with what to do where something is amiss",
         "config": "Show the settings and where each one comes from",
+        "iam-policy": "Print the IAM policies that a pool on AWS needs",
     },
     "Prove": {
         "demo": "Tell the whole story with real processes, in under a minute",

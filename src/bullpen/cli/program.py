@@ -24,7 +24,7 @@ FAULT = 70
 
 
 class Program(click.Group):
-    """Loads a command's module, `bullpen.cli.<name>`, only when that command is asked for."""
+    """Loads a command's module, `bullpen.cli.<name>`, only when that command is asked for; a dash is an underscore."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for commands in COMMANDS.values() for name in commands]
@@ -34,7 +34,7 @@ class Program(click.Group):
             meant = nearest(cmd_name, self.list_commands(ctx))
             remedy = f"Did you mean `bullpen {meant}`?" if meant else "`bullpen --help` lists the commands."
             raise ConfigError(f"{shortened(cmd_name)}: no such command", remedy=remedy)
-        command: click.Command = importlib.import_module(f"bullpen.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"bullpen.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def get_help(self, ctx: click.Context) -> str:

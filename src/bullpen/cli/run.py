@@ -15,6 +15,7 @@ from bullpen.cli.provision import runner_options
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
 from bullpen.errors import ConfigError, Interrupted, ProvisionFailed
+from bullpen.jobs import check_served
 from bullpen.model.job import Job
 from bullpen.running import Ran, exit_code_of, numbered, run
 
@@ -75,6 +76,7 @@ def command(
         raise ConfigError("--jobs: each job says its own command and options", remedy="Leave out one of both.")
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
+    check_served(settings)
     width = max(len(job.name) for job in wanted)
 
     def write(job: Job, line: str) -> None:

@@ -33,16 +33,16 @@ def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = Fals
 
 
 async def _perform(home: Path, settings: Settings, work: Work[T], progress: Progress, stops: bool, as_json: bool) -> T:
-    from bullpen.wiring import embedded
+    from bullpen.wiring import opened
 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
-    async def opened() -> T:
-        async with embedded(home, settings) as ports:
+    async def opened_and_done() -> T:
+        async with opened(home, settings) as ports:
             return await work(ports, stop, progress)
 
-    task = loop.create_task(opened())
+    task = loop.create_task(opened_and_done())
 
     def on_signal() -> None:
         if stop.is_set():

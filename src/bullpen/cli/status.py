@@ -30,7 +30,7 @@ def command(given: Given, as_json: bool) -> int:
     from bullpen.wiring import is_unused
 
     found = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
-    if not is_unused(given.directory):
+    if not is_unused(given.directory, settings):
         found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings), as_json=as_json)
     if as_json:
         print_json(of_status(found))

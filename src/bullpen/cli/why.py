@@ -34,7 +34,7 @@ def command(given: Given, id: str, as_json: bool) -> int:
     id = checked_id(id)
     from bullpen.wiring import is_unused
 
-    if is_unused(given.directory):
+    if is_unused(given.directory, settings):
         raise NotFound(
             f"{id}: there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME."
         )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from bullpen.config import Settings
 from bullpen.errors import ConfigError, Conflict
 from bullpen.model import job as steps
 from bullpen.model.job import Job
@@ -44,6 +45,15 @@ def checked(request: JobRequest) -> JobRequest:
     if request.capability and not _is_word(request.capability, LONGEST_CAPABILITY):
         _refuse("capability", request.capability, f"1 to {LONGEST_CAPABILITY} printable characters without spaces")
     return request
+
+
+def check_served(settings: Settings) -> None:
+    """Raise ConfigError where no agent would ever ask for a job: on AWS they do so through `serve` only."""
+    if settings.engines.pool == "aws" and not settings.agent.serve_url:
+        raise ConfigError(
+            'agent.serve-url is not set: with engines.pool = "aws" jobs reach their runners through `bullpen serve`',
+            remedy="Set agent.serve-url to where the machines reach `bullpen serve`, or let your CI run the jobs.",
+        )
 
 
 async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str) -> list[Job]:

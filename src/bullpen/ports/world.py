@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.ports.health import Finding
 
 
 class Clock(Protocol):
@@ -108,6 +109,7 @@ class Gap:
     what: str  # an order, such as "make table"
     subject: str
     reason: str
+    blocks: bool = False  # the pool cannot even be looked at before this one is closed
 
 
 class Foundation(Protocol):
@@ -123,6 +125,9 @@ class Foundation(Protocol):
     async def mend(self, gap: Gap) -> None:
         """Close a gap, and return when it is closed. Closed already is success."""
 
+    async def examine(self) -> list[Finding]:
+        """Everything that decides whether the pool can work, and what to do where it cannot. Never raises."""
+
 
 class Unfounded:
     """The foundation of an engine that needs none."""
@@ -132,3 +137,6 @@ class Unfounded:
 
     async def mend(self, gap: Gap) -> None:
         raise AssertionError(f"there is nothing to mend: {gap}")
+
+    async def examine(self) -> list[Finding]:
+        return []

@@ -1,6 +1,7 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
-    queues → debts → overdue → machines, records and registrations → tickets → warm → leases → stranded jobs → purge
+    foundation → queues → debts → overdue → machines, records and registrations → tickets → leases → warm
+    → stranded jobs → purge
 
 Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
 """
@@ -24,6 +25,14 @@ async def refresh(
 ) -> list[Action]:
     """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be."""
     actions: list[Action] = []
+    gaps = await ports.foundation.gaps()
+    for gap in gaps:
+        actions.append(Action(gap.what, gap.subject, gap.reason))
+        tell(f"{gap.what} {gap.subject}: {gap.reason}")
+        if not dry_run:
+            await ports.foundation.mend(gap)
+    if dry_run and any(gap.blocks for gap in gaps):
+        return actions  # there is nothing to look at yet
     async for plan in _plans(ports, settings, dry_run):
         actions += plan.actions
         for action in plan.actions:
@@ -48,8 +57,9 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     live = await every_live(ports)
     async for plan in reconcile.plans(ports, settings, live, dry_run=dry_run):
         yield plan
+    # Before the pool is filled up: who is about to be taken away is replaced at once.
+    async for plan in leases.plans(ports, settings):
+        yield plan
     live = await every_live(ports)
     async for plan in warm.plans(ports, settings, live):
-        yield plan
-    async for plan in leases.plans(ports, settings):
         yield plan

@@ -9,6 +9,8 @@ from bullpen.refresh.action import Action, Plan
 
 
 async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
+    if not settings.makes_queues:
+        return
     present = await ports.queue.names()
     for name in settings.classes:
         if name not in present:

@@ -52,9 +52,12 @@ async def _gone(
     standing = [one for one in live if one.state is not TERMINATED]
     missing = [one.id for one in standing if one.id not in sightings]
     confirmed = await _seen_twice(ports, settings, "record without machine", missing, dry_run)
-    for one in standing:
-        if one.id in confirmed or (one.id in sightings and not sightings[one.id].alive):
-            yield _ending(ports, settings, one, "its machine is gone")
+    gone = [one for one in standing if one.id in confirmed or (one.id in sightings and not sightings[one.id].alive)]
+    pulses = await ports.signals.read([one.id for one in gone]) if gone else {}
+    for one in gone:
+        said = pulses[one.id].signal
+        last_words = f": {said.text}" if said is not None and said.fails(one.round) and said.text else ""
+        yield _ending(ports, settings, one, f"its machine is gone{last_words}")
 
 
 async def _orphans(

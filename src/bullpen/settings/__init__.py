@@ -14,6 +14,7 @@ import msgspec
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
+from bullpen.settings.contradictions import contradictions
 from bullpen.settings.setting import known_settings
 from bullpen.settings.sources import Value, Values, class_names, from_environment, from_file, from_options, parse_file
 
@@ -48,7 +49,7 @@ def load(environ: Mapping[str, str], *, config: str = "", assignments: Iterable[
         remedy = "A class needs cpu (how many) and mem (in MiB)."
         raise ConfigError(f"{file}: {missing[0]} is not set and has no default", remedy=remedy)
     settings = _built(values)
-    if wrong := list(settings.contradictions()):
+    if wrong := list(contradictions(settings)):
         raise ConfigError(f"{_places(values)}: {'; '.join(wrong)}", remedy="Change one of the values named.")
     return Loaded(settings, {name: values[name] for name in known}, file)
 

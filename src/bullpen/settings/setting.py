@@ -94,8 +94,14 @@ def described(type_: Any) -> str:
             return f"seconds, more than 0 and at most {high}"
         case inspect.VarTupleType():
             return "a list of texts"
-        case inspect.DictType():
+        case inspect.DictType(value_type=inspect.VarTupleType()):
             return "a table of lists of texts"
+        case inspect.DictType():
+            return "a table of texts"
+        case inspect.LiteralType(values=allowed):
+            return f"one of {', '.join(map(str, allowed))}"
+        case inspect.StrType(pattern=pattern) if pattern is not None:
+            return "3 to 32 letters, digits and dashes, the first a letter"  # the one text that has a pattern
     return "a text"
 
 

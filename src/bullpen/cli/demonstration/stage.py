@@ -47,7 +47,9 @@ class Stage:
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a user would."""
         program = "import sys; from bullpen.cli import main; sys.exit(main())"
-        assignments = [part for name, value in self._timings().items() for part in ("--set", f"{name}={value}")]
+        # On this machine, whatever a bullpen.toml around here says.
+        changed = {"engines.pool": "embedded", **self._timings()}
+        assignments = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
         return subprocess.Popen(
             [sys.executable, "-c", program, "--home", str(self.home), *assignments, command, "--json", *arguments],
             stdin=subprocess.DEVNULL,

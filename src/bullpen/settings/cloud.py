@@ -1,0 +1,98 @@
+"""What AWS would refuse, refused before the first call: the `[aws]` table, names derived from it, and type patterns."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from bullpen.config import Aws, ResourceClass, Settings
+from bullpen.settings.showing import shortened
+
+TYPES_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
+TYPE_PATTERN = r"[A-Za-z0-9.*_-]{1,30}"
+ENDPOINT = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
+SERVICES = ("dynamodb", "sqs", "ec2", "sts", "iam", "service-quotas")
+REGION = r"[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}"
+PROFILE = r"[\w+=,.@-]{1,128}|arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/[\w+=,.@/-]{1,256}"
+ROLE = r"arn:aws[a-z-]*:iam::[0-9]{12}:role/([\w+=,.@/-]{1,512}/)?[\w+=,.@-]{1,64}"
+TAGS_LIMIT = 40  # EC2 takes 50 on a resource, and ours are among them
+TAG_TEXT = r"[\w \t+=.:/@-]"
+RESERVED_TAGS = ("aws:", "bullpen:")
+QUEUE_NAME_LIMIT = 80
+LONGEST_DELAY = 900  # seconds for which SQS hides a message
+
+
+def impossible_types(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
+    """The patterns of a class, which any engine matches against the names of its types."""
+    for name, kind in classes.items():
+        where, patterns = f"classes.{name}.allowed-instance-types", kind.allowed_instance_types
+        if not 1 <= len(patterns) <= TYPES_LIMIT:
+            yield f"{where} has {len(patterns)} patterns: must be 1 to {TYPES_LIMIT}, such as 'c*' or 'm7g.*'"
+        for pattern in _unlike(TYPE_PATTERN, patterns):
+            yield f"{where} has {shortened(pattern)}: must be 1 to 30 letters, digits, dots, dashes and *"
+
+
+def impossible_aws(settings: Settings) -> Iterator[str]:
+    """Everything that the AWS engine could not work with."""
+    aws = settings.aws
+    if aws.region and not re.fullmatch(REGION, aws.region):
+        yield f"aws.region ({shortened(aws.region)}) must be the name of a region, such as eu-central-1"
+    yield from _impossible_machines(aws)
+    if (aws.instance_role or settings.agent.serve_url) and not re.fullmatch(ROLE, aws.instance_role):
+        found = f"aws.instance-role ({shortened(aws.instance_role)})"
+        yield f"{found} must be the ARN of a role: with agent.serve-url, `serve` gives tokens to its machines only"
+    yield from _impossible_endpoints(aws.endpoints)
+    yield from _impossible_tags(aws.tags)
+    for name in settings.classes:
+        # A dot and an underscore take three characters each in the name of a queue.
+        length = len(aws.pool) + 1 + len(name) + 2 * (name.count(".") + name.count("_"))
+        if length > QUEUE_NAME_LIMIT:
+            limit = f"SQS takes {QUEUE_NAME_LIMIT}: shorten aws.pool ({aws.pool!r}) or the class"
+            yield f"classes.{name}: the name of its queue would have {length} characters, and {limit}"
+    if settings.timings.put_back > LONGEST_DELAY:
+        yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {LONGEST_DELAY}: SQS hides no longer"
+
+
+def _impossible_machines(aws: Aws) -> Iterator[str]:
+    needed = 'engines.pool = "aws" needs it'
+    if not re.fullmatch(r"ami-[0-9a-f]{8,17}", aws.image):
+        yield f"aws.image ({shortened(aws.image)}) must be the id of an AMI, such as ami-0123456789abcdef0: {needed}"
+    if not aws.subnets:
+        yield f"aws.subnets ([]) must name at least one subnet, best one for each availability zone: {needed}"
+    if not re.fullmatch(PROFILE, aws.instance_profile):
+        found = f"aws.instance-profile ({shortened(aws.instance_profile)})"
+        yield f"{found} must be the name or ARN of an instance profile: {needed}"
+    for name, prefix, ids in (
+        ("subnets", "subnet", aws.subnets),
+        ("security-groups", "sg", aws.security_groups),
+    ):
+        for id in _unlike(rf"{prefix}-[0-9a-f]{{8,17}}", ids):
+            yield f"aws.{name} has {shortened(id)}: must be an id such as {prefix}-0123456789abcdef0"
+        for id in (id for id, times in Counter(ids).items() if times > 1):
+            yield f"aws.{name} has {shortened(id)} more than once"
+    if not re.fullmatch(r"/dev/[a-z0-9]{1,16}", aws.root_device):
+        yield f"aws.root-device ({shortened(aws.root_device)}) must be a device name, such as /dev/xvda"
+
+
+def _impossible_endpoints(endpoints: Mapping[str, str]) -> Iterator[str]:
+    for service, url in endpoints.items():
+        if service not in SERVICES:
+            yield f"aws.endpoints has {shortened(service)}: must be one of {', '.join(SERVICES)}"
+        if not re.fullmatch(ENDPOINT, url):
+            yield f"aws.endpoints.{service} ({shortened(url)}) must be an http:// or https:// URL without credentials"
+
+
+def _impossible_tags(tags: Mapping[str, str]) -> Iterator[str]:
+    if len(tags) > TAGS_LIMIT:
+        yield f"aws.tags has {len(tags)} tags: must be at most {TAGS_LIMIT}"
+    for key, value in tags.items():
+        if key.lower().startswith(RESERVED_TAGS):
+            yield f"aws.tags has {shortened(key)}: a key must not start with aws: or bullpen:"
+        if not re.fullmatch(f"{TAG_TEXT}{{1,128}}", key):
+            yield f"aws.tags has {shortened(key)}: a key must be 1 to 128 letters, digits, spaces and + - = . _ : / @"
+        if not re.fullmatch(f"{TAG_TEXT}{{0,256}}", value):
+            found = f"aws.tags.{shortened(key)} ({shortened(value)})"
+            yield f"{found} must be at most 256 letters, digits, spaces and + - = . _ : / @"
+
+
+def _unlike(pattern: str, texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if not re.fullmatch(pattern, text)]

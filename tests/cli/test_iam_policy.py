@@ -1,0 +1,64 @@
+"""`bullpen iam-policy` and `bullpen config terraform`: documents for other programs, made without asking anybody."""
+
+import json
+
+import pytest
+
+from command_line import CommandLine
+
+AWS = """
+[engines]
+pool = "aws"
+[aws]
+region = "eu-central-1"
+image = "ami-0123456789abcdef0"
+subnets = ["subnet-0123456789abcdef0"]
+instance-profile = "machines"
+"""
+
+
+@pytest.mark.parametrize("whose", ["control-plane", "workflow", "instance"])
+def test_a_policy_is_printed_as_one_document(bullpen: CommandLine, whose: str) -> None:
+    ran = bullpen("iam-policy", whose)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.answer["Version"] == "2012-10-17"
+    assert ran.answer["Statement"]
+    assert json.loads(bullpen("iam-policy", whose, "--json").out) == ran.answer
+    assert bullpen.left_behind == []
+
+
+def test_the_settings_and_the_account_stand_in_its_resources(bullpen: CommandLine) -> None:
+    bullpen.write_settings(AWS)
+    text = bullpen("iam-policy", "workflow", "--account", "123456789012", "--role", "team/machine-role").out
+    assert "arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen" in text
+    assert "arn:aws:ec2:eu-central-1:123456789012:subnet/subnet-0123456789abcdef0" in text
+    assert "arn:aws:iam::123456789012:role/team/machine-role" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("everybody",), "everybody"),
+        (("workflow", "--account", "acme"), "--account 'acme'"),
+        (("workflow", "--role", "a role"), "--role 'a role'"),
+        ((), "Missing argument"),
+    ],
+)
+def test_a_mistake_is_named(bullpen: CommandLine, arguments: tuple[str, ...], named: str) -> None:
+    ran = bullpen("iam-policy", *arguments)
+    assert ran.code == 2
+    assert named in ran.err
+
+
+def test_the_variables_for_terraform_name_every_queue_and_template(bullpen: CommandLine) -> None:
+    bullpen.write_settings(AWS)
+    answer = bullpen("config", "terraform").answer
+    assert answer["queues"] == ["bullpen-small", "bullpen-medium", "bullpen-large"]
+    assert len(answer["launch_templates"]) == 3
+    assert answer["instance_profile"] == "machines"
+
+
+def test_without_aws_there_is_nothing_for_terraform(bullpen: CommandLine) -> None:
+    ran = bullpen("config", "terraform")
+    assert ran.code == 2
+    assert "engines.pool" in ran.err

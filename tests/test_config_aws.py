@@ -1,0 +1,119 @@
+"""What the settings promise about AWS: what it would refuse is refused before the first call, by name."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings, Timings
+from bullpen.errors import ConfigError
+from bullpen.settings import load
+from bullpen.settings.contradictions import contradictions
+
+AWS = Aws(
+    image="ami-0123456789abcdef0",
+    subnets=("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
+    instance_profile="bullpen-instance",
+)
+
+
+def on_aws(**changed: Any) -> Settings:
+    return Settings(engines=Engines(pool="aws"), aws=msgspec.structs.replace(AWS, **changed))
+
+
+def test_image_subnets_and_profile_are_enough() -> None:
+    assert list(contradictions(on_aws())) == []
+
+
+def test_without_the_aws_engine_nothing_of_it_is_needed() -> None:
+    assert list(contradictions(Settings(aws=Aws(image="whatever")))) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "found", "allowed"),
+    [
+        ({"image": ""}, "aws.image ('')", "ami-0123456789abcdef0"),
+        ({"image": "ami-linux"}, "aws.image ('ami-linux')", "ami-0123456789abcdef0"),
+        ({"subnets": ()}, "aws.subnets ([])", "at least one subnet"),
+        ({"subnets": ("vpc-01234567",)}, "aws.subnets has 'vpc-01234567'", "subnet-0123456789abcdef0"),
+        ({"subnets": ("subnet-01234567",) * 2}, "aws.subnets has 'subnet-01234567'", "more than once"),
+        ({"security_groups": ("default",)}, "aws.security-groups has 'default'", "sg-0123456789abcdef0"),
+        ({"instance_profile": ""}, "aws.instance-profile ('')", "name or ARN"),
+        ({"instance_profile": "arn:aws:iam::123456789012:role/x"}, "role/x", "name or ARN of an instance profile"),
+        ({"instance_role": "bullpen-instance"}, "aws.instance-role ('bullpen-instance')", "the ARN of a role"),
+        ({"region": "Frankfurt"}, "aws.region ('Frankfurt')", "eu-central-1"),
+        ({"root_device": "xvda"}, "aws.root-device ('xvda')", "/dev/xvda"),
+        ({"endpoints": {"dynamo": "http://127.0.0.1"}}, "aws.endpoints has 'dynamo'", "one of dynamodb, sqs"),
+        ({"endpoints": {"sqs": "127.0.0.1:9324"}}, "aws.endpoints.sqs ('127.0.0.1:9324')", "http:// or https://"),
+        ({"endpoints": {"sqs": "http://me:pw@host"}}, "aws.endpoints.sqs", "without credentials"),
+        ({"tags": {"aws:team": "x"}}, "aws.tags has 'aws:team'", "must not start with"),
+        ({"tags": {"Bullpen:pool": "x"}}, "aws.tags has 'Bullpen:pool'", "must not start with"),
+        ({"tags": {"a" * 129: "x"}}, "aws.tags has", "1 to 128"),
+        ({"tags": {"team": "x" * 257}}, "aws.tags.'team'", "at most 256"),
+        ({"tags": {f"t{n}": "" for n in range(41)}}, "aws.tags has 41 tags", "at most 40"),
+    ],
+)
+def test_what_aws_would_refuse_is_named_with_its_value_and_what_is_allowed(
+    changed: dict[str, Any], found: str, allowed: str
+) -> None:
+    (wrong,) = contradictions(on_aws(**changed))
+    assert found in wrong
+    assert allowed in wrong
+    assert len(wrong) < 250
+
+
+def test_agents_that_use_the_service_need_the_role_by_which_it_knows_them() -> None:
+    served = msgspec.structs.replace(on_aws(), agent=Agent(serve_url="https://pool.example"))
+    (wrong,) = contradictions(served)
+    assert "aws.instance-role ('') must be the ARN of a role: with agent.serve-url" in wrong
+    role = msgspec.structs.replace(AWS, instance_role="arn:aws:iam::123456789012:role/ci/bullpen-instance")
+    assert list(contradictions(msgspec.structs.replace(served, aws=role))) == []
+
+
+@pytest.mark.parametrize("patterns", [(), ("",), ("c5?",), ("c 5",), ("x" * 31,)])
+def test_a_pattern_that_names_no_type_is_refused_on_every_engine(patterns: tuple[str, ...]) -> None:
+    (wrong,) = contradictions(Settings(classes={"a": ResourceClass(1, 1, allowed_instance_types=patterns)}))
+    assert "classes.a.allowed-instance-types" in wrong
+
+
+def test_a_class_whose_queue_would_have_too_long_a_name_is_refused() -> None:
+    long = msgspec.structs.replace(on_aws(), classes={"a" + "_" * 25: ResourceClass(1, 1)})
+    (wrong,) = contradictions(long)
+    assert "84 characters" in wrong
+    assert "aws.pool ('bullpen')" in wrong
+
+
+def test_a_put_back_longer_than_a_queue_can_hide_is_refused() -> None:
+    (wrong,) = contradictions(msgspec.structs.replace(on_aws(), timings=Timings(put_back=901)))
+    assert "timings.put-back (901) must be at most 900" in wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "allowed"),
+    [
+        ("[engines]\npool = 'azure'", "engines.pool = 'azure'", "one of aws, embedded"),
+        ("[aws]\npool = 'a'", "aws.pool = 'a'", "3 to 32 letters, digits and dashes"),
+        ("[aws]\nmanage = true", "aws.manage = True", "one of external, refresh"),
+        ("[aws]\ntags = ['x']", "aws.tags = ['x']", "a table of texts"),
+        ("[aws]\nsubnets = 'subnet-1'", "aws.subnets = 'subnet-1'", "a list of texts"),
+        ("[aws.endpoints]\nsqs = 1", "aws.endpoints = {'sqs': 1}", "a table of texts"),
+    ],
+)
+def test_a_mistake_in_the_file_says_what_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: str, allowed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bullpen.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load({})
+    assert found in str(caught.value)
+    assert allowed in str(caught.value)
+
+
+def test_variables_reach_lists_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"BULLPEN_AWS_SUBNETS": "subnet-01234567, subnet-89abcdef", "BULLPEN_AWS_TAGS": '{ team = "build" }'}
+    found = load(environ).settings.aws
+    assert found.subnets == ("subnet-01234567", "subnet-89abcdef")
+    assert found.tags == {"team": "build"}
