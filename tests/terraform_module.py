@@ -5,12 +5,13 @@ value `bullpen config terraform` prints. Written as JSON, which Terraform reads 
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.aws.policies import Place, Policy, control_plane, instance, workflow
-from bullpen.engines.aws.queue_schema import ATTRIBUTES
-from bullpen.engines.aws.schema import POOL_TAG, table_definition, ttl_specification
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG, table_definition, ttl_specification
+from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, workflow
+from bullpen.engines.aws.sqs.schema import ATTRIBUTES
 
 MODULE = Path(__file__).parents[1] / "deploy/terraform/main.tf.json"
 PLACE = Place(
@@ -69,6 +70,7 @@ def module() -> dict[str, Any]:
             "control_plane": _with_lists(control_plane(PLACE)),
             "workflow": _with_lists(workflow(PLACE)),
             "instance": instance(PLACE),
+            "served_instance": instance(replace(PLACE, served=True)),
             **{f"{who}_trust": trust for who, trust in _trusts().items()},
             "github_provider": MADE_OR_GIVEN,
         },
@@ -96,6 +98,7 @@ def _variables() -> dict[str, Any]:
         "subnets": {"type": "list(string)", "description": f"aws.subnets, {told}"},
         "security_groups": {"type": "list(string)", "default": [], "description": f"aws.security-groups, {told}"},
         "instance_profile": {"type": "string", "description": "The machines' profile, and the name of their role"},
+        "served": {"type": "bool", "default": False, "description": f"Whether agent.serve-url is set, {told}"},
         "queues": {"type": "list(string)", "description": f"The queue of each class, {told}"},
         "launch_templates": {"type": "any", "description": f"Content by name, {told}"},
         "control_plane_principals": {
@@ -232,6 +235,7 @@ def _identities() -> dict[str, Any]:
         "control_plane": "${var.pool}-control-plane",
         "workflow": "${var.pool}-workflow",
     }
+    policies = {"instance": "${var.served ? jsonencode(local.served_instance) : jsonencode(local.instance)}"}
     some = {"control_plane": {"count": SOME_PRINCIPALS}, "workflow": {"count": SOME_SUBJECTS}}
     return {
         "aws_iam_role": {
@@ -244,7 +248,8 @@ def _identities() -> dict[str, Any]:
             for who, name in names.items()
         },
         "aws_iam_policy": {
-            who: {"name": name, "policy": f"${{jsonencode(local.{who})}}", "tags": TAGS} for who, name in names.items()
+            who: {"name": name, "policy": policies.get(who, f"${{jsonencode(local.{who})}}"), "tags": TAGS}
+            for who, name in names.items()
         },
         "aws_iam_role_policy_attachment": {
             who: {

@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from aws.java_engines import Engines
+
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel
 
-from bench import crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
+from bench import aws, aws_costs, crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
 from bench.__main__ import main  # noqa: E402
+from bench.aws_world import World, running  # noqa: E402
 from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
 
 FIELDS = ["name", "value", "unit", "target", "ok"]
@@ -79,6 +82,33 @@ def test_every_virtual_measurement_runs_at_a_tiny_size(rows: Callable[[], Iterab
     assert found
     assert len({one.name for one in found}) == len(found)
     assert all(isinstance(one.value, int | float) and one.unit for one in found)
+
+
+@pytest.fixture(scope="module")
+def world(engines: Engines) -> Iterator[World]:
+    with running(engines) as world:
+        yield world
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda on: aws.warm(sizes=(2,), times=1, on=on), id="provision warm"),
+        pytest.param(lambda on: aws.slowly_registered(size=2, registers_in=0.2, on=on), id="slow registration"),
+        pytest.param(lambda on: aws.behind(others=12, on=on), id="behind others"),
+        pytest.param(lambda on: aws.release_beside_history(dead=5, on=on), id="beside history"),
+        pytest.param(lambda on: aws.idle(size=3, on=on), id="refresh"),
+        pytest.param(lambda on: aws.cold(count=1, waited=0.1, on=on), id="cold"),
+        pytest.param(lambda on: aws_costs.costs(idle=20, on=on), id="costs"),
+    ],
+)
+def test_every_measurement_on_the_aws_engines_runs_at_a_tiny_size(
+    rows: Callable[[Callable[[], World]], Iterable[Row]], world: World
+) -> None:
+    found = list(rows(lambda: world))
+    assert found
+    assert len({one.name for one in found}) == len(found)
+    assert all(isinstance(one.value, int | float) and one.value > 0 and one.unit for one in found)
 
 
 def test_a_broken_measurement_is_a_row_that_says_so_and_fails_the_whole(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings, Timings
+from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import load
 from bullpen.settings.contradictions import contradictions
@@ -82,6 +82,15 @@ def test_a_class_whose_queue_would_have_too_long_a_name_is_refused() -> None:
     (wrong,) = contradictions(long)
     assert "84 characters" in wrong
     assert "aws.pool ('bullpen')" in wrong
+
+
+def test_more_trust_domains_than_one_condition_compares_are_refused() -> None:
+    def inheriting(number: int) -> Settings:
+        return msgspec.structs.replace(on_aws(), trust=Trust({"main": tuple(f"team-{n}" for n in range(number))}))
+
+    (wrong,) = contradictions(inheriting(99))
+    assert "trust.inherits of 'main' names 99 trust domains: must be at most 98" in wrong
+    assert list(contradictions(inheriting(98))) == []
 
 
 def test_a_put_back_longer_than_a_queue_can_hide_is_refused() -> None:

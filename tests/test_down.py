@@ -1,6 +1,7 @@
 """What down promises: nothing is left, whoever else is at work; and what is left all the same is named."""
 
 import asyncio
+from dataclasses import replace
 
 from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
@@ -53,6 +54,9 @@ async def test_what_would_not_end_is_named() -> None:
         one, other = await with_pool(world, 2)
         world.memory.yard.end = lambda machine_id: None  # type: ignore[method-assign]
         assert await taken_down(world) == TakenDown((), (one, other))
+        sightings = world.memory.yard.sightings
+        sightings[one] = replace(sightings[one], stays="it is protected")
+        assert (await taken_down(world)).said == (f"{one}: it is protected",)
 
 
 async def test_on_aws_the_queues_stay_for_the_next_run() -> None:

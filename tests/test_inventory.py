@@ -9,8 +9,9 @@ from bullpen import inventory, jobs
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.errors import NotFound
+from bullpen.model import worker
 from bullpen.model.instance import Instance
-from bullpen.model.signal import DIRECT_LEASE, Heartbeat, Kind
+from bullpen.model.signal import DIRECT_LEASE, Heartbeat, Kind, direct_key
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
 
@@ -36,7 +37,7 @@ async def test_the_status_lists_what_lives_and_what_is_still_to_be_ended() -> No
 
 
 async def test_the_status_goes_on_after_the_first_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "PAGE", 2)
+    monkeypatch.setattr(inventory, "LIVE_PAGE", 2)
     ports = await holding(*(on_offer(f"i-{number}") for number in range(5)))
     assert len((await inventory.status(ports, Settings())).instances) == 5
 
@@ -98,6 +99,20 @@ async def test_the_status_names_workers_that_missed_their_lease_and_what_is_stil
     assert [(s.worker.id, s.jobs) for s in (await inventory.status(ports, Settings())).silent] == [("i-1/direct", ())]
     await ports.signals.beat(Heartbeat("i-1", now, 2))
     assert (await inventory.status(ports, Settings())).silent == ()
+
+
+async def test_a_worker_that_is_leaving_is_shown_with_its_instance_and_in_their_stories() -> None:
+    ports = await holding(running("i-1"), on_offer("i-2"))
+    await ports.signals.beat(Heartbeat("i-1", now := ports.clock.now(), 1))
+    key, at = direct_key("i-1"), now + timedelta(seconds=120)
+    known = (await ports.workers.workers([key]))[key]
+    beat = worker.Beat(at=now, by=key, token=known.token, lease=60.0, leaving=at)
+    await ports.records.apply(worker.heartbeat(known, beat))
+    found = (await inventory.status(ports, Settings())).instances
+    assert {one.instance.id: one.leaving for one in found} == {"i-1": at, "i-2": None}
+    for subject, leaving in (("i-1", at), (key, at), ("i-2", None)):
+        (story,) = await inventory.stories(ports, subject)
+        assert story.leaving == leaving
 
 
 async def test_jobs_and_workers_have_stories_too() -> None:

@@ -15,8 +15,8 @@ AGENT = ROOT / "src/bullpen/agent"
 # The agent on a local machine takes the same locks and hears the same wake-ups as the engine beside it; the one that
 # uses the table itself reads and writes the same items.
 SHARED_WITH_AGENT = (
-    "bullpen.engines.aws.entries",
-    "bullpen.engines.aws.items",
+    "bullpen.engines.aws.dynamodb.entries",
+    "bullpen.engines.aws.dynamodb.items",
     "bullpen.engines.processes",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from builders import a_plan
 from bullpen.config import Aws, Engines, ResourceClass, Settings, Timings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
+from bullpen.errors import ConfigError, Refused
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.job import QUEUED
 from bullpen.model.job import RUNNING as JOB_RUNNING
@@ -18,7 +20,7 @@ from bullpen.model.signal import Kind, Signal
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.ports import Gap, Sighting
 from bullpen.ports.health import Finding
-from bullpen.refresh import Action, refresh
+from bullpen.refresh import Action, Hindered, refresh
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from liveness.crew import Crew
@@ -196,6 +198,39 @@ async def test_part_of_the_capacity_warms_part_of_the_target() -> None:
         assert [p.state for p in world.memory.tables.provisions.values()] == [COMMITTED]
 
 
+async def test_a_class_that_cannot_be_launched_keeps_nothing_else_from_being_done() -> None:
+    classes = {name: ResourceClass(cpu=1, mem=1024, idle_target=1) for name in ("small", "large")}
+    async with a_world(settings=Settings(classes=classes)) as world:
+        ports = world.ports()
+        launch, purged = ports.compute.create_fleet, list[Any]()
+
+        async def create_fleet(plan: Any) -> Any:
+            if plan.resource_class == "small":
+                raise ConfigError("no type fits", remedy="allow more")
+            return await launch(plan)
+
+        async def purge(now: datetime, limit: int) -> int:
+            purged.append(now)
+            return 0
+
+        ports.compute.create_fleet = create_fleet  # type: ignore[method-assign]
+        ports.records.purge = purge  # type: ignore[method-assign]
+        with pytest.raises(Hindered, match="no type fits") as caught:
+            await refreshed(world, ports)
+        assert [one.subject for one in caught.value.actions if one.what == "create"] == ["1 × small", "1 × large"]
+        assert (caught.value.exit_code, caught.value.remedy) == (2, "allow more")
+        assert [one.resource_class for one in records(world)] == ["large"]
+        assert purged
+
+
+async def test_a_machine_that_may_not_be_ended_is_told_with_the_remedy() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        sightings = world.memory.yard.sightings
+        sightings[one] = replace(sightings[one], stays="it is protected; switch that off")
+        assert Action("cannot end", one, "it is protected; switch that off") in await refreshed(world)
+
+
 async def test_a_pre_warmed_machine_that_never_boots_is_ended() -> None:
     async with a_world(settings=small(idle_target=1), temper=lambda n: Temper(boots_in=1e6)) as world:
         await refreshed(world)
@@ -293,6 +328,44 @@ async def test_a_machine_without_a_record_is_ended_only_when_seen_twice_a_minute
         assert done_to(await refreshed(world), stray) == ["bury"], "this engine lists the dead"
         await asyncio.sleep(61)
         assert done_to(await refreshed(world), stray) == []
+
+
+async def test_a_machine_whose_record_no_list_shows_is_spared_and_said_so() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        world.memory.tables.instance_indexes.follow(one, None)  # as from an index that lags, or cannot be read
+        assert done_to(await refreshed(world), one) == []
+        await asyncio.sleep(61)
+        assert done_to(await refreshed(world), one) == ["spare"]
+        assert machines(world) == [one]
+
+
+async def test_a_machine_that_outlived_its_record_s_end_is_ended() -> None:
+    async with a_world() as world:
+        (one,) = await with_pool(world, 1)
+        yard = world.memory.yard
+        machine, sighting = yard.machines[one], yard.sightings[one]
+        yard.end(one)
+        await refreshed(world)
+        assert records(world)[0].owes is None
+        yard.machines[one], yard.sightings[one] = machine, sighting
+        await refreshed(world)
+        await asyncio.sleep(61)
+        assert done_to(await refreshed(world), one) == ["terminate"]
+
+
+async def test_a_machine_whose_provision_nobody_can_read_is_left_alone() -> None:
+    async with a_world() as world:
+        ports = world.ports()
+        answer = await ports.compute.create_fleet(a_plan(provision_id="p-nobody"))
+
+        async def unreadable(_id: str) -> Any:
+            raise Refused("DynamoDB item TYPE#Provision / ID#p-nobody: `state` is resting")
+
+        ports.records.provision = unreadable  # type: ignore[method-assign, assignment]
+        for _ in range(2):
+            assert done_to(await refreshed(world, ports), answer.machines[0].id) == []
+            await asyncio.sleep(61)
 
 
 async def test_a_machine_of_an_open_provision_is_left_to_it() -> None:
@@ -519,6 +592,9 @@ class Ground:
     def __init__(self, *, blocks: bool) -> None:
         self.open = [Gap("make table", "pool", "it does not exist", blocks=blocks)]
         self.mended: list[str] = []
+
+    def check(self) -> None:
+        return
 
     async def gaps(self) -> list[Gap]:
         return list(self.open)

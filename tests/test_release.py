@@ -1,6 +1,7 @@
 """What release promises: every instance of the run goes back, cleaned and attested, or is ended."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -91,6 +92,21 @@ async def test_an_instance_that_does_not_attest_in_time_is_ended() -> None:
         assert answer.offered == tuple(ids(outcome)[1:])
         assert machines(world) == ids(outcome)[1:]
         assert answer.duration == pytest.approx(120, abs=2)
+
+
+async def test_all_that_do_not_attest_in_time_are_ended_together() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=1e6)) as world:
+        outcome = await provisioned(world, "run", 5)
+        ports, ended = world.ports(), list[list[str]]()
+        terminate = ports.compute.terminate
+
+        async def noted(ids: Sequence[str]) -> list[str]:
+            ended.append(sorted(ids))
+            return await terminate(ids)
+
+        ports.compute.terminate = noted  # type: ignore[method-assign]
+        await released(world, "run", ports)
+        assert ended == [ids(outcome)]
 
 
 async def test_an_instance_whose_agent_falls_silent_is_ended_without_waiting_for_its_attestation() -> None:

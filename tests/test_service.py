@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.config import Settings
+from bullpen.config import ResourceClass, Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
-from bullpen.errors import Unavailable
+from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
+from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.worker import ACTIVE
 from bullpen.ports import Gap, Ports, Unfounded
 from bullpen.service import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
@@ -133,6 +134,35 @@ async def test_a_worker_that_really_dies_is_found_by_the_service() -> None:
     await serving
     (worker,) = await ports.workers.listed(1)
     assert worker.state is not ACTIVE
+
+
+async def test_a_service_of_an_older_program_stops() -> None:
+    class Newer(Unfounded):
+        async def gaps(self) -> list[Gap]:
+            raise Outdated("table pool was made by a newer Bullpen")
+
+    service = Service(replace(some_ports(), foundation=Newer()), Settings())
+    with pytest.raises(Outdated):
+        await service.run(asyncio.Event())
+
+
+async def test_a_class_that_cannot_be_launched_does_not_keep_others_cold(caplog: pytest.LogCaptureFixture) -> None:
+    ports, launched = some_ports(), list[str]()
+    classes = {name: ResourceClass(cpu=1, mem=1024, idle_target=1) for name in ("small", "large")}
+    launch = ports.compute.create_fleet
+
+    async def create_fleet(plan: FleetPlan) -> FleetAnswer:
+        launched.append(plan.resource_class)
+        if plan.resource_class == "small":
+            raise ConfigError("no type fits")
+        return await launch(plan)
+
+    ports.compute.create_fleet = create_fleet  # type: ignore[method-assign]
+    service = Service(ports, Settings(classes=classes))
+    (loop,) = (loop for loop in service.loops if loop.name == "warm")
+    assert not await loop.run_once()
+    assert launched == ["small", "large"]
+    assert "warm: no type fits" in caplog.text
 
 
 async def test_the_service_mends_what_the_pool_stands_on() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.config import Aws, Engines, Settings
-from bullpen.engines.aws.compute import Ec2Compute
+from bullpen.engines.aws.ec2.compute import Ec2Compute
 from bullpen.engines.sqlite.records import SqliteRecords
-from bullpen.errors import ConfigError
-from bullpen.wiring import is_unused, on_aws, opened, terraform_variables
+from bullpen.wiring import is_unused, opened
 
 ON_AWS = Settings(engines=Engines(pool="aws"), aws=Aws(region="eu-central-1"))
 
@@ -35,18 +34,20 @@ def test_a_pool_on_aws_is_always_asked(tmp_path: Path) -> None:
     assert not is_unused(tmp_path, ON_AWS)
 
 
-@pytest.mark.real_loop
-async def test_without_its_client_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("bullpen.engines.aws", "aiobotocore", "botocore"))]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("aiobotocore", "botocore"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match="is not installed") as caught:
-        async with on_aws(ON_AWS):
-            pass
-    assert "pip install 'bullpen[aws]'" in caught.value.remedy
-    with pytest.raises(ConfigError, match="is not installed"):
-        terraform_variables(ON_AWS)
+@pytest.mark.parametrize("command", [["status"], ["config", "terraform"]])
+def test_without_its_client_the_engine_says_what_to_install(command: list[str], tmp_path: Path) -> None:
+    missing = "import sys; sys.modules['botocore'] = sys.modules['aiobotocore'] = None"
+    code = f"{missing}; from bullpen.cli.program import run; sys.exit(run({command!r}))"
+    variables = {
+        "BULLPEN_ENGINES_POOL": "aws",
+        "BULLPEN_AWS_IMAGE": "ami-0abc12345678",
+        "BULLPEN_AWS_SUBNETS": "subnet-0abc1234",
+    }
+    environ = {**os.environ, **variables, "BULLPEN_AWS_INSTANCE_PROFILE": "runner"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environ)
+    assert ran.returncode == 2, ran
+    assert "is not installed" in ran.stderr
+    assert "pip install 'bullpen[aws]'" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [["status"], ["iam-policy", "control-plane"], ["config", "show"]])

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 
 from bullpen.errors import ConfigError
 from bullpen.model.job import LOSSES
-from bullpen.model.ticket import Requirements, UsageClass
+from bullpen.model.ticket import Requirements, UsageClass, covers
 
 Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
@@ -170,7 +170,17 @@ class Settings(Frozen, frozen=True):
         mem: int = 0,
         trust_domain: str = "default",
     ) -> Requirements:
-        """What a run asks, completed with what its class and trust domain say."""
+        """What a run asks, completed with what its class and trust domain say.
+
+        Raise ConfigError for a class that is not configured, and for types that the class does not allow.
+        """
+        own_class = self.resource_class(resource_class)
+        if "*" not in allowed_types and not covers(own_class.allowed_instance_types, allowed_types):
+            raise ConfigError(
+                f"allowed-instance-types {' '.join(allowed_types)}: goes beyond class {resource_class}, which allows"
+                f" {' '.join(own_class.allowed_instance_types)}",
+                remedy=f"Ask for fewer types, or allow more in classes.{resource_class}.allowed-instance-types.",
+            )
         return Requirements(
             resource_class=resource_class,
             usage_class=usage_class,
@@ -179,5 +189,5 @@ class Settings(Frozen, frozen=True):
             mem=mem,
             trust_domain=trust_domain,
             inherits=self.trust.inherits.get(trust_domain, ()),
-            image_generation=self.resource_class(resource_class).image_generation,
+            image_generation=own_class.image_generation,
         )

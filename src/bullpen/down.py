@@ -20,16 +20,18 @@ PAUSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TakenDown:
-    """The ids of what was ended, and of what is still there in spite of us, or may be."""
+    """The ids of what was ended, and of what is still there in spite of us, or may be; and what the engine said of
+    those that it would not end."""
 
     ended: tuple[str, ...]
     left: tuple[str, ...]
+    said: tuple[str, ...] = ()
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
     """Mark all, end all, machines without a record included; no registration is left either."""
     ended: dict[str, None] = {}
-    left: list[str] = []
+    left: dict[str, str] = {}
     for number in range(ROUNDS):
         if number:
             await ports.signals.wait(PAUSE)
@@ -46,7 +48,11 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         # gone: whoever takes one finds it stale.
         for name in await ports.queue.names():
             await ports.queue.retire(name)
-    return TakenDown(tuple(id for id in ended if id not in left), tuple(left))
+    return TakenDown(
+        tuple(id for id in ended if id not in left),
+        tuple(left),
+        tuple(f"{id}: {why}" for id, why in left.items() if why),
+    )
 
 
 async def _end_all(ports: Ports, settings: Settings) -> list[str]:
@@ -60,11 +66,11 @@ async def _end_all(ports: Ports, settings: Settings) -> list[str]:
     return ended + (await ports.compute.terminate(strays) if strays else [])
 
 
-async def _remaining(ports: Ports) -> list[str]:
-    """What lives by its record or by its machine, or owes its end."""
-    records = [one.id for one in await every_live(ports)]
-    machines = [seen.id for seen in await ports.compute.sightings() if seen.alive]
-    return sorted(dict.fromkeys(records + machines))
+async def _remaining(ports: Ports) -> dict[str, str]:
+    """What lives by its record or by its machine, or owes its end; by id, with why it stays if the engine said so."""
+    records = {one.id: "" for one in await every_live(ports)}
+    machines = {seen.id: seen.stays for seen in await ports.compute.sightings() if seen.alive}
+    return dict(sorted((records | machines).items()))
 
 
 async def _abort_open(ports: Ports, settings: Settings) -> None:

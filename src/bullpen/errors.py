@@ -2,6 +2,7 @@
 
     BullpenError
     ├── ConfigError              settings or arguments are wrong; before any work     exit 2
+    │   └── Outdated             what stands there was made by a newer Bullpen
     ├── NotFound                 no such record
     ├── InvalidTransition        the subject is not in a source state of the step
     ├── Conflict                 somebody moved it first: draw again or reread
@@ -34,6 +35,10 @@ class ConfigError(BullpenError):
     """Settings or arguments are wrong; raised before any work, and nothing has changed."""
 
     exit_code = 2
+
+
+class Outdated(ConfigError):
+    """What stands there was made by a newer Bullpen: this program must leave it as it is, and a service must stop."""
 
 
 class NotFound(BullpenError):

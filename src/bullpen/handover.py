@@ -110,11 +110,18 @@ async def expire_and_terminate(
     ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str, *, by: str
 ) -> dict[str, Fate]:
     """Mark first, terminate after; what belongs to somebody else meanwhile is left alone."""
+    return await _end_together(ports, settings, [(one, why) for one in condemned], by=by)
+
+
+async def _end_together(
+    ports: Ports, settings: Settings, condemned: Sequence[tuple[Instance, str]], *, by: str
+) -> dict[str, Fate]:
+    """Each for its own reason."""
     now = ports.clock.now()
-    landed = await ports.records.apply_each([end(one, now, by, why) for one in condemned])
+    landed = await ports.records.apply_each([end(one, now, by, why) for one, why in condemned])
     marked = [one for one in landed if isinstance(one, Instance)]
     certain = await terminate(ports, settings, marked, by=by)
-    fates = {one.id: Fate.NOT_OURS for one in condemned}
+    fates = {one.id: Fate.NOT_OURS for one, _ in condemned}
     for one in marked:
         fates[one.id] = Fate.TERMINATED if one.id in certain else Fate.TERMINATING
     return fates
@@ -146,11 +153,14 @@ async def await_and_offer(
         # A signal of this round was written after it was given back: a sign of life, whatever its clock says.
         fates |= await offer_living(ports, settings, list(waiting.values()), pulses, by=by, living=waiting)
         late = loop.time() >= give_up
-        for one in waiting.values():
-            if fates[one.id] is not Fate.CLEANING:
-                continue
-            if why := _hopeless(one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)):
-                fates |= await expire_and_terminate(ports, settings, [one], why, by=by)
+        hopeless = [
+            (one, why)
+            for one in waiting.values()
+            if fates[one.id] is Fate.CLEANING
+            and (why := _hopeless(one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)))
+        ]
+        if hopeless:
+            fates |= await _end_together(ports, settings, hopeless, by=by)
         waiting = {
             one.id: one
             for one in waiting.values()

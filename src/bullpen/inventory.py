@@ -6,9 +6,10 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from bullpen.config import Settings
-from bullpen.errors import NotFound
+from bullpen.errors import NotFound, Refused
 from bullpen.liveness import protection_state
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
@@ -19,17 +20,23 @@ from bullpen.model.worker import INACTIVE, Worker
 from bullpen.ports import Ports
 
 PAGE = 500
+LIVE_PAGE = 2000
+"""Live instances read at a time. The largest pools have about as many: a look at all of them asks once."""
 TOLD = 20  # provisions of a run whose story is told: the newest
 MOST_WORKERS = 10_000  # looked through for the lost ones
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An instance as its record says, what its agent last reported, and its process where it runs on this machine."""
+    """An instance as its record says, what its agent last reported, and its process where it runs on this machine.
+
+    `leaving` is when its machine is to be taken away, if its worker said so.
+    """
 
     instance: Instance
     pulse: Pulse
     pid: int | None
+    leaving: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +68,25 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is left of a record (None once purged) and its last steps, oldest first."""
+    """What is left of a record (None once purged) and its last steps, oldest first.
+
+    Of an instance or a worker, `leaving` is when its machine is to be taken away, if that was said.
+    """
 
     id: str
     record: Instance | Provision | Worker | Job | None
     lines: tuple[StoryLine, ...]
+    leaving: datetime | None = None
 
 
 async def status(ports: Ports, settings: Settings) -> Status:
     """Every instance that lives or whose end is owed, in order of id, and every pool."""
     pids = {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive}
+    leaving = await _leaving(ports)
     standings = []
     async for page in _pages(ports):
         pulses = await ports.signals.read([one.id for one in page])
-        standings += [Standing(one, pulses[one.id], pids.get(one.id)) for one in page]
+        standings += [Standing(one, pulses[one.id], pids.get(one.id), leaving.get(one.id)) for one in page]
     now = ports.clock.now()
     found = [standing.instance for standing in standings]
     claimable = Counter(one.resource_class for one in found if one.is_claimable and one.threshold > now)
@@ -83,6 +95,11 @@ async def status(ports: Ports, settings: Settings) -> Status:
     protection = await protection_state(ports)
     hold = protection.why if protection.held_since else ""
     return Status(tuple(standings), pools, await _silent(ports), hold)
+
+
+async def _leaving(ports: Ports) -> dict[str, datetime]:
+    """When machines are to be taken away, by instance; of a great many, some."""
+    return {one.instance_id: one.leaving for one in await ports.workers.leaving(PAGE) if one.leaving}
 
 
 async def _silent(ports: Ports) -> tuple[Silence, ...]:
@@ -107,8 +124,17 @@ async def stories(ports: Ports, subject: str) -> list[Story]:
     """The story of an instance, provision, job or worker by id, or of all that belongs to a run. Raise NotFound."""
     records = await _records(ports, subject)
     told = await ports.records.stories([*records])
-    found = [Story(id, record, tuple(told.get(id, ()))) for id, record in records.items()]
+    leaving = await _leaving(ports) if any(isinstance(one, Instance) for one in records.values()) else {}
+    found = [
+        Story(id, record, tuple(told.get(id, ())), record.leaving if isinstance(record, Worker) else leaving.get(id))
+        for id, record in records.items()
+    ]
     found = [story for story in found if story.record or story.lines]
+    if not found and await ports.records.known([subject]):
+        raise Refused(
+            f"{subject}: there is a record, and this program cannot read it",
+            remedy="a newer Bullpen or somebody else wrote it: use that one, or repair or delete the item",
+        )
     if not found:
         raise NotFound(
             f"{subject}: no such instance, provision, job, worker or run",
@@ -140,7 +166,8 @@ async def every_live(ports: Ports) -> list[Instance]:
 
 
 async def _pages(ports: Ports) -> AsyncIterator[list[Instance]]:
-    after = ""
-    while page := await ports.records.live(PAGE, after):
+    page = await ports.records.live(LIVE_PAGE)
+    while page:
         yield page
-        after = page[-1].id
+        # A short page was the last one.
+        page = await ports.records.live(LIVE_PAGE, page[-1].id) if len(page) == LIVE_PAGE else []

@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from bullpen import debts
 from bullpen.concurrency import settle
 from bullpen.config import Settings
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, Outdated
 from bullpen.inventory import every_live
 from bullpen.liveness import Liveness
 from bullpen.ports import Chance, Ports
 from bullpen.refresh import desired, reap, reconcile, warm
-from bullpen.refresh.action import Plan
+from bullpen.refresh.action import Hindered, Plan
 
 BY = "serve"
 DEBTS_AT_ONCE = 100
@@ -36,7 +36,8 @@ log = logging.getLogger("bullpen.service")
 
 
 class Loop:
-    """One duty and its pace. A failure is logged and makes the next pause longer; it ends nothing."""
+    """One duty and its pace. A failure is logged and makes the next pause longer; it ends nothing, unless a newer
+    program has taken over: then whatever this one does is wrong."""
 
     def __init__(self, name: str, every: float, work: Callable[[], Awaitable[object]], chance: Chance) -> None:
         self.name = name
@@ -47,11 +48,13 @@ class Loop:
         self._alive_at: float | None = None
 
     async def run_once(self) -> bool:
-        """Do the duty once; whether it succeeded. Never raises."""
+        """Do the duty once; whether it succeeded. Raises nothing but Outdated."""
         self._alive_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(LONGEST_RUN):
                 await self._work()
+        except Outdated:
+            raise
         except BullpenError as exc:
             self._failures += 1
             log.warning("%s: %s", self.name, exc)
@@ -142,9 +145,14 @@ class Service:
 
 
 async def _perform(duty: str, plans: AsyncIterator[Plan]) -> None:
+    """Perform each plan. One that is refused does not keep the others from being performed; it is raised after them."""
+    refusals: list[BullpenError] = []
     async for plan in plans:
         _tell(duty, [f"{action.what} {action.subject}: {action.reason}" for action in plan.actions])
-        await plan.perform()
+        if (refusal := await plan.attempt()) is not None:
+            refusals.append(refusal)
+    if refusals:
+        raise Hindered(refusals)
 
 
 def _tell(duty: str, lines: Sequence[str]) -> None:

@@ -82,32 +82,33 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     """
     with _needing_aws():
         from bullpen.engines.aws import session
-    from bullpen.engines.aws.ci import DynamoCI
-    from bullpen.engines.aws.compute import Ec2Compute
-    from bullpen.engines.aws.foundation import AwsFoundation
-    from bullpen.engines.aws.gone import GoneNotes
-    from bullpen.engines.aws.jobs import DynamoJobs
-    from bullpen.engines.aws.logs import DynamoLogs
-    from bullpen.engines.aws.observations import DynamoObservations
-    from bullpen.engines.aws.queue import SqsQueue
-    from bullpen.engines.aws.records import DynamoRecords
-    from bullpen.engines.aws.signals import DynamoSignals
-    from bullpen.engines.aws.table import TableClient
-    from bullpen.engines.aws.userdata import own_user_data
-    from bullpen.engines.aws.workers import DynamoWorkers
+    from bullpen.engines.aws.boot.userdata import own_user_data
+    from bullpen.engines.aws.dynamodb.ci import DynamoCI
+    from bullpen.engines.aws.dynamodb.gone import GoneNotes
+    from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
+    from bullpen.engines.aws.dynamodb.logs import DynamoLogs
+    from bullpen.engines.aws.dynamodb.observations import DynamoObservations
+    from bullpen.engines.aws.dynamodb.records import DynamoRecords
+    from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+    from bullpen.engines.aws.dynamodb.table import TableClient
+    from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
+    from bullpen.engines.aws.ec2.compute import Ec2Compute
+    from bullpen.engines.aws.ground.foundation import AwsFoundation
+    from bullpen.engines.aws.ground.tending import Tending
+    from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
 
     clock, chance = SystemClock(), SystemChance()
     async with session.opened(settings.aws) as cloud:
         table, queue = TableClient(cloud, chance), SqsQueue(cloud, clock, chance)
-        script = partial(own_user_data, settings)
+        script, store_agent = partial(own_user_data, settings), Tending(cloud, clock).store_agent
         yield Ports(
             clock=clock,
             chance=chance,
             records=DynamoRecords(table),
             signals=DynamoSignals(table, clock),
             queue=queue,
-            compute=Ec2Compute(cloud, settings, clock, script, GoneNotes(table).first_missing),
+            compute=Ec2Compute(cloud, settings, clock, script, store_agent, GoneNotes(table).first_missing),
             ci=DynamoCI(table),
             observations=DynamoObservations(table),
             workers=DynamoWorkers(table),
@@ -119,7 +120,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
 
 def iam_policy(settings: Settings, whose: str, account: str, role: str) -> dict[str, Any]:
     """The IAM policy of the control plane, the instances or the workflows of a pool on AWS."""
-    from bullpen.engines.aws import policies
+    from bullpen.engines.aws.ground import policies
 
     place = policies.place_of(settings, account, role)
     return {
@@ -132,7 +133,7 @@ def iam_policy(settings: Settings, whose: str, account: str, role: str) -> dict[
 def terraform_variables(settings: Settings) -> dict[str, Any]:
     """What the Terraform module needs to make what refresh would make."""
     with _needing_aws():
-        from bullpen.engines.aws.terraform import variables
+        from bullpen.engines.aws.ground.terraform import variables
 
     return variables(settings)
 

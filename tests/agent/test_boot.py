@@ -12,7 +12,7 @@ from bullpen.agent.boot import PATIENCE, RECORD_WITHIN, TEXT_LIMIT, Boot, BootFa
 from bullpen.agent.dynamodb import Away, DynamoDB, Refused
 from bullpen.agent.imds import Identity, Metadata, NoMetadata
 
-TOLD = {"table": "pool", "region": "", "endpoint": ""}
+TOLD = {"table": "pool", "endpoint": ""}
 RECORD = {"round": {"S": "a1"}, "runId": {"S": ""}}
 
 
@@ -89,6 +89,12 @@ def test_of_a_long_log_the_end_is_reported(tmp_path: Path) -> None:
     log.write_bytes(b"\xff" + b"x" * 10_000 + b"\nthe reason\n")
     assert last_lines(log).endswith("x\nthe reason")
     assert len(last_lines(log)) == TEXT_LIMIT
+
+
+def test_a_log_that_is_missing_or_empty_is_reported_as_such(tmp_path: Path) -> None:
+    assert "cannot be read" in last_lines(tmp_path / "log")
+    (tmp_path / "log").touch()
+    assert "is empty" in last_lines(tmp_path / "log")
 
 
 def test_a_file_is_replaced_whole_and_for_its_owner_only(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from aws.java_engines import Engines
 from bullpen.agent.dynamodb import DynamoDB
 from bullpen.agent.notices import SPOT
 from bullpen.agent.progress import Kind
-from bullpen.engines.aws import items
-from bullpen.engines.aws.schema import table_definition
+from bullpen.engines.aws.dynamodb import items
+from bullpen.engines.aws.dynamodb.schema import table_definition
 from bullpen.engines.processes import end_tree, identify, mark_of
 from bullpen.model import instance
 from bullpen.model.instance import Instance

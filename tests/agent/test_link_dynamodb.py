@@ -18,8 +18,8 @@ from bullpen.agent.dynamodb import Away, DynamoDB, Refused, Throttled
 from bullpen.agent.link import TEXT_LIMIT, StoreUnreachable
 from bullpen.agent.link_dynamodb import ATTEMPTS, RUNNING_EVERY, WAITING_EVERY, DynamoLink
 from bullpen.agent.progress import Holder, Kind, Record, State
-from bullpen.engines.aws import entries, items
-from bullpen.engines.aws.schema import table_definition
+from bullpen.engines.aws.dynamodb import entries, items
+from bullpen.engines.aws.dynamodb.schema import table_definition
 from bullpen.model import instance, worker
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Fate, Worker
@@ -179,10 +179,15 @@ def test_beats_go_on_where_an_agent_before_us_stopped(link: DynamoLink) -> None:
 
 
 def test_a_beat_says_when_the_machine_will_be_taken(link: DynamoLink) -> None:
+    link.beat(None)
     link.beat(None, THRESHOLD)
     found = stored(link, "Heartbeat")
     assert found is not None
-    assert items.decode(Worker, found).leaving == THRESHOLD
+    read = items.decode(Worker, found)
+    assert read.leaving == THRESHOLD
+    leaving = {name: found[name] for name in ("runKey", "runSort")}
+    expected = entries.derived(read)
+    assert leaving == {name: expected[name] for name in leaving}, "it is not found among those that leave"
 
 
 @pytest.mark.parametrize("fate", [{"state": worker.INACTIVE, "fate": Fate.RETIRE}, {"state": worker.CLEANED_UP}])

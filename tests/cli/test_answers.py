@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.handover import Fate
 from bullpen.inventory import Pool, Standing, Status
-from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal
+from bullpen.model import worker
+from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request, Tell
 from bullpen.refresh import Action
@@ -222,7 +224,30 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "pid": 4711,
         "signal": "UD_OK",
         "heartbeatAt": "2030-01-01T00:00:00Z",
+        "leavingAt": None,
     }
+
+
+def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandLine, memory: Memory) -> None:
+    ports = memory.ports()
+
+    async def fill() -> None:
+        await ports.records.apply(open_provision())
+        for change in running("i-1"):
+            await ports.records.apply(change)
+        await ports.signals.beat(Heartbeat("i-1", now := ports.clock.now(), 1))
+        key = direct_key("i-1")
+        known = (await ports.workers.workers([key]))[key]
+        beat = worker.Beat(at=now, by=key, token=known.token, lease=60.0, leaving=at)
+        await ports.records.apply(worker.heartbeat(known, beat))
+
+    at, shown = datetime(2099, 1, 1, tzinfo=UTC), "2099-01-01T00:00:00Z"
+    asyncio.run(fill())
+    assert "running, leaves in " in bullpen("status").out
+    assert bullpen("status", "--json").answer["instances"][0]["leavingAt"] == shown
+    assert bullpen("why", "i-1").out.startswith(f"i-1 is running, and its machine is to be taken away at {shown}\n")
+    assert bullpen("why", "i-1", "--json").answer["stories"][0]["leavingAt"] == shown
+    assert f"taken away at {shown}" in bullpen("why", direct_key("i-1")).out
 
 
 def test_why_tells_the_steps_with_their_reasons(bullpen: CommandLine, memory: Memory) -> None:

@@ -15,7 +15,7 @@ from aws.proxy import Failure, Proxy, proxy_in_thread
 from aws.stage import MakeSettings
 from bullpen.config import Settings
 from bullpen.engines.aws import session
-from bullpen.engines.aws.schema import SCHEMA_KEY
+from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
 from command_line import CommandLine, Ran
 
 ZONES = f'"{SUBNETS[0].id}", "{SUBNETS[1].id}"'
@@ -153,6 +153,8 @@ def test_a_table_of_a_newer_program_is_refused_and_left_alone(founded: Account) 
     founded.behind_its_back("dynamodb", lambda client: client.put_item(TableName=founded.pool, Item=newer))
     assert_refused(founded.bullpen("refresh"), 2, "says 7, this program knows 1", "Use the Bullpen that made it")
     assert founded.items("Meta") == [newer]
+    assert_refused(founded.bullpen(*PROVISION), 2, f"table {founded.pool} was made by a newer Bullpen", "aws.pool")
+    assert (founded.items("Provision"), founded.cloud.instances()) == ([], {})
 
 
 def test_a_queue_deleted_underneath_is_named_and_refresh_makes_it_anew(founded: Account) -> None:
@@ -248,7 +250,8 @@ def test_patterns_that_match_no_type_end_a_provision_with_the_reason(founded: Ac
 def test_user_data_that_is_too_long_is_refused_before_any_call(account: Account) -> None:
     script = "".join(sha256(bytes([n // 256, n % 256])).hexdigest() for n in range(600))
     account.configure(f"[agent]\npre-runner-script = {json.dumps(script)}")
-    assert_refused(account.bullpen("refresh"), 2, "user data", "agent.pre-runner-script", "Shorten the script")
+    for command in (("refresh",), ("provision", "--run-id", "run-1", "--count", "1")):
+        assert_refused(account.bullpen(*command), 2, "user data", "agent.pre-runner-script", "Shorten the script")
     assert not account.proxy.counts
     assert account.cloud.calls() == {}
 
@@ -264,8 +267,8 @@ def test_an_item_that_somebody_else_wrote_stops_nobody_and_is_named_when_asked_f
     assert founded.bullpen("status", "--json").answer["instances"] == []
     ran = founded.bullpen("why", "i-strange")
     assert ran.code == 1
-    assert "TYPE#Instance" in ran.err
-    assert "i-strange" in ran.err
+    assert "i-strange: there is a record, and this program cannot read it" in ran.err
+    assert "repair or delete the item" in ran.err
 
 
 @pytest.mark.parametrize(

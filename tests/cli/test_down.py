@@ -15,7 +15,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """One instance ends and another does not."""
 
     async def down(*_: Any, **__: Any) -> TakenDown:
-        return TakenDown(("i-1",), ("i-2",))
+        return TakenDown(("i-1",), ("i-2",), ("i-2: switch its protection off",))
 
     monkeypatch.setattr(bullpen.down, "down", down)
     monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home, settings: False)
@@ -26,7 +26,24 @@ def test_what_would_not_end_is_a_failure_and_named(bullpen: CommandLine) -> None
     ran = bullpen("down")
     assert ran.code == 1
     assert "1 instance ended\n  i-1" in ran.out
-    assert "1 instance would not end: i-2" in ran.err
+    assert "1 instance would not end: i-2 (i-2: switch its protection off)" in ran.err
+    assert "process" in ran.err
+
+
+@pytest.mark.usefixtures("ends")
+def test_nobody_is_sent_to_look_for_processes_on_aws(bullpen: CommandLine) -> None:
+    needed = (
+        "engines.pool=aws",
+        "aws.pool=ci-pool",
+        "aws.image=ami-0c10d000000000a64",
+        "aws.instance-profile=agent",
+        "aws.region=us-east-1",
+        "aws.subnets=subnet-0123456789abcdef0",
+    )
+    ran = bullpen("down", *(word for setting in needed for word in ("--set", setting)))
+    assert ran.code == 1
+    assert "would not end: i-2" in ran.err
+    assert "process" not in ran.err
 
 
 @pytest.mark.usefixtures("ends")

@@ -31,8 +31,16 @@ def test_the_settings_and_the_account_stand_in_its_resources(bullpen: CommandLin
     bullpen.write_settings(AWS)
     text = bullpen("iam-policy", "workflow", "--account", "123456789012", "--role", "team/machine-role").out
     assert "arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen" in text
-    assert "arn:aws:ec2:eu-central-1:123456789012:subnet/subnet-0123456789abcdef0" in text
+    assert "arn:aws:ec2:*:*:subnet/subnet-0123456789abcdef0" in text
     assert "arn:aws:iam::123456789012:role/team/machine-role" in text
+
+
+def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) -> None:
+    role = 'instance-role = "arn:aws:iam::123456789012:role/machines"'
+    bullpen.write_settings(f'{AWS}{role}\n[agent]\nserve-url = "https://pool.example"\n')
+    text = bullpen("iam-policy", "instance").out
+    assert "TYPE#WS" in text
+    assert not [kind for kind in ("Heartbeat", "Registration") if f"TYPE#{kind}" in text]
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ from aws.cloud.ground import AMAZON_LINUX, REGION, SUBNETS
 from aws.stage import MakeSettings
 from bullpen.config import Aws, Settings
 from bullpen.engines.aws import session
-from bullpen.engines.aws.ci import DynamoCI
-from bullpen.engines.aws.compute import LISTED_AFTER, Ec2Compute
-from bullpen.engines.aws.items import raw_key, text
-from bullpen.engines.aws.jobs import DynamoJobs
-from bullpen.engines.aws.logs import DynamoLogs
-from bullpen.engines.aws.observations import DynamoObservations
-from bullpen.engines.aws.queue import SqsQueue
-from bullpen.engines.aws.records import DynamoRecords
-from bullpen.engines.aws.signals import DynamoSignals
-from bullpen.engines.aws.table import TableClient
-from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.aws.dynamodb.ci import DynamoCI
+from bullpen.engines.aws.dynamodb.items import raw_key, text
+from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
+from bullpen.engines.aws.dynamodb.logs import DynamoLogs
+from bullpen.engines.aws.dynamodb.observations import DynamoObservations
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
+from bullpen.engines.aws.ec2.compute import LISTED_AFTER, Ec2Compute
+from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.sqlite.ci import SqliteCI
@@ -157,12 +157,15 @@ async def ec2(cloud: Control) -> AsyncIterator[Opened]:
     async def first_missing(_id: str, now: datetime) -> datetime:
         return now - LISTED_AFTER  # otherwise an id that nobody knows is not sure to be gone for a minute
 
+    async def no_agent() -> None:
+        """No machine of these tests fetches one."""
+
     async def hire(name: str, label: str, busy: bool) -> None:
         raise NotImplementedError("EC2 is no CI")
 
     async with session.opened(settings.aws) as clients:
         clock = SystemClock()
-        compute = Ec2Compute(clients, settings, clock, lambda: "#!/bin/sh", first_missing)
+        compute = Ec2Compute(clients, settings, clock, lambda: "#!/bin/sh", no_agent, first_missing)
         yield Opened(replace(Memory().ports(), clock=clock, compute=compute), hire)
 
 

@@ -185,6 +185,14 @@ async def test_runs_with_queued_jobs_wait_each_once_in_order(records: Records, j
     assert await jobs.waiting_runs(0) == []
 
 
+async def test_no_run_waits_unseen_behind_a_long_queue_whatever_its_id(records: Records, jobs: Jobs) -> None:
+    runs = ["a", "a!", 'a"', "a#z", "a$", "a-1", "aé", "b"]
+    await records.apply_each([submit(f"j-{number:03}", "a") for number in range(120)])
+    await records.apply_each([submit(f"j-{run}", run) for run in reversed(runs)])
+    assert await jobs.waiting_runs(10) == runs
+    assert [await jobs.waiting_runs(1, after=run) for run in runs] == [[run] for run in runs[1:]] + [[]]
+
+
 async def test_all_jobs_of_a_run_are_listed_by_id_in_pages(records: Records, jobs: Jobs) -> None:
     for number in range(4):
         await submitted(records, f"j-{number}")

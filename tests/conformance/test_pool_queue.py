@@ -53,6 +53,19 @@ async def test_nothing_sent_is_no_mistake(queue: PoolQueue) -> None:
     assert await queue.count("small") == 0
 
 
+async def test_tickets_for_a_class_that_lost_its_queue_are_no_error(queue: PoolQueue) -> None:
+    await queue.ensure("small")
+    await queue.send("small", ["before"])
+    await queue.retire("small")
+    await queue.send("small", ["lost, or in a queue made anew"])
+    await queue.send("never made", ["lost, or in a queue made for it"])
+    await queue.ensure("small")
+    await queue.send("small", ["after"])
+    taken = await queue.take("small", 10)
+    assert "after" in taken
+    assert "before" not in taken
+
+
 async def test_a_delayed_message_is_hidden(queue: PoolQueue) -> None:
     await queue.ensure("small")
     await queue.send("small", ["hidden"], delay=60)

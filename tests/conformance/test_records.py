@@ -77,6 +77,13 @@ async def test_microseconds_are_kept(records: Records) -> None:
     assert (await stored(records, landed.id)).threshold == later(0.123457)
 
 
+async def test_whoever_has_a_record_is_known_whatever_its_state(records: Records) -> None:
+    for walk in (registered("i-1"), buried("i-2")):
+        await land(records, walk)
+    assert await records.known(["i-1", "i-2", "i-3", "i-1"]) == {"i-1", "i-2"}
+    assert await records.known([]) == set()
+
+
 async def test_what_was_never_written_is_absent(records: Records) -> None:
     await land(records, on_offer("i-1"))
     assert (await records.instances(["i-1", "i-2"])).keys() == {"i-1"}

@@ -338,6 +338,15 @@ async def test_the_heartbeat_of_an_instance_is_that_of_its_newest_worker(signals
     assert pulses["i-3"].heartbeat is None
 
 
+async def test_an_instance_is_alive_while_any_worker_beats_for_it(signals: Signals, workers: Workers) -> None:
+    await accepted(workers, "i-1/one")
+    await accepted(workers, "i-1/two", at=later(1))
+    for key, token, at in (("i-1/one", 1, 2), ("i-1/two", 1, 3), ("i-1/one", 2, 60)):
+        await accepted(workers, key, token=token, at=later(at))
+        pulse = (await signals.read(["i-1"]))["i-1"]
+        assert pulse.heartbeat == Heartbeat("i-1", later(at), token + 1)
+
+
 async def test_a_bare_heartbeat_is_a_worker_with_a_lease(signals: Signals, workers: Workers) -> None:
     assert await signals.beat(Heartbeat("i-1", NOW, 5))
     assert keys(await workers.listed(10)) == ["i-1/direct"]

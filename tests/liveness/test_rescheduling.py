@@ -1,10 +1,13 @@
 """Rescheduling: cases 50 to 56."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from bullpen.engines.memory import Failure, Rates
+from bullpen.errors import Conflict
 from bullpen.model.worker import ACTIVE
 from liveness.crew import REFUSED, Crew, passes, requeued, settings
 
@@ -44,6 +47,24 @@ async def test_case_52_a_job_that_is_gone_is_skipped_and_the_debt_is_paid() -> N
     crew.memory.tables.remove(crew.job("j000"))
     done = await crew.liveness().rescheduler.run_once()
     assert (done.requeued, done.settled) == (["j001"], ["w"])
+
+
+async def test_a_job_that_nobody_can_write_is_tried_again_later_and_holds_up_no_other() -> None:
+    crew = Crew()
+    await lost_with_jobs(crew, 2)
+    ports = crew.process()
+    land = ports.records.apply_each
+
+    async def apply_each(changes: Sequence[Any]) -> list[Any]:
+        landed = await land([change for change in changes if change.before.id != "j000"])
+        stuck = [Conflict("j000: nobody can use its item") for change in changes if change.before.id == "j000"]
+        return [*stuck, *landed]
+
+    ports.records.apply_each = apply_each  # type: ignore[method-assign]
+    done = await crew.liveness(ports).rescheduler.run_once()
+    assert done.requeued == ["j001"]
+    assert [("nobody can use its item" in alarm) for alarm in done.alarms] == [True]
+    assert crew.worker().owes_reschedule
 
 
 async def test_case_53_a_store_that_fails_is_tried_again_later_each_time_and_by_another_process_too() -> None:

@@ -38,6 +38,24 @@ async def test_two_that_race_at_the_limit_do_not_pass_it_together() -> None:
         assert len(machines(world)) <= 3
 
 
+async def test_nobody_passes_a_limit_alone_however_far_the_indexes_are_behind() -> None:
+    async with a_world(settings=small(max_instances=3), index_lag=3600.0) as world:
+        outcome = await provisioned(world, "run", 4)
+        assert "classes.small.max-instances is 3" in outcome.reason
+        assert machines(world) == []
+
+
+async def test_a_burst_passes_a_limit_by_no_more_than_it_asked_for_within_the_lag() -> None:
+    lag = 1.5
+    async with a_world(settings=small(max_instances=3), index_lag=lag) as world:
+        burst = await asyncio.gather(*(provisioned(world, f"run-{number}", 3) for number in range(3)))
+        assert [outcome.succeeded for outcome in burst] == [True] * 3, "the limits are exact: say so in operating.md"
+        await asyncio.sleep(lag)
+        late = await provisioned(world, "late", 1)
+        assert "classes.small.max-instances is 3; this would make 10" in late.reason
+        assert len(machines(world)) == 9
+
+
 async def test_instances_of_the_pool_may_be_used_at_the_limit() -> None:
     async with a_world(settings=small(max_instances=2)) as world:
         pool = await with_pool(world, 2)

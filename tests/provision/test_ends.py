@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.errors import Unavailable
+from bullpen.errors import PermissionDenied, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetAnswer
@@ -107,6 +107,30 @@ async def test_a_stop_after_the_commit_lets_it_finish() -> None:
         assert len(records(world, RUNNING)) == 2
 
 
+@pytest.mark.parametrize("step", ["settle_committed", "settle_aborted"])
+async def test_a_closing_write_without_an_answer_is_left_to_others(step: str) -> None:
+    async with a_world(temper=lambda n: Temper(boot_failure="no disk" if n >= 2 else "")) as world:
+        pool = await with_pool(world, 2)
+        ports = world.ports()
+        land = ports.records.apply_each
+
+        async def apply_each(changes: Sequence[Any]) -> Any:
+            if any(change.step == step for change in changes):
+                raise Unavailable("the store does not answer")
+            return await land(changes)
+
+        ports.records.apply_each = apply_each  # type: ignore[method-assign]
+        outcome = await provisioned(world, "run", 2 if step == "settle_committed" else 3, ports)
+        assert outcome.succeeded == (step == "settle_committed")
+        assert len(records(world, RUNNING)) == len(ids(outcome)) == (2 if outcome.succeeded else 0)
+        (owing,) = [one for one in world.memory.tables.provisions.values() if one.run_id == "run"]
+        assert owing.owes is not None
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        await refreshed(world)
+        assert world.memory.tables.provisions[owing.id].owes is None
+        assert set(pool) <= set(machines(world))
+
+
 async def test_a_stop_during_claims_in_flight_leaves_no_claim() -> None:
     for after in (0.05, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.95, 1.15):
         async with a_world() as world:
@@ -156,6 +180,44 @@ async def test_a_roll_back_that_fails_ends_everything_and_raises_the_first_error
         with pytest.raises(Exception, match="machines were to be had"):
             await provisioned(world, "run", 4, ports)
         assert records(world, CLAIMED, CREATED, RUNNING) == []
+
+
+async def test_machines_that_may_not_be_ended_are_named_beside_what_failed_first() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=1e6)) as world:
+        ports = world.ports()
+
+        async def terminate(ids: Sequence[str]) -> list[str]:
+            raise PermissionDenied("EC2 TerminateInstances: no", remedy="allow the call")
+
+        ports.compute.terminate = terminate  # type: ignore[method-assign]
+        with pytest.raises(ProvisionFailed) as caught:
+            await provisioned(world, "run", 1, ports)
+        (one,) = machines(world)
+        assert "did not get ready" in str(caught.value)
+        assert f"EC2 TerminateInstances: no; these may still run: {one}" in str(caught.value)
+        assert caught.value.remedy == "allow the call"
+
+
+async def test_a_stop_waits_for_a_launch_no_longer_than_it_may_take_and_refresh_ends_what_came_later() -> None:
+    async with a_world() as world:
+        ports = world.ports()
+        launch = ports.compute.create_fleet
+
+        async def create_fleet(plan: Any) -> FleetAnswer:
+            launched = asyncio.get_running_loop().create_task(launch(plan))  # whoever hangs up does not stop it
+            await asyncio.sleep(25)
+            return await launched
+
+        ports.compute.create_fleet = create_fleet  # type: ignore[method-assign]
+        began = now()
+        outcome = await interrupted(world, 2, after=1.0, ports=ports)
+        assert outcome.interrupted
+        assert now() - began <= 1.0 + world.settings.timings.settle + 0.5
+        assert len(machines(world)) == 2
+        await refreshed(world)
+        await asyncio.sleep(world.settings.timings.orphan + 1)
+        await refreshed(world)
+        assert machines(world) == []
 
 
 async def test_an_engine_that_refuses_the_fleet_is_an_answer_and_no_error() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from bullpen.engines.memory.compute import NO_CAPACITY
-from bullpen.errors import ConfigError, InsufficientCapacity, PermissionDenied, Refused
-from bullpen.model.fleet import Cause, FleetError, FleetPlan, Machine
+from bullpen.errors import ConfigError, InsufficientCapacity, PermissionDenied, Refused, Throttled, Unavailable
+from bullpen.model.fleet import Cause, FleetAnswer, FleetError, FleetPlan, Machine
 from bullpen.model.instance import CREATED, IDLE, RUNNING
 from bullpen.model.provision import ABORTED, COMMITTED, FleetState
 from bullpen.model.ticket import UsageClass
+from bullpen.refresh import Hindered
 from bullpen.sim.world import World
 from stage import Failure, a_world, faults, ids, machines, now, provisioned, records, refreshed, requests, small
 
@@ -202,8 +203,40 @@ async def test_fewer_are_kept_where_fewer_are_acceptable_however_many_tries_they
 async def test_a_run_that_names_no_types_gets_those_that_its_class_allows() -> None:
     async with a_world(settings=small(allowed_instance_types=("*.large",))) as world:
         await provisioned(world, "run", 1)
-        await provisioned(world, "other", 1, allowed_types=("sim.medium",))
-        assert [one.instance_type for one in world.memory.yard.machines.values()] == ["sim.large", "sim.medium"]
+        assert [one.instance_type for one in world.memory.yard.machines.values()] == ["sim.large"]
+
+
+async def test_a_run_may_name_fewer_types_than_its_class_allows_and_no_others() -> None:
+    async with a_world(settings=small(allowed_instance_types=("sim.*", "*.metal"))) as world:
+        await provisioned(world, "run", 1, allowed_types=("sim.medium", "SIM.l*"))
+        assert [one.instance_type for one in world.memory.yard.machines.values()] == ["sim.medium"]
+        for wider in (("*.medium",), ("s*",), ("sim.medium", "other.large")):
+            with pytest.raises(ConfigError, match=r"goes beyond class small, which allows sim\.\* \*\.metal"):
+                await provisioned(world, "other", 1, allowed_types=wider)
+        assert len(machines(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (Unavailable("no answer"), "no answer; a fleet may still have launched"),
+        (Throttled("too often", retry_after=1.0), "too often"),
+    ],
+)
+async def test_an_engine_that_stays_away_is_a_reason_to_try_again_and_says_what_may_be_left(
+    error: Unavailable, says: str
+) -> None:
+    async with a_world() as world:
+        ports = world.ports()
+
+        async def create_fleet(plan: object) -> FleetAnswer:
+            raise error
+
+        ports.compute.create_fleet = create_fleet  # type: ignore[method-assign]
+        outcome = await provisioned(world, "run", 1, ports)
+        assert outcome.reason == says
+        assert outcome.exit_code == 75
+        assert ("bullpen refresh" in outcome.remedy) == ("launched" in says)
 
 
 async def test_refresh_warms_with_what_a_throttled_and_a_further_fleet_gave() -> None:
@@ -222,7 +255,7 @@ async def test_refresh_says_what_only_a_person_can_mend_and_keeps_what_it_got(ca
         world.memory.yard.troubles.extend([(1, FINAL[cause]), (0, FINAL[cause])])
         states: list[Any] = []
         for _ in range(2):
-            with pytest.raises((Refused, ConfigError), match=FINAL[cause].message):
+            with pytest.raises(Hindered, match=FINAL[cause].message):
                 await refreshed(world)
             *_, record = world.memory.tables.provisions.values()
             states.append(record.state)
@@ -244,8 +277,9 @@ async def test_refresh_does_not_hide_settings_that_the_engine_refuses_behind_a_l
     async with a_world(settings=small(idle_target=2)) as world:
         world.memory.yard.troubles.extend([(0, ConfigError("aws.image is wrong"))] * 2)
         for _ in range(2):
-            with pytest.raises(ConfigError, match="image is wrong"):
+            with pytest.raises(Hindered, match="image is wrong") as caught:
                 await refreshed(world)
+            assert caught.value.exit_code == ConfigError.exit_code
         assert {one.state for one in world.memory.tables.provisions.values()} == {ABORTED}
 
 

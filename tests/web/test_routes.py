@@ -146,6 +146,22 @@ async def test_an_agent_sees_its_record_and_that_a_job_waits(tmp_path: Path) -> 
         assert (await house.ask("GET", agents("record"), INSTANCE)).json()["hasJob"] is True
 
 
+async def test_an_agent_whose_record_nobody_can_read_is_not_told_that_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would end its machine."""
+
+    async def nothing_readable(_ids: Any) -> dict[str, Instance]:
+        return {}
+
+    async with a_house(tmp_path) as house:
+        await a_running_instance(house)
+        monkeypatch.setattr(house.ports.records, "instances", nothing_readable)
+        assert (await house.ask("GET", agents("record"), INSTANCE)).status_code == 503
+        said = {"kind": "UD_REG_OK", "runId": "r", "round": "round-1", "seq": 9}
+        assert (await house.ask("POST", agents("signals"), INSTANCE, json=said)).json() == {"stored": True}
+
+
 async def test_a_poll_waits_for_news_and_no_longer_than_asked(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with a_house(tmp_path) as house:
@@ -226,7 +242,7 @@ async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: 
         shown = (await house.ask("GET", "/v1/status")).json()
         assert shown["instances"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
-        assert set(shown["loops"]) == {"debts", "sweep", "reap", "reconcile", "warm"}
+        assert set(shown["loops"]) == {"foundation", "debts", "sweep", "reap", "reconcile", "warm"}
         assert (await house.ask("GET", "/readyz")).status_code == 200
 
 

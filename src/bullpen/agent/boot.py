@@ -47,7 +47,7 @@ class Boot:
         metadata = Metadata()
         self.told = told
         self.identity = persistently(metadata.identity)
-        self.region = told["region"] or self.identity.region
+        self.region = self.identity.region  # a pool and its machines are in one
         self.endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or told["endpoint"]
         self._table = DynamoDB(self.region, metadata.credentials, self.endpoint, patience=10.0)
 
@@ -142,7 +142,14 @@ def write(path: Path, content: bytes) -> None:
 
 
 def last_lines(log: Path) -> str:
-    return log.read_bytes().decode(errors="replace").strip()[-TEXT_LIMIT:]
+    """The end of the log. That there is none is said as well: the disk may be full, or broken."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * TEXT_LIMIT))
+            content = file.read(4 * TEXT_LIMIT)
+    except OSError as exc:
+        return f"the boot failed, and its log cannot be read: {exc}"
+    return content.decode(errors="replace").strip()[-TEXT_LIMIT:] or "the boot failed, and its log is empty"
 
 
 def main(arguments: list[str]) -> int:

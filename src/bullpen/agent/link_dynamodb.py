@@ -23,8 +23,8 @@ from bullpen.agent.dynamodb import Away, ConditionFailed, DynamoDB, Refused
 from bullpen.agent.imds import Metadata, NoMetadata
 from bullpen.agent.link import TEXT_LIMIT, Grant, StoreUnreachable
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
-from bullpen.engines.aws import entries, items
-from bullpen.engines.aws.items import Item, moment, number, raw_key, text
+from bullpen.engines.aws.dynamodb import entries, items
+from bullpen.engines.aws.dynamodb.items import Item, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import direct_key
@@ -55,7 +55,6 @@ class DynamoLink:
         self._id = config.instance_id
         self._client = client
         self._domain = config.domain or os.uname().nodename
-        self._entries = _entries(self._id)
         self._forget_credentials = forget_credentials
         self._look_at = 0.0
         self._beats = self._signals = 0  # the numbers of the last ones
@@ -83,7 +82,7 @@ class DynamoLink:
             pulse["leaving"] = text(moment(leaving))
         for _ in range(ATTEMPTS):
             self._beats += 1
-            is_ours, found = self._count_up("Heartbeat", self._beats, pulse, self._entries)
+            is_ours, found = self._count_up("Heartbeat", self._beats, pulse, _entries(self._id, leaving))
             epoch = int(found.get("epoch", {}).get("N", 1))
             holder = Holder(direct_key(self._id), epoch)
             if found.get("fate") == text("retire") or found.get("state") == text("cleaned-up"):
@@ -197,9 +196,9 @@ def _record(item: Item) -> Record:
     return Record(state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
 
 
-def _entries(instance_id: str) -> Item:
-    """What makes sweepers find a heartbeat that nobody has looked at yet."""
-    worker = Worker(direct_key(instance_id), WorkerState.ACTIVE, version=0)
+def _entries(instance_id: str, leaving: datetime | None) -> Item:
+    """What makes sweepers, and who looks for those that leave, find a heartbeat that nobody has accepted yet."""
+    worker = Worker(direct_key(instance_id), WorkerState.ACTIVE, version=0, leaving=leaving)
     return {name: value for name, value in entries.derived(worker).items() if value is not None}
 
 

@@ -103,6 +103,7 @@ def _of_standing(standing: "Standing") -> dict[str, Any]:
         "pid": standing.pid,
         "signal": pulse.signal.kind.value if pulse.signal else None,
         "heartbeatAt": _time(pulse.heartbeat.at) if pulse.heartbeat else None,
+        "leavingAt": _time(standing.leaving),
     }
 
 
@@ -111,6 +112,7 @@ def of_story(story: "Story") -> dict[str, Any]:
         "id": story.id,
         "state": story.record.state.value if story.record else None,
         "owes": _of_debt(getattr(story.record, "owes", None)),
+        "leavingAt": _time(story.leaving),
         "story": [of_line(line) for line in story.lines],
     }
 

@@ -1,4 +1,4 @@
-"""`bullpen down`: no instance of this home is left."""
+"""`bullpen down`: no instance of the pool is left."""
 
 import click
 
@@ -17,7 +17,10 @@ Examples:
 """
 
 
-REMEDY = "Run it again; `bullpen status` shows the process of each that is left."
+REMEDIES = {
+    "embedded": "Run it again; `bullpen status` shows the process of each that is left.",
+    "aws": "Run it again; `bullpen status` shows what is left, and the EC2 console the state of each machine.",
+}
 
 
 @click.command("down", epilog=EPILOG)
@@ -25,7 +28,7 @@ REMEDY = "Run it again; `bullpen status` shows the process of each that is left.
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """End every instance of this home, running jobs included, and every process that belongs to one."""
+    """End every instance of the pool, running jobs included, and every process that belongs to one."""
     settings = given.load().settings
     from bullpen.down import TakenDown, down
     from bullpen.wiring import is_unused
@@ -36,12 +39,14 @@ def command(given: Given, as_json: bool) -> int:
             given.directory, settings, lambda ports, stop, tell: down(ports, settings, tell=tell), as_json=as_json
         )
     reason = f"{plural(len(done.left), 'instance')} would not end: {', '.join(done.left)}" if done.left else ""
+    reason += f" ({'; '.join(done.said)})" if done.said else ""
+    remedy = REMEDIES[settings.engines.pool]
     if as_json:
         answer = {"state": "success", "terminated": list(done.ended), "left": list(done.left)}
-        print_json(answer | {"state": "failed", "reason": reason, "remedy": REMEDY} if reason else answer)
+        print_json(answer | {"state": "failed", "reason": reason, "remedy": remedy} if reason else answer)
     else:
         say("\n".join([f"{plural(len(done.ended), 'instance')} ended", *(f"  {id}" for id in done.ended)]))
     if reason:
-        complain(reason, REMEDY)
+        complain(reason, remedy)
         return BullpenError.exit_code
     return 0

@@ -18,7 +18,7 @@ COMMANDS = {
         "refresh": "Bring what is to what should be; reap, reconcile, keep warm",
         "serve": "Serve the pool over HTTP, with the loops that keep it",
         "token": "Make a token for operators of `serve`",
-        "down": "End every instance of this home",
+        "down": "End every instance of the pool",
     },
     "Set up": {
         "doctor": "Check this machine, with what to do where something is amiss",

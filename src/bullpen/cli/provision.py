@@ -12,7 +12,6 @@ from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
-from bullpen.errors import Interrupted, ProvisionFailed
 from bullpen.provision.outcome import Outcome, Request
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +24,7 @@ Examples:
   bullpen provision --run-id 4711 --count 2 --allowed-instance-types "local.* c*" --json
 
 A second call for the same run tops up to its count. Exit code 1: not met, and everything acquired was given back.
+75: an engine was away or throttled us; try again.
 """
 
 
@@ -82,9 +82,7 @@ def command(given: Given, /, allowed_instance_types: str, as_json: bool, **optio
         print_json(of_outcome(outcome))
     else:
         _tell(request, outcome)
-    if outcome.interrupted:
-        return Interrupted.exit_code
-    return 0 if outcome.succeeded else ProvisionFailed.exit_code
+    return outcome.exit_code
 
 
 def _tell(request: Request, outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ import click
 
 from bullpen.cli.answers import print_json
 from bullpen.cli.given import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 
@@ -27,19 +27,28 @@ def command(given: Given, dry_run: bool, as_json: bool) -> int:
     Ends what is past its threshold, finishes what a killed process left, and keeps pools at their idle target.
     """
     settings = given.load().settings
-    from bullpen.refresh import refresh
+    from bullpen.refresh import Hindered, refresh
 
-    actions = perform(
-        given.directory,
-        settings,
-        lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell),
-        as_json=as_json,
-    )
+    hindered: Hindered | None = None
+    try:
+        actions = perform(
+            given.directory,
+            settings,
+            lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell),
+            as_json=as_json,
+        )
+    except Hindered as exc:
+        hindered, actions = exc, exc.actions
     if as_json:
         listed = [{"what": one.what, "subject": one.subject, "reason": one.reason} for one in actions]
-        print_json({"state": "success", "dryRun": dry_run, "actions": listed})
+        answer = {"state": "success", "dryRun": dry_run, "actions": listed}
+        failure = {"state": "failed", "reason": str(hindered), "remedy": hindered.remedy} if hindered else {}
+        print_json(answer | failure)
     elif not actions:
         say("nothing to do")
     else:
         say(columns((f"would {one.what}" if dry_run else one.what, one.subject, one.reason) for one in actions))
+    if hindered is not None:
+        complain(str(hindered), hindered.remedy)
+        return hindered.exit_code
     return 0

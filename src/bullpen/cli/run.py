@@ -14,7 +14,7 @@ from bullpen.cli.output import complain, say
 from bullpen.cli.provision import runner_options
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
-from bullpen.errors import ConfigError, Interrupted, ProvisionFailed
+from bullpen.errors import ConfigError
 from bullpen.jobs import check_served
 from bullpen.model.job import Job
 from bullpen.running import Ran, exit_code_of, numbered, run
@@ -94,7 +94,7 @@ def command(
             print_json(of_outcome(ran.outcome))
         else:
             complain(f"{run_id}: {ran.outcome.reason}", ran.outcome.remedy)
-        return Interrupted.exit_code if ran.interrupted else ProvisionFailed.exit_code
+        return ran.outcome.exit_code
     if as_json:
         print_json(of_ran(ran))
     else:

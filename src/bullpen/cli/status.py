@@ -67,6 +67,8 @@ def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
 def _row(standing: Standing, now: datetime) -> tuple[str, ...]:
     one, heartbeat = standing.instance, standing.pulse.heartbeat
     state = "idle, cleaning" if one.state.value == "idle" and not one.attested else one.state.value
+    if standing.leaving:
+        state += f", leaves {ago(standing.leaving, now)}"
     return (
         one.id,
         state,

@@ -51,6 +51,8 @@ def _told(story: Story) -> str:
     head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
     if isinstance(record, Instance | Provision) and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
+    if story.leaving:
+        head += f", and its machine is to be taken away at {format_time(story.leaving)}"
     lines = [
         (format_time(line.at), line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why)
         for line in story.lines

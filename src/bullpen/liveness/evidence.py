@@ -15,6 +15,7 @@ from bullpen.ports import Ports, Sighting
 @dataclass(frozen=True, slots=True)
 class Evidence:
     instances: dict[str, Instance] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()  # of the instances: there is a record, and nobody knows what it says
     sightings: dict[str, Sighting] | None = None  # None: the compute engine did not answer
 
     def is_gone(self, instance_id: str) -> bool:
@@ -32,7 +33,8 @@ class Evidence:
         record = self.instances.get(instance_id)
         if record is not None:
             return record.state is TERMINATED or self.is_gone(instance_id)
-        forgotten = self.sightings is not None and instance_id not in self.sightings
+        known = instance_id in self.unreadable
+        forgotten = self.sightings is not None and instance_id not in self.sightings and not known
         return bool(instance_id) and (forgotten or self.is_gone(instance_id))
 
     def live_record(self, instance_id: str) -> Instance | None:
@@ -46,7 +48,9 @@ async def gather(ports: Ports, instance_ids: Iterable[str]) -> Evidence:
     if not wanted:
         return Evidence()
     records = await ports.records.instances(wanted)
+    unread = [id for id in wanted if id not in records]
+    unreadable = frozenset(await ports.records.known(unread)) if unread else frozenset()
     try:
-        return Evidence(records, {seen.id: seen for seen in await ports.compute.sightings()})
+        return Evidence(records, unreadable, {seen.id: seen for seen in await ports.compute.sightings()})
     except (Unavailable, Refused):
-        return Evidence(records)
+        return Evidence(records, unreadable)

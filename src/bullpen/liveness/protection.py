@@ -206,7 +206,8 @@ def _is_the_same_silence(control: Control, silent: Sequence[Worker]) -> bool:
 
 async def _landed(ports: Ports, change: Change[Control]) -> Control:
     (outcome,) = await ports.records.apply_each([change])
-    landed: Control = outcome.found if isinstance(outcome, Conflict) else outcome
+    # Where nobody can read what stands there, it stays with what we have seen.
+    landed: Control = (outcome.found or change.before) if isinstance(outcome, Conflict) else outcome
     return landed
 
 

@@ -113,7 +113,9 @@ class Rescheduler:
             safe = gone or (not worker.instance_id and worker.state is CLEANED_UP)
             waiting = [job for job in found if job.side_effects and not safe]
             if movable := [job for job in found if safe or not job.side_effects]:
-                await self._rescue(movable, f"its worker {worker.id} is lost", done)
+                stuck = await self._rescue(movable, f"its worker {worker.id} is lost", done)
+                if stuck:  # nobody can write them: to ask for them again at once would find them again
+                    raise Refused(str(stuck[0]))
             elif len(found) < limit:
                 break
         if waiting:
@@ -124,7 +126,8 @@ class Rescheduler:
         await self._settle(worker, done)
         return True
 
-    async def _rescue(self, lost: Sequence[Job], why: str, done: Rescheduling) -> None:
+    async def _rescue(self, lost: Sequence[Job], why: str, done: Rescheduling) -> list[Conflict]:
+        """Give them away, or up; returns why of those that nobody could read or write."""
         now = self._ports.clock.now()
         landed = await self._ports.records.apply_each(
             [rescue(job, self._settings, now, by=BY, why=why) for job in lost]
@@ -132,6 +135,7 @@ class Rescheduler:
         for job in landed:
             if not isinstance(job, Conflict):
                 (done.given_up if job.state is FINISHED else done.requeued).append(job.id)
+        return [one for one in landed if isinstance(one, Conflict) and one.found is None]
 
     async def _settle(self, worker: Worker, done: Rescheduling) -> None:
         epoch = worker.lost_epoch

@@ -182,6 +182,15 @@ def matches(instance_type: str, patterns: Iterable[str]) -> bool:
     return _compiled(tuple(patterns)).fullmatch(instance_type) is not None
 
 
+def covers(patterns: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether each of the others matches no type that not one of the patterns alone matches too.
+
+    A `*` in the text is matched by a `*` only, so a pattern covers another one if it matches it, read as a text.
+    """
+    patterns = tuple(patterns)
+    return all(matches(other, patterns) for other in others)
+
+
 @lru_cache(maxsize=256)
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     one_of = (

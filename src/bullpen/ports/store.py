@@ -33,7 +33,12 @@ class Records(Protocol):
         """Land each change on its own, in as few requests as possible; Conflicts come back as values, in order."""
 
     async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
-        """Consistent; absent ids are missing from the answer."""
+        """Consistent; absent ids are missing from the answer, and so is a record that nobody can read: one that a newer
+        program or somebody else wrote."""
+
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        """Those of these instances that have a record, readable or not. Consistent: who is about to end a machine that
+        no list names asks here first."""
 
     async def provision(self, provision_id: str) -> Provision | None:
         """Consistent."""
@@ -89,7 +94,10 @@ class Signals(Protocol):
         """Store a heartbeat unless one with the same or a higher `seq` stands there; say whether it was stored."""
 
     async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
-        """Signal and heartbeat of each instance, in one batched read; every id asked for is in the answer."""
+        """Signal and heartbeat of each instance, in one batched read; every id asked for is in the answer.
+
+        An instance has one worker; if a second one beats for it as well, the newest beat of either counts.
+        """
 
     async def wait(self, timeout: float) -> None:
         """Return when something may have changed, at the latest after `timeout` seconds. A change since the previous

@@ -27,12 +27,18 @@ class PoolQueue(Protocol):
     """One queue of tickets per resource class. Unordered; a message may come twice or, after a crash, never."""
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
-        """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none."""
+        """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none.
+
+        Raise Refused where a queue that somebody has to make is missing.
+        """
 
     async def send(
         self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
     ) -> None:
-        """Add messages, hidden for `delay` seconds. They are gone after `expires`, whether anybody took them or not."""
+        """Add messages, hidden for `delay` seconds. They are gone after `expires`, whether anybody took them or not.
+
+        A class without a queue is no error: tickets are hints, and these are lost unless the engine makes the queue.
+        """
 
     async def count(self, resource_class: str) -> int:
         """About how many messages there are, hidden ones included. Changes nothing."""
@@ -56,6 +62,7 @@ class Sighting:
     launched_at: datetime
     alive: bool
     pid: int | None = None  # of a local machine
+    stays: str = ""  # why it would not end when this process asked for that, and what to do about it
 
 
 class Compute(Protocol):
@@ -116,6 +123,9 @@ class Foundation(Protocol):
     """What the pool stands on besides its records: tables, indexes, templates, the agent's code. Nothing, where a
     home is enough."""
 
+    def check(self) -> None:
+        """Raise ConfigError if the settings alone show that no machine can be launched. Makes no call, and is cheap."""
+
     async def gaps(self) -> list[Gap]:
         """Everything to be mended, in the order in which to do so; changes nothing.
 
@@ -131,6 +141,9 @@ class Foundation(Protocol):
 
 class Unfounded:
     """The foundation of an engine that needs none."""
+
+    def check(self) -> None:
+        return
 
     async def gaps(self) -> list[Gap]:
         return []

@@ -25,8 +25,12 @@ TAKE_OVER = 20
 async def provision(
     ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell = lambda line: None
 ) -> Outcome:
-    """Serve a request. A failure is an answer, with everything given back; an unexpected error dumps and is raised."""
+    """Serve a request. A failure is an answer, with everything given back; an unexpected error dumps and is raised.
+
+    Raise ConfigError, before any work, if the settings show that nothing can be launched.
+    """
     began = asyncio.get_running_loop().time()
+    ports.foundation.check()
     await debts.pay_due(ports, settings, TAKE_OVER, by="provision")
     presence = Presence(ports, settings, request, tell)
     outcome = await _serve(ports, settings, request, presence, stop, tell)

@@ -95,7 +95,11 @@ class Attempt:
                 # Asked to stop, and the store is slow: what is not written yet is found by its deadline.
                 return self._outcome([], failure)
             except Exception as error:
+                created = [id for id, held in self.holdings.held.items() if held.origin is Origin.CREATED]
                 await settlement.dump(f"roll back failed: {error}")
+                running = f"; these may still run: {', '.join(created)}" if created else ""
+                failure.args = (f"{failure}; and not everything could be given back: {error}{running}",)
+                failure.remedy = getattr(error, "remedy", "") or failure.remedy
                 raise failure from error
 
     async def _take_turn(self) -> None:
@@ -135,7 +139,7 @@ class Attempt:
                 try:
                     await pickup.close()
                 finally:
-                    await creation.close()
+                    await creation.close(stop)
         if not members:
             raise creation.refusal or ProvisionFailed(f"not one of {self.want} could be had")
         return members

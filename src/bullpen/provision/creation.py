@@ -7,6 +7,7 @@ is rolled back if the last try falls short.
 
 import asyncio
 
+from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Refused
 from bullpen.model.fleet import Tries
@@ -41,11 +42,26 @@ class Creation:
             self._launches.append(loop.create_task(self._launch()))
         return await place
 
-    async def close(self) -> None:
+    async def close(self, stop: asyncio.Event) -> None:
         """Wait for launches in flight: a fleet that was asked for is registered, or ended, not forgotten. No further
-        one is asked for."""
+        one is asked for.
+
+        Once stopped, for `timings.settle` at most. What is launched later carries the tag of a provision that is then
+        aborted: refresh finds it, and ends it.
+        """
         self._fleets.abandoned.set()
-        await asyncio.gather(*self._launches, return_exceptions=True)
+        loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+        call_off = on_event(stop, lambda: timers.append(loop.call_later(self._settings.timings.settle, self._give_up)))
+        try:
+            await asyncio.gather(*self._launches, return_exceptions=True)
+        finally:
+            call_off()
+            for timer in timers:
+                timer.cancel()
+
+    def _give_up(self) -> None:
+        for launch in self._launches:
+            launch.cancel()
 
     async def _launch(self) -> None:
         await asyncio.sleep(0)  # everybody who was told "exhausted" in this turn of the loop comes along

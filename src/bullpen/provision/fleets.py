@@ -109,7 +109,12 @@ class Fleets:
                 await self.pause(number, error.retry_after if isinstance(error, Throttled) else 0.0)
                 if self.abandoned.is_set():
                     raise
-        return await self._ports.compute.create_fleet(plan)
+        try:
+            return await self._ports.compute.create_fleet(plan)
+        except Throttled:
+            raise
+        except Unavailable as error:
+            raise _without_answer(error) from error
 
     async def _register(self, plan: FleetPlan, machines: tuple[Machine, ...]) -> list[Instance]:
         """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
@@ -161,7 +166,8 @@ class Fleets:
     async def _respect_limits(self, to_come: int) -> None:
         """Refuse to grow past the caps, with the fleets that are `to_come` after this one.
 
-        Our plan is written already, so of two that race at a cap none slips by.
+        Our plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may
+        be behind. Then a burst passes a cap by what was asked for within their lag, but nobody passes it alone.
         """
         name = self._book.record.needs.resource_class
         live = await self._ports.records.count()
@@ -181,13 +187,23 @@ class Fleets:
             )
 
     async def _planned(self, resource_class: str) -> int:
-        found = await self._ports.records.open_provisions(resource_class)
+        found = {one.id: one for one in await self._ports.records.open_provisions(resource_class)}
+        own = self._book.record
+        if own.needs.resource_class == resource_class:
+            found[own.id] = own  # as we wrote it: an index may not show it yet
         return sum(
             fleet.count
-            for provision in found
+            for provision in found.values()
             for fleet in provision.fleets
             if fleet.state is provisions.FleetState.PLANNED
         )
+
+
+def _without_answer(error: Unavailable) -> Unavailable:
+    return Unavailable(
+        f"{error}; a fleet may still have launched",
+        remedy="run `bullpen refresh`, which finds what was launched and ends it; then provision again",
+    )
 
 
 def _lack(plan: FleetPlan, answer: FleetAnswer) -> Lack | None:

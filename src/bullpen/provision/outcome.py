@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bullpen.errors import BullpenError, Interrupted
+from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Requirements
@@ -66,9 +66,24 @@ class Outcome:
     reason: str = ""
     remedy: str = ""
     interrupted: bool = False
+    unavailable: bool = False
 
     def failed(self, failure: BullpenError) -> "Outcome":
-        return replace(self, reason=str(failure), remedy=failure.remedy, interrupted=isinstance(failure, Interrupted))
+        return replace(
+            self,
+            reason=str(failure),
+            remedy=failure.remedy,
+            interrupted=isinstance(failure, Interrupted),
+            unavailable=isinstance(failure, Unavailable),
+        )
+
+    @property
+    def exit_code(self) -> int:
+        if self.succeeded:
+            return 0
+        if self.interrupted:
+            return Interrupted.exit_code
+        return Unavailable.exit_code if self.unavailable else ProvisionFailed.exit_code
 
     @property
     def succeeded(self) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from bullpen import handover
 from bullpen.config import Settings
-from bullpen.errors import Conflict, ProvisionFailed
+from bullpen.errors import Conflict, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
@@ -144,6 +144,8 @@ class Settlement:
         self._holdings.losers.clear()
 
     async def _close(self) -> None:
-        """Nothing is owed any more. A Conflict means that somebody else has settled it: just as well."""
+        """Nothing is owed any more. A Conflict means that somebody else has settled it: just as well. No answer: what
+        was decided stands and is carried out, and whoever pays debts writes that down."""
         change = handover.settling(self._settings, self._book.record, self._ports.clock.now(), self._by)
-        await self._ports.records.apply_each([change])
+        with suppress(Unavailable):
+            await self._ports.records.apply_each([change])

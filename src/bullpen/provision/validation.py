@@ -17,5 +17,6 @@ async def validate(watcher: Watcher, timings: Timings, created: Instance) -> Non
             )
         case (_, Failed(reason)):
             raise ProvisionFailed(
-                f"{created.id} failed: {reason}", remedy="repair the pre-runner script or the registration, then retry"
+                f"{created.id} failed: {reason}",
+                remedy="repair what its last words name: the boot, the pre-runner script or the registration",
             )

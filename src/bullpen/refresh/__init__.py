@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable
 
 from bullpen import jobs
 from bullpen.config import Settings
+from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, warm
-from bullpen.refresh.action import Action, Plan
+from bullpen.refresh.action import Action, Hindered, Plan
 
-__all__ = ["Action", "refresh"]
+__all__ = ["Action", "Hindered", "refresh"]
 
 PURGE_PAGE = 1000
 
@@ -23,8 +24,13 @@ PURGE_PAGE = 1000
 async def refresh(
     ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Callable[[str], None] = lambda line: None
 ) -> list[Action]:
-    """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be."""
+    """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be.
+
+    Raise Hindered, when all the rest is done, for what was refused: a class that cannot be launched is no reason to
+    leave the others, the jobs and the old records as they are.
+    """
     actions: list[Action] = []
+    refusals: list[BullpenError] = []
     gaps = await ports.foundation.gaps()
     for gap in gaps:
         actions.append(Action(gap.what, gap.subject, gap.reason))
@@ -37,13 +43,15 @@ async def refresh(
         actions += plan.actions
         for action in plan.actions:
             tell(f"{action.what} {action.subject}: {action.reason}")
-        if not dry_run:
-            await plan.perform()
+        if not dry_run and (refusal := await plan.attempt()) is not None:
+            refusals.append(refusal)
     for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
         actions.append(Action("give up", id, "its run has no runner"))
         tell(f"give up {id}: its run has no runner")
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+    if refusals:
+        raise Hindered(refusals, actions)
     return actions
 
 
@@ -52,14 +60,20 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
         yield plan
     async for plan in reap.decisions(ports, settings):
         yield plan
-    async for plan in reap.plans(ports, settings, await every_live(ports)):
-        yield plan
     live = await every_live(ports)
+    has_acted = False  # a pool that is looked through is looked through again only if something was done to it
+    async for plan in reap.plans(ports, settings, live):
+        yield plan
+        has_acted = True
+    live = await every_live(ports) if has_acted else live
+    has_acted = False
     async for plan in reconcile.plans(ports, settings, live, dry_run=dry_run):
         yield plan
+        has_acted = True
     # Before the pool is filled up: who is about to be taken away is replaced at once.
     async for plan in leases.plans(ports, settings):
         yield plan
-    live = await every_live(ports)
+        has_acted = True
+    live = await every_live(ports) if has_acted else live
     async for plan in warm.plans(ports, settings, live):
         yield plan

@@ -1,7 +1,9 @@
 """An action of refresh: what is done to whom and why; and a plan, which a dry run shows and a real one performs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+
+from bullpen.errors import BullpenError, ConfigError, Outdated, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +19,23 @@ class Plan:
 
     actions: tuple[Action, ...]
     perform: Callable[[], Awaitable[object]]
+
+    async def attempt(self) -> BullpenError | None:
+        """Perform it; the refusal, if somebody has to mend something first: other plans do not depend on it."""
+        try:
+            await self.perform()
+        except Outdated:
+            raise
+        except (Refused, ConfigError) as refusal:
+            return refusal
+        return None
+
+
+class Hindered(BullpenError):
+    """Something was refused; all `actions` were tried, and everything that does not depend on it was done."""
+
+    def __init__(self, refusals: Sequence[BullpenError], actions: Sequence[Action] = ()) -> None:
+        told = dict.fromkeys(str(one) for one in refusals)
+        super().__init__("; ".join(told), remedy=" ".join(dict.fromkeys(one.remedy for one in refusals if one.remedy)))
+        self.exit_code = refusals[0].exit_code
+        self.actions = list(actions)

@@ -8,6 +8,7 @@ from functools import partial
 
 from bullpen import handover
 from bullpen.config import Settings
+from bullpen.errors import Refused
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.ports import Ports, Sighting
@@ -19,6 +20,9 @@ BY = "refresh"
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
     sightings = {seen.id: seen for seen in await ports.compute.sightings()}
+    for seen in sightings.values():
+        if seen.alive and seen.stays:  # its end is owed, and was asked for above: only somebody else can help
+            yield Plan((Action("cannot end", seen.id, seen.stays),), _nothing)
     async for plan in _unwanted(ports, settings, live):
         yield plan
     async for plan in _gone(ports, settings, live, sightings, dry_run):
@@ -63,18 +67,38 @@ async def _gone(
 async def _orphans(
     ports: Ports, settings: Settings, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Machines with our tag and no record, unless their provision is open: it may be about to register them."""
+    """Machines with our tag and no record, unless their provision is open: it may be about to register them.
+
+    That no list names a record proves nothing: an index lags, and what nobody can read is in no list. So each is asked
+    for by its key before its machine is ended.
+    """
     known = {one.id for one in live}
     # What has ended needs nobody, and is listed for as long as the engine likes.
     strangers = [seen for id, seen in sightings.items() if id not in known and seen.alive]
     askers = {id: await _is_open(ports, id) for id in dict.fromkeys(seen.provision_id for seen in strangers)}
     unknown = [seen for seen in strangers if not askers[seen.provision_id]]
     confirmed = await _seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
-    if confirmed:
+    spared = await _spared(ports, confirmed)
+    if spared:
+        # An alarm: it stands in every refresh until somebody repairs the record, or the index has caught up.
+        yield Plan(tuple(Action("spare", id, "it has a record that no list shows") for id in spared), _nothing)
+    if ended := [id for id in confirmed if id not in spared]:
         yield Plan(
-            tuple(Action("terminate", id, "a machine with our tag that no record knows") for id in confirmed),
-            partial(ports.compute.terminate, confirmed),
+            tuple(Action("terminate", id, "a machine with our tag that no record knows") for id in ended),
+            partial(ports.compute.terminate, ended),
         )
+
+
+async def _spared(ports: Ports, ids: Sequence[str]) -> list[str]:
+    """Those that have a record, unless it says that the machine has ended: then it should have."""
+    if not ids:
+        return []
+    known, found = await ports.records.known(ids), await ports.records.instances(ids)
+    return [id for id in ids if id in known and not (id in found and found[id].state is TERMINATED)]
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def _unburied(
@@ -90,7 +114,7 @@ async def _unburied(
     since = await ports.observations.observe("dead machine without record", dead, now, remember=not dry_run)
     fresh = [id for id in dead if since[id] == now]
     # Registered since we looked, or ended in good order: then its record has seen to it, or will.
-    recorded = await ports.records.instances(fresh)
+    recorded = await ports.records.known(fresh)
     if buried := [id for id in fresh if id not in recorded]:
         yield Plan(
             tuple(Action("bury", id, "its machine has ended, and no record knows it") for id in buried),
@@ -99,7 +123,11 @@ async def _unburied(
 
 
 async def _is_open(ports: Ports, provision_id: str) -> bool:
-    provision = await ports.records.provision(provision_id) if provision_id else None
+    """Also if nobody can read it: then it may be."""
+    try:
+        provision = await ports.records.provision(provision_id) if provision_id else None
+    except Refused:
+        return True
     return provision is not None and provision.state is provisions.OPEN
 
 

@@ -18,6 +18,7 @@ TAGS_LIMIT = 40  # EC2 takes 50 on a resource, and ours are among them
 TAG_TEXT = r"[\w \t+=.:/@-]"
 RESERVED_TAGS = ("aws:", "bullpen:")
 QUEUE_NAME_LIMIT = 80
+INHERITS_LIMIT = 98  # DynamoDB compares with 100 values at once: these, the domain itself, and of nobody yet
 LONGEST_DELAY = 900  # seconds for which SQS hides a message
 
 
@@ -48,6 +49,10 @@ def impossible_aws(settings: Settings) -> Iterator[str]:
         if length > QUEUE_NAME_LIMIT:
             limit = f"SQS takes {QUEUE_NAME_LIMIT}: shorten aws.pool ({aws.pool!r}) or the class"
             yield f"classes.{name}: the name of its queue would have {length} characters, and {limit}"
+    for domain, inherited in settings.trust.inherits.items():
+        if (number := len(set(inherited))) > INHERITS_LIMIT:
+            limit = f"must be at most {INHERITS_LIMIT}, for DynamoDB compares no more at once"
+            yield f"trust.inherits of {domain!r} names {number} trust domains: {limit}"
     if settings.timings.put_back > LONGEST_DELAY:
         yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {LONGEST_DELAY}: SQS hides no longer"
 

@@ -9,7 +9,7 @@ from litestar import Request
 from litestar.di import NamedDependency
 
 from bullpen.config import Settings
-from bullpen.engines.aws.attest import Attestor
+from bullpen.engines.aws.boot.attest import Attestor
 from bullpen.engines.keys import Agent, Keys, Operator, Scope
 from bullpen.ports import Ports
 from bullpen.service import Service

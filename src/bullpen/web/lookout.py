@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, Unavailable
 from bullpen.jobs.assignment import is_alone
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Job
@@ -47,7 +47,12 @@ class Lookout:
         self._closed = False
 
     async def look(self, instance_id: str) -> Sight:
-        return (await self._look([instance_id]))[instance_id]
+        sights = await self._look([instance_id])
+        if instance_id not in sights:
+            raise Unavailable(
+                f"{instance_id}: nobody can read its record", remedy="the log of `bullpen serve` says why"
+            )
+        return sights[instance_id]
 
     async def news(self, instance_id: str, seen: str, within: float) -> Sight:
         """The record once it differs from what was seen, or as it is after `within` seconds."""
@@ -89,11 +94,14 @@ class Lookout:
                     waiter.news.set_result(sight)
 
     async def _look(self, ids: list[str]) -> dict[str, Sight]:
+        """One whose record nobody can read is left out: an agent that is told that there is none ends its machine."""
         found = await self._ports.records.instances(ids)
+        unread = [id for id in ids if id not in found]
+        unreadable = await self._ports.records.known(unread) if unread else set()
         waiting = dict.fromkeys(await self._ports.jobs.waiting_runs(RUNS))
         served = [one for one in found.values() if one.state is RUNNING and one.run_id in waiting]
         suited = await self._suited(served) if served else {}
-        return {id: Sight(found.get(id), id in suited) for id in ids}
+        return {id: Sight(found.get(id), id in suited) for id in ids if id not in unreadable}
 
     async def _suited(self, served: list[Instance]) -> dict[str, None]:
         """The instances whose worker would be given a job. As `jobs.take` sees it: who is told of one should get it."""

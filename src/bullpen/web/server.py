@@ -12,7 +12,7 @@ import uvicorn
 
 from bullpen.concurrency import settle
 from bullpen.config import Settings
-from bullpen.engines.aws.attest import attestor
+from bullpen.engines.aws.boot.attest import attestor
 from bullpen.engines.keys import Keys
 from bullpen.service import Service
 from bullpen.web.app import App

@@ -11,9 +11,19 @@ from aws.stage import MakeSettings
 from bullpen.agent.config import Config
 from bullpen.agent.dynamodb import DynamoDB
 from bullpen.agent.link_dynamodb import DynamoLink
-from bullpen.engines.aws.items import Item
-from bullpen.engines.aws.table import TableClient
+from bullpen.engines.aws.dynamodb.items import Item
+from bullpen.engines.aws.dynamodb.table import TableClient
 from engines.aws.tables import a_table
+
+
+def an_agent(table: str, endpoint: str, instance_id: str, lease: float = 15.0) -> DynamoLink:
+    """An agent that writes into the table by itself. Its clock is years behind that of the tests."""
+    nowhere = Path("/nonexistent")
+    config = Config(
+        instance_id, nowhere, nowhere, 5.0, 60.0, 60.0, "", 1.0, (), lease=lease, table=table, domain="zone-a"
+    )
+    client = DynamoDB("eu-central-1", lambda: ("key", "not-a-secret", ""), endpoint)
+    return DynamoLink(config, client, lambda: None)
 
 
 @dataclass
@@ -30,24 +40,7 @@ class Bench:
         return counted
 
     def agent(self, instance_id: str = "i-1", lease: float = 15.0) -> DynamoLink:
-        """An agent that writes into the table by itself. Its clock is years behind that of the tests."""
-        nowhere = Path("/nonexistent")
-        config = Config(
-            instance_id,
-            nowhere,
-            nowhere,
-            5.0,
-            60.0,
-            60.0,
-            "",
-            1.0,
-            (),
-            lease=lease,
-            table=self.table.name,
-            domain="zone-a",
-        )
-        client = DynamoDB("eu-central-1", lambda: ("key", "not-a-secret", ""), self.endpoint)
-        self.agents.append(DynamoLink(config, client, lambda: None))
+        self.agents.append(an_agent(self.table.name, self.endpoint, instance_id, lease))
         return self.agents[-1]
 
     async def item(self, key: Item) -> Item:

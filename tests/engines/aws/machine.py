@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 INSTANCE = "i-0123456789abcdef0"
-REAL = ("cat", "mkdir", "tail", "bash")
+REAL = ("cat", "ln", "mkdir", "tail", "bash")
 NOTED = ("iptables", "ip6tables", "shutdown", "sleep", "systemctl", "useradd")
 NOTE = '#!/bin/bash\necho "${0##*/} $*" >>"$CALLS"\n'
 SYSTEMS = {
@@ -107,6 +107,8 @@ class Machine:
         given = folder / "given"
         for one in (self.root, self.stubs, given):
             one.mkdir(parents=True)
+        (self.root / "proc/net").mkdir(parents=True)
+        (self.root / "proc/net/if_inet6").touch()
         for name in REAL:
             (self.stubs / name).symlink_to(shutil.which(name) or name)
         for name in NOTED:

@@ -10,9 +10,9 @@ import pytest
 from aws.cloud.control import Control
 from aws.cloud.ground import AMAZON_LINUX, PROFILE, REGION, SECURITY_GROUP, SUBNETS
 from bullpen.config import Aws, ResourceClass, Settings
-from bullpen.engines.aws import compute
 from bullpen.engines.aws import session as sessions
-from bullpen.engines.aws.compute import Ec2Compute
+from bullpen.engines.aws.ec2 import compute
+from bullpen.engines.aws.ec2.compute import Ec2Compute
 from bullpen.engines.aws.session import opened
 
 UNKNOWN = "i-0ffffffffffffffff"
@@ -39,14 +39,26 @@ class Notes:
 class Pool:
     """One pool and its processes; each `process()` has launched nothing yet."""
 
-    def __init__(self, session: sessions.Cloud, settings: Settings) -> None:
+    def __init__(self, cloud: Control, session: sessions.Cloud, settings: Settings) -> None:
+        self.cloud = cloud
         self.session = session
         self.settings = settings
         self.clock = SetClock()
         self.notes = Notes()
+        self.stored: list[int] = []  # templates that there were when the agent was stored
+
+    async def store_agent(self) -> None:
+        self.stored.append(len(self.cloud.look()["templates"]))
 
     def process(self) -> Ec2Compute:
-        return Ec2Compute(self.session, self.settings, self.clock, lambda: "#!/bin/sh", self.notes.first_missing)
+        return Ec2Compute(
+            self.session,
+            self.settings,
+            self.clock,
+            lambda: "#!/bin/sh",
+            self.store_agent,
+            self.notes.first_missing,
+        )
 
 
 @asynccontextmanager
@@ -67,7 +79,7 @@ async def a_pool(cloud: Control, **changes: Any) -> AsyncIterator[Pool]:
         impatient.setattr(sessions, "ATTEMPTS", 1)
         impatient.setattr(compute, "UNTIL_VISIBLE", (0.0, 0.0))
         async with opened(settings.aws) as session:
-            yield Pool(session, settings)
+            yield Pool(cloud, session, settings)
 
 
 def running(cloud: Control) -> set[str]:

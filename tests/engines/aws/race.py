@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from bullpen.config import Aws
-from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.aws.session import opened
-from bullpen.engines.aws.table import TableClient
 from bullpen.engines.system import SystemChance
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import bullpen
-from bullpen.engines.aws.archive import archive, packed
+from bullpen.engines.aws.boot.archive import archive, packed
 
 SOURCES = Path(bullpen.__file__).parent.parent
 BARE = [sys.executable, "-I", "-S"]  # no site-packages, no environment
@@ -54,7 +54,7 @@ def test_it_fits_into_one_item_with_room_to_grow() -> None:
 
 
 def test_another_process_under_another_hash_seed_makes_the_same_bytes() -> None:
-    code = "from bullpen.engines.aws.archive import archive; print(archive().sha256)"
+    code = "from bullpen.engines.aws.boot.archive import archive; print(archive().sha256)"
     command = [sys.executable, "-c", code]
     made = {
         subprocess.run(

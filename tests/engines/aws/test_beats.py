@@ -6,11 +6,11 @@ from aws.java_engines import Engines
 from aws.proxy import Drop, Failure
 from aws.stage import MakeSettings
 from builders import later
-from bullpen.engines.aws.beats import renewal
-from bullpen.engines.aws.items import key_of, text
-from bullpen.engines.aws.schema import indexes
-from bullpen.engines.aws.signals import DynamoSignals
-from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.aws.dynamodb.beats import renewal
+from bullpen.engines.aws.dynamodb.items import key_of, raw_key, text
+from bullpen.engines.aws.dynamodb.schema import indexes
+from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import PermissionDenied
 from bullpen.model.worker import ABSENT, Accepted, Code, Rejected, Worker
@@ -45,7 +45,7 @@ def test_a_beat_writes_no_attribute_of_an_index() -> None:
     projected = {name for index in indexes()[-1:] for name in index["Projection"]["NonKeyAttributes"]}
     request = renewal(KEY, a_beat(1))
     written = {name for alias, name in request["ExpressionAttributeNames"].items() if alias in _set(request)}
-    assert written == {"version", "seq", "deadline", "lease", "updatedAt", "requestId"}
+    assert written == {"rev", "seq", "deadline", "lease", "updatedAt", "requestId"}
     assert written.isdisjoint(keyed | projected)
 
 
@@ -95,7 +95,7 @@ async def test_a_beat_that_meets_what_somebody_else_wrote_fails_alone(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
-        await bench.table.put({**key_of(Worker, KEY), "seq": text("many"), "version": text("1")})
+        await bench.table.put({**key_of(Worker, KEY), "seq": text("many"), "rev": text("1")})
         answers = await workers.beat([(KEY, a_beat(1)), ("i-2/x", a_beat(instance_id="i-2"))])
         assert answers[0] == Rejected(Code.UNKNOWN, ABSENT, 0)
         assert isinstance(answers[1], Accepted)
@@ -129,6 +129,21 @@ async def test_an_instance_points_to_the_worker_that_began_to_beat_for_it_last(
         assert found is not None
         assert found.at == later(3)
         assert bench.requests() == {"BatchGetItem": 1}
+
+
+async def test_an_instance_of_many_keys_is_heard_by_the_last_and_costs_a_few_reads(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
+        spent = [f"i-1/{number:03}" for number in range(300)]
+        await bench.table.put({**raw_key("Heartbeat", "i-1"), "worker": text(spent[0]), "workers": {"SS": spent}})
+        await accepted(workers, "i-1/last", at=later(99))
+        bench.requests()
+        found = (await signals.read(["i-1"]))["i-1"].heartbeat
+        assert found is not None
+        assert found.at == later(99)
+        assert bench.requests() == {"BatchGetItem": 2}
 
 
 async def test_a_worker_that_moves_to_another_instance_is_found_there(

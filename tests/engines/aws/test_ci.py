@@ -1,16 +1,17 @@
 """What DynamoCI promises beyond every CI: a registration is written under the condition that its instance is whose."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from aws.java_engines import Engines
-from aws.proxy import Drop
+from aws.proxy import Answer, Call, Drop, Forward
 from aws.stage import MakeSettings
 from builders import claimed, later, on_offer, running
-from bullpen.engines.aws.ci import DynamoCI
-from bullpen.engines.aws.items import raw_key
-from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.ci import AT_ONCE, DynamoCI
+from bullpen.engines.aws.dynamodb.items import raw_key, text
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.ports import Registration, Removal
 from conformance.landing import land
 from conformance.leases import assigned, finish
@@ -78,3 +79,18 @@ async def test_one_that_registers_again_while_it_is_removed_is_looked_at_again(
         bench.table.get = look  # type: ignore[method-assign]
         assert await ci.remove("i-1") is Removal.BUSY
         assert await bench.item(agent) == busy
+
+
+async def test_many_runs_are_asked_for_their_jobs_at_once(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        for n in range(AT_ONCE):
+            await bench.table.put({**raw_key("Registration", f"i-{n:02}"), "label": text(f"run-{n}")})
+        all_asked = asyncio.Barrier(AT_ONCE)
+
+        async def together(call: Call, forward: Forward) -> Answer | None:
+            await all_asked.wait()
+            return await forward(call.body)
+
+        bench.proxy.fail("Query", together, after=1, times=None)
+        async with asyncio.timeout(4):
+            assert len(await DynamoCI(bench.table).registrations()) == AT_ONCE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.engines.aws import codes
+from bullpen.engines.aws.ec2 import codes
 from bullpen.errors import BullpenError, ConfigError, InsufficientCapacity, PermissionDenied, Refused, Throttled
 from bullpen.model.fleet import Cause
 

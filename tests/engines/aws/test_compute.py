@@ -8,7 +8,8 @@ import pytest
 from aws.cloud.control import Control
 from aws.cloud.ground import SECOND_SUBNET, SUBNETS
 from builders import a_plan
-from bullpen.engines.aws import compute as module
+from bullpen.engines.aws import session as sessions
+from bullpen.engines.aws.ec2 import compute as module
 from bullpen.errors import (
     BullpenError,
     ConfigError,
@@ -103,6 +104,45 @@ async def test_a_template_that_is_made_and_not_yet_seen_is_waited_for_with_the_s
         cloud.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", times=9)
         with pytest.raises(Unavailable, match="not seen yet"):
             await pool.process().create_fleet(a_plan())
+
+
+async def test_the_agent_is_stored_before_a_template_that_names_it_and_not_without_one(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        await pool.process().create_fleet(a_plan())
+        await pool.process().create_fleet(a_plan())
+        assert pool.stored == [0]  # once, when there was no template yet
+
+
+@pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "InsufficientHostCapacity"])
+async def test_a_lack_of_capacity_is_not_asked_again_by_the_client(
+    cloud: Control, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_pool(cloud) as pool:
+        monkeypatch.setattr(sessions, "ATTEMPTS", 4)
+        cloud.refuse("CreateFleet", code, times=None)
+        with pytest.raises(InsufficientCapacity, match=code):
+            await pool.process().create_fleet(a_plan())
+        assert cloud.calls()["CreateFleet"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "remedy"),
+    [
+        ("InvalidParameterValue.Of.Something", ConfigError, "bullpen doctor"),
+        ("AuthFailure.Blocked", PermissionDenied, "Sign in again"),
+        ("VcpuLimitExceeded.Region", Refused, "Service Quotas"),
+        ("SomethingNew", Refused, ""),
+    ],
+)
+async def test_a_refused_call_is_judged_by_the_family_of_its_code_as_an_error_in_an_answer_is(
+    cloud: Control, code: str, error: type[BullpenError], remedy: str
+) -> None:
+    async with a_pool(cloud) as pool:
+        cloud.refuse("CreateFleet", code, "no", times=1)
+        with pytest.raises(error, match=code) as caught:
+            await pool.process().create_fleet(a_plan())
+        assert type(caught.value) is error
+        assert remedy in caught.value.remedy
 
 
 async def test_a_partial_fleet_is_an_answer_that_says_why(cloud: Control) -> None:

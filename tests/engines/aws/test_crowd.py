@@ -8,9 +8,9 @@ import pytest
 from aws.java_engines import Engines
 from aws.stage import MakeSettings
 from builders import NOW, cleaning, done, expire, later, needs, on_offer, open_provision, register, running
-from bullpen.engines.aws.entries import derived
-from bullpen.engines.aws.items import Item, encode, key_of
-from bullpen.engines.aws.table import TableClient
+from bullpen.engines.aws.dynamodb.entries import derived
+from bullpen.engines.aws.dynamodb.items import Item, encode, key_of
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from conformance.landing import land
 from engines.aws.tables import Watched, watched

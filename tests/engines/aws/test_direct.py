@@ -10,10 +10,10 @@ import pytest
 from aws.java_engines import Engines
 from aws.stage import MakeSettings
 from builders import NOW, later
-from bullpen.engines.aws.items import key_of, moment, text
-from bullpen.engines.aws.records import DynamoRecords
-from bullpen.engines.aws.signals import DynamoSignals
-from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, text
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import Conflict
 from bullpen.model.worker import ACTIVE, INACTIVE, Fate, Worker
@@ -165,3 +165,41 @@ async def test_the_pulse_of_an_agent_is_read_without_knowing_any_key(
         assert second is not None
         assert (first.seq, second.seq) == (1, 2)
         assert text(moment(second.at)) == (await bench.item(key_of(Worker, DIRECT)))["updatedAt"]
+
+
+# ---- what an agent may write of itself
+
+
+@pytest.mark.parametrize(("asked", "granted"), [("1000000000000", 3600), ("1E+120", 3600), ("0.01", 5), ("-5", 60)])
+async def test_an_agent_gives_itself_no_lease_out_of_bounds(
+    engines: Engines, aws_settings: MakeSettings, asked: str, granted: int
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, agent = DynamoWorkers(bench.table), bench.agent()
+        agent.beat(None)
+        await bench.table.put({**await bench.item(key_of(Worker, DIRECT)), "lease": {"N": asked}})
+        assert await workers.rearm(NOW, 10) == 1
+        assert (await stored(workers, DIRECT)).deadline == later(granted)
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        {"updatedAt": text("0001-01-01T00:00:00+14:00")},
+        {"updatedAt": text("9999-12-31T23:59:59-14:00")},
+        {"leaving": text("0001-01-01T00:00:00Z")},
+        {"rev": {"N": "1" + "0" * 38}, "state": text("active"), "epoch": {"N": "1"}},
+        {"lease": text("long")},
+    ],
+    ids=str,
+)
+async def test_an_agent_that_writes_nonsense_of_itself_stops_no_sweep(
+    engines: Engines, aws_settings: MakeSettings, absurd: Item
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers = DynamoWorkers(bench.table)
+        bench.agent("i-1").beat(None)
+        bench.agent("i-2").beat(None)
+        await bench.table.put({**await bench.item(key_of(Worker, DIRECT)), **absurd})
+        assert await workers.rearm(NOW, 10) == 1
+        assert [one.id for one in await workers.suspects(later(15), 10)] == ["i-2/direct"]

@@ -52,6 +52,22 @@ async def test_a_bad_id_that_ec2_does_not_name_is_found_by_halving(cloud: Contro
         assert running(cloud) == {ids[3]}
 
 
+async def test_a_protected_machine_stays_and_the_way_out_is_told_until_it_has_ended(
+    cloud: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_pool(cloud) as pool:
+        one = pool.process()
+        (machine,) = (await one.create_fleet(a_plan())).machines
+        cloud.refuse("TerminateInstances", "OperationNotPermitted", "may not be terminated", times=1)
+        assert await one.terminate([machine.id]) == []
+        (seen,) = await one.sightings()
+        remedy = "switch termination protection (DisableApiTermination) off"
+        assert seen.stays == f"EC2 TerminateInstances: may not be terminated; {remedy}"
+        assert f"{machine.id}: {seen.stays}" in caplog.text
+        assert await one.terminate([machine.id]) == [machine.id]
+        assert [seen.stays for seen in await one.sightings()] == [""]
+
+
 async def test_what_another_pool_or_nobody_owns_is_not_touched_and_counts_as_gone(cloud: Control) -> None:
     async with a_pool(cloud, pool="other") as other, a_pool(cloud) as pool, client_of(cloud) as ec2:
         (theirs,) = (await other.process().create_fleet(a_plan())).machines

@@ -9,10 +9,10 @@ from aws.proxy import Failure, Fault, Refuse
 from aws.stage import MakeSettings
 from bullpen import errors
 from bullpen.config import Aws
-from bullpen.engines.aws import session
-from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.dynamodb import table
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.aws.session import opened
-from bullpen.engines.aws.table import TableClient
 from bullpen.engines.system import SystemChance
 from engines.aws.tables import Says, watched
 
@@ -27,6 +27,16 @@ ANSWERS: dict[str, tuple[Fault, type[errors.BullpenError], str]] = {
     "an expired token": (Failure("ExpiredTokenException"), errors.PermissionDenied, "sign in again"),
     "an unknown key": (Failure("UnrecognizedClientException"), errors.PermissionDenied, "sign in again"),
     "a wrong secret": (Failure("InvalidSignatureException"), errors.PermissionDenied, "sign in again"),
+    "a clock that is behind": (
+        Failure("InvalidSignatureException", message="Signature expired: 20300101T000000Z is now earlier than ..."),
+        errors.PermissionDenied,
+        "set the clock",
+    ),
+    "a clock that is ahead": (
+        Failure("InvalidSignatureException", message="Signature not yet current: 20300101T000000Z is still later ..."),
+        errors.PermissionDenied,
+        "set the clock",
+    ),
     "throttled": (Failure("ThrottlingException"), errors.Throttled, ""),
     "a fault of theirs": (Failure("InternalServerError", status=500), errors.Unavailable, ""),
     "nobody answers": (Refuse(), errors.Unavailable, "aws.endpoints"),
@@ -44,7 +54,8 @@ async def test_an_error_names_the_call_first_and_what_to_do(
     kind: type[errors.BullpenError],
     remedy: str,
 ) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 1)
+    monkeypatch.setattr(table, "PATIENCE", 0)
+    monkeypatch.setattr(table, "LEAST_ATTEMPTS", 1)
     async with watched(engines, aws_settings) as pool:
         pool.proxy.fail("BatchGetItem", fault)
         with pytest.raises(errors.BullpenError) as raised:
@@ -63,7 +74,7 @@ SETUPS: dict[str, tuple[dict[str, str | None], dict[str, Any], type[errors.Bullp
         "sign in again",
     ),
     "half of them": ({"AWS_SECRET_ACCESS_KEY": None}, {}, errors.PermissionDenied, "sign in again"),
-    "no region": ({"AWS_DEFAULT_REGION": None}, {}, errors.ConfigError, "aws.region"),
+    "no region": ({"AWS_DEFAULT_REGION": None}, {}, errors.ConfigError, "aws.region, or AWS_DEFAULT_REGION"),
     "an impossible region": ({}, {"region": "eu central"}, errors.ConfigError, "aws.region"),
     "an unknown profile": ({"AWS_PROFILE": "nobody"}, {}, errors.ConfigError, "AWS_PROFILE"),
     "an endpoint that is no URL": ({}, {"endpoints": {"dynamodb": "somewhere"}}, errors.ConfigError, "aws.endpoints"),
@@ -84,7 +95,8 @@ async def test_a_set_up_that_cannot_work_is_said_to_be_so(
     kind: type[errors.BullpenError],
     remedy: str,
 ) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 1)
+    monkeypatch.setattr(table, "PATIENCE", 0)
+    monkeypatch.setattr(table, "LEAST_ATTEMPTS", 1)
     for name, value in environment.items():
         if value is None:
             monkeypatch.delenv(name)

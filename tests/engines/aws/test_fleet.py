@@ -6,8 +6,8 @@ import pytest
 
 from builders import a_plan
 from bullpen.config import Aws
-from bullpen.engines.aws import fleet
-from bullpen.engines.aws.fleet import Size
+from bullpen.engines.aws.ec2 import fleet
+from bullpen.engines.aws.ec2.fleet import Size
 from bullpen.errors import ConfigError
 from bullpen.model.fleet import Cause, shortfall
 from bullpen.model.ticket import UsageClass

@@ -1,21 +1,28 @@
 """Foundation on AWS: what is missing is made, what means something else is left alone; then there is nothing to do."""
 
+import json
+import random
+import string
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aws.cloud.control import Control
 from aws.cloud.ground import AMAZON_LINUX, PROFILE, SUBNETS
+from aws.java_engines import Engines, running
+from aws.proxy import Failure, Proxy
 from aws.stage import MakeSettings
 from bullpen.config import Agent, ResourceClass, Settings
 from bullpen.engines.aws import session
-from bullpen.engines.aws.foundation import AwsFoundation
-from bullpen.engines.aws.queue import SqsQueue
-from bullpen.engines.aws.schema import SCHEMA_KEY, indexes, table_definition
+from bullpen.engines.aws.boot.userdata import own_user_data, told
+from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY, indexes, table_definition
+from bullpen.engines.aws.ground.foundation import CERTAIN, AwsFoundation
+from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
 from bullpen.ports import Gap
@@ -90,23 +97,36 @@ async def test_looking_changes_nothing(settings: Settings, cloud: Control) -> No
         assert cloud.look()["templates"] == {}
 
 
-async def test_a_missing_index_is_made_and_waited_for(settings: Settings) -> None:
-    wanted = table_definition(settings.aws.pool)
-    wanted["GlobalSecondaryIndexes"] = [one for one in indexes() if one["IndexName"] not in ("due", "live")]
-    names = {key["AttributeName"] for one in wanted["GlobalSecondaryIndexes"] for key in one["KeySchema"]} | {
-        "PK",
-        "SK",
-    }
-    wanted["AttributeDefinitions"] = [d for d in wanted["AttributeDefinitions"] if d["AttributeName"] in names]
-    async with a_site(settings) as site:
-        await site.dynamodb.create_table(**wanted)
-        gaps = await site.foundation.gaps()
-        assert [gap.subject for gap in gaps if gap.what == "make index"] == [f"{site.pool}/due", f"{site.pool}/live"]
-        for gap in gaps:
-            await site.foundation.mend(gap)
-        states = {one["IndexName"]: one["IndexStatus"] for one in (await site.table())["GlobalSecondaryIndexes"]}
-        assert states == dict.fromkeys(("run", "pool", "due", "todo", "live"), "ACTIVE")
-        assert await site.foundation.gaps() == []
+async def test_a_missing_index_is_made_and_waited_for_even_if_the_table_is_in_use_at_first(
+    aws_settings: MakeSettings, cloud: Control, tmp_path: Path
+) -> None:
+    # An engine of its own: where others work meanwhile, DynamoDB Local has been seen to never finish an index.
+    with running(tmp_path) as engines:
+        await make_the_missing_index(aws_settings, cloud, engines)
+
+
+async def make_the_missing_index(aws_settings: MakeSettings, cloud: Control, engines: Engines) -> None:
+    async with Proxy(engines.dynamodb) as proxy:
+        known = on(cloud)
+        settings = aws_settings(**{**known, "endpoints": {**known["endpoints"], "dynamodb": proxy.url}})
+        wanted = table_definition(settings.aws.pool)
+        wanted["GlobalSecondaryIndexes"] = [one for one in indexes() if one["IndexName"] != "due"]
+        names = {key["AttributeName"] for one in wanted["GlobalSecondaryIndexes"] for key in one["KeySchema"]}
+        known_names = names | {"PK", "SK"}
+        wanted["AttributeDefinitions"] = [
+            d for d in wanted["AttributeDefinitions"] if d["AttributeName"] in known_names
+        ]
+        async with a_site(settings) as site:
+            await site.dynamodb.create_table(**wanted)
+            gaps = await site.foundation.gaps()
+            assert [gap.subject for gap in gaps if gap.what == "make index"] == [f"{site.pool}/due"]
+            proxy.fail("UpdateTable", Failure("ResourceInUseException", 400))
+            for gap in gaps:
+                await site.foundation.mend(gap)
+            states = {one["IndexName"]: one["IndexStatus"] for one in (await site.table())["GlobalSecondaryIndexes"]}
+            assert states == dict.fromkeys(("run", "pool", "due", "todo", "live"), "ACTIVE")
+            assert proxy.counts["UpdateTable"] == 2
+            assert await site.foundation.gaps() == []
 
 
 async def test_a_fixed_throughput_becomes_on_demand(settings: Settings) -> None:
@@ -242,3 +262,11 @@ async def test_user_data_that_ec2_would_refuse_is_refused_before_any_call(
         with pytest.raises(ConfigError, match=r"agent\.pre-runner-script"):
             await site.foundation.gaps()
     assert cloud.calls() == {}
+
+
+def test_user_data_of_settings_that_are_not_measured_fits_whatever_they_are() -> None:
+    room = CERTAIN - len(json.dumps(told(Settings())))
+    noise = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=room))
+    settings = Settings(agent=Agent(pre_runner_script=noise))
+    assert len(json.dumps(told(settings))) == CERTAIN
+    own_user_data(settings)  # raises if EC2 would not take it

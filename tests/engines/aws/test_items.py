@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOW, an_instance, claim, claimed, cleaning, later, open_provision, registered, running
-from bullpen.engines.aws.entries import LEASE_SHARDS, derived, lease_key, lease_keys
-from bullpen.engines.aws.expressions import update_of
-from bullpen.engines.aws.items import (
+from bullpen.engines.aws.dynamodb.entries import LEASE_SHARDS, derived, lease_key, lease_keys
+from bullpen.engines.aws.dynamodb.expressions import update_of
+from bullpen.engines.aws.dynamodb.items import (
     SHAPES,
     decode,
     decode_part,
@@ -195,7 +195,7 @@ def test_a_beat_that_nobody_has_looked_at_is_a_worker_whose_lease_is_not_set() -
     assert found == Worker(id="i-1/direct", state=worker.ACTIVE, version=0, epoch=1, token=3, beat_at=NOW)
     change = worker.rearm(found, worker.Rearmed(at=NOW, by="sweep", due_at=later(60)))
     condition = update_of(change, "stamp")["ConditionExpression"]
-    assert "attribute_not_exists(#version)" in condition
+    assert "attribute_not_exists(#rev)" in condition
     assert "#seq = :" in condition
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aws.java_engines import Engines
-from aws.proxy import Drop, Failure, Fault
+from aws.proxy import Drop, Failure, Fault, Refuse
 from aws.stage import MakeSettings
 from builders import (
     NOW,
@@ -26,8 +26,9 @@ from builders import (
     roll_back,
     running,
 )
-from bullpen.engines.aws import session, table
-from bullpen.engines.aws.items import key_of, text
+from bullpen.engines.aws.dynamodb import table
+from bullpen.engines.aws.dynamodb.items import key_of, text
+from bullpen.engines.system import SystemChance
 from bullpen.errors import Conflict, Throttled, Unavailable
 from bullpen.model import job
 from bullpen.model.instance import CLAIMED, CREATED, Instance
@@ -133,9 +134,8 @@ BUSY: dict[str, tuple[str, Fault]] = {
 
 @pytest.mark.parametrize(("call", "fault"), BUSY.values(), ids=BUSY.keys())
 async def test_meeting_others_in_a_transaction_is_a_retry_and_no_conflict(
-    engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, call: str, fault: Fault
+    engines: Engines, aws_settings: MakeSettings, call: str, fault: Fault
 ) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 1)
     async with watched(engines, aws_settings) as pool:
         pool.proxy.fail(call, fault, times=2)
         changes = [register("i-1"), register("i-2")]
@@ -173,21 +173,34 @@ async def test_where_only_the_version_tells_rivals_apart_one_lands(
         assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 7
 
 
-async def test_whoever_meets_rivals_for_too_long_is_told_to_come_back(
-    engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+class Unlucky(SystemChance):
+    """Draws the longest wait each time."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
+
+
+@pytest.mark.parametrize(
+    "fault", [cancelled("TransactionConflict", "None"), Failure("TransactionInProgressException")], ids=["met", "busy"]
+)
+async def test_whoever_meets_rivals_for_too_long_is_told_to_come_back_and_nothing_multiplies_the_attempts(
+    engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    monkeypatch.setattr(table, "ATTEMPTS", 3)
+    monkeypatch.setattr(table, "PATIENCE", 0.6)
+    monkeypatch.setattr(table, "FIRST_WAIT", 0.2)
     async with watched(engines, aws_settings) as pool:
-        pool.proxy.fail("TransactWriteItems", cancelled("TransactionConflict", "None"), times=None)
-        with pytest.raises(Throttled, match="DynamoDB TransactWriteItems: 3 attempts"):
+        pool.table.chance = Unlucky()
+        pool.proxy.fail("TransactWriteItems", fault, times=None)
+        with pytest.raises(Throttled, match=r"DynamoDB TransactWriteItems: for 0\.6 s, every attempt"):
             await pool.records.apply(register("i-1"), register("i-2"))
-        assert pool.spent() == {"TransactWriteItems": 3}
+        assert pool.spent()["TransactWriteItems"] == 3  # after 0.2 s, after another 0.4 s, and then the time is up
 
 
-async def test_what_the_client_gave_up_on_is_throttled_or_unavailable(
+async def test_what_was_given_up_is_throttled_or_unavailable(
     engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "ATTEMPTS", 1)
+    monkeypatch.setattr(table, "PATIENCE", 0)
+    monkeypatch.setattr(table, "LEAST_ATTEMPTS", 1)
     async with watched(engines, aws_settings) as pool:
         pool.proxy.fail("UpdateItem", Failure("ProvisionedThroughputExceededException"))
         with pytest.raises(Throttled, match="DynamoDB UpdateItem: injected"):
@@ -197,11 +210,16 @@ async def test_what_the_client_gave_up_on_is_throttled_or_unavailable(
             await pool.records.apply(register())
 
 
-async def test_a_throttled_write_is_repeated_by_the_client(engines: Engines, aws_settings: MakeSettings) -> None:
+@pytest.mark.parametrize(
+    "fault", [Failure("ThrottlingException"), Failure("InternalServerError", 500), Refuse()], ids=repr
+)
+async def test_a_crowd_of_writes_that_each_fail_once_lands(
+    engines: Engines, aws_settings: MakeSettings, fault: Fault
+) -> None:
     async with watched(engines, aws_settings) as pool:
-        pool.proxy.fail("UpdateItem", Failure("ThrottlingException"))
-        await land(pool.records, registered())
-        assert pool.spent() == {"UpdateItem": 2}
+        pool.proxy.fail("UpdateItem", fault, times=140)
+        await asyncio.gather(*(pool.records.apply(register(f"i-{n}")) for n in range(140)))
+        assert pool.spent()["UpdateItem"] == 280
 
 
 # ---- each on its own

@@ -11,13 +11,14 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore import xform_name
+from msgspec.structs import replace
 
 import bullpen
-from bullpen.config import Aws, Engines, Settings
-from bullpen.engines.aws.policies import Place, Policy, control_plane, instance, place_of, workflow
+from bullpen.config import Agent, Aws, Engines, Settings
+from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, place_of, workflow
 
 SOURCES = Path(bullpen.__file__).parent
-ENGINE = [source for source in (SOURCES / "engines/aws").glob("*.py") if source.name != "policies.py"]
+ENGINE = [source for source in (SOURCES / "engines/aws").rglob("*.py") if source.name != "policies.py"]
 AGENT = [SOURCES / "agent/link_dynamodb.py", SOURCES / "agent/boot.py"]
 SERVICES = ("dynamodb", "sqs", "ec2", "iam", "service-quotas")  # everybody may ask STS who they are
 PREFIXES = {"service-quotas": "servicequotas"}
@@ -148,6 +149,26 @@ def test_an_instance_reaches_only_the_kinds_of_items_that_it_reads_and_writes() 
         assert key == "dynamodb:LeadingKeys"
         assert statement["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
         assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta"} & set(kinds)
+
+
+def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:
+    served = instance(place_of(replace(SETTINGS, agent=Agent(serve_url="https://pool.example")), "123456789012"))
+    assert allowed(served) == set(called(SOURCES / "agent/boot.py", names=SPELT_OUT))
+    kinds = {
+        action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+        for statement in served["Statement"]
+        for action in statement["Action"]
+    }
+    assert kinds == {"dynamodb:GetItem": ["TYPE#Instance", "TYPE#Agent"], "dynamodb:UpdateItem": ["TYPE#WS"]}
+
+
+def test_who_makes_no_templates_tags_none() -> None:
+    (tagging,) = (
+        one
+        for one in control_plane(Place(pool="bullpen", role="r", profile="p", makes_templates=False))["Statement"]
+        if "ec2:CreateTags" in one["Action"]
+    )
+    assert "launch-template" not in str(tagging)
 
 
 def test_where_somebody_else_makes_everything_nothing_can_be_made() -> None:

@@ -16,9 +16,9 @@ from aws.java_engines import Engines
 from aws.proxy import Answer, Call, Drop, Failure, Forward, LeaveOut, Proxy, Refuse
 from aws.stage import MakeSettings
 from bullpen.config import NAME
-from bullpen.engines.aws.queue import SqsQueue
-from bullpen.engines.aws.queue_schema import ATTRIBUTES, class_of, corrections, queue_name
 from bullpen.engines.aws.session import opened
+from bullpen.engines.aws.sqs.queue import SqsQueue
+from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, queue_name
 from bullpen.engines.system import SystemChance
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 from real_machines import ShiftedClock
@@ -206,17 +206,27 @@ async def test_a_queue_deleted_underneath_is_named_with_the_call_and_the_remedy(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
-        for call in ("ReceiveMessage", "SendMessageBatch", "GetQueueUrl"):
-            if call != "GetQueueUrl":
-                await bench.queue.ensure("small")
-                await bench.sqs.delete_queue(QueueUrl=await bench.url())
+        await bench.sqs.delete_queue(QueueUrl=await bench.url())
+        for call in ("ReceiveMessage", "GetQueueUrl"):
             with pytest.raises(Refused, match=f"SQS {call}: queue {bench.pool}-small in region") as refused:
-                await (bench.queue.send("small", ["a"]) if "Send" in call else bench.queue.take("small", 1))
+                await bench.queue.take("small", 1)
             assert "`bullpen refresh`" in refused.value.remedy
         assert await bench.queue.count("small") == 0
         await bench.queue.ensure("small")
         await bench.queue.send("small", ["a"])
         assert await bench.queue.take("small", 1) == ["a"]
+
+
+async def test_tickets_for_a_queue_deleted_underneath_are_lost_with_a_warning(
+    engines: Engines, aws_settings: MakeSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        await bench.sqs.delete_queue(QueueUrl=await bench.url())
+        for call in ("SendMessageBatch", "GetQueueUrl"):
+            caplog.clear()
+            await bench.queue.send("small", ["a", "b"])
+            assert f"SQS {call}: queue {bench.pool}-small" in caplog.text
+            assert "2 tickets are lost" in caplog.text
 
 
 async def test_a_queue_is_made_with_its_attributes_and_our_tag(engines: Engines, aws_settings: MakeSettings) -> None:

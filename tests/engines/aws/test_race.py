@@ -10,7 +10,7 @@ import pytest
 from aws.java_engines import Engines
 from aws.stage import MakeSettings
 from builders import later, on_offer
-from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.model.instance import CLAIMED
 from conformance.landing import land_all
 from engines.aws.race import __file__ as racer

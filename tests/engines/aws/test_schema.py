@@ -1,9 +1,9 @@
 """The table as data: it fits what records write into it, and what DynamoDB takes."""
 
 from builders import a_provision, an_instance
-from bullpen.engines.aws.entries import derived
-from bullpen.engines.aws.items import SHAPES
-from bullpen.engines.aws.schema import INSTANCE_ATTRIBUTES, TTL_ATTRIBUTE, indexes, table_definition
+from bullpen.engines.aws.dynamodb.entries import derived
+from bullpen.engines.aws.dynamodb.items import SHAPES
+from bullpen.engines.aws.dynamodb.schema import INSTANCE_ATTRIBUTES, TTL_ATTRIBUTE, indexes, table_definition
 from bullpen.model.instance import Instance
 
 

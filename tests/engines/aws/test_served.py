@@ -15,10 +15,10 @@ from aws.cloud.control import Control
 from aws.stage import MakeSettings
 from builders import register
 from bullpen.config import Agent, Settings
-from bullpen.engines.aws.archive import archive
-from bullpen.engines.aws.items import encode, key_of, raw_key
-from bullpen.engines.aws.table import TableClient
-from bullpen.engines.aws.userdata import user_data
+from bullpen.engines.aws.boot.archive import archive
+from bullpen.engines.aws.boot.userdata import user_data
+from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import Instance
 from bullpen.web.server import serve
 from engines.aws.machine import PATIENCE

@@ -8,12 +8,12 @@ from aws.java_engines import Engines
 from aws.proxy import Drop, LeaveOut
 from aws.stage import MakeSettings
 from builders import NOW, later
-from bullpen.engines.aws.beats import POINTERS_LAST
-from bullpen.engines.aws.items import number, raw_key, text
-from bullpen.engines.aws.signals import SIGNALS_LAST, DynamoSignals
-from bullpen.engines.aws.workers import DynamoWorkers
+from bullpen.engines.aws.dynamodb.beats import POINTERS_LAST
+from bullpen.engines.aws.dynamodb.items import number, raw_key, text
+from bullpen.engines.aws.dynamodb.signals import SIGNALS_LAST, DynamoSignals
+from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
-from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal
+from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
 from conformance.leases import accepted
 from engines.aws.counted import a_bench
 
@@ -66,6 +66,34 @@ async def test_what_somebody_else_wrote_is_taken_for_none_and_hides_nothing(
         await bench.table.put({**raw_key("WS", "i-2"), "seq": number(1), "value": text("UD_OK")})
         await bench.table.put({**raw_key("Heartbeat", "i-2"), "seq": number(1), "updatedAt": text("yesterday")})
         assert await signals.read(["i-1", "i-2"]) == {"i-1": Pulse(SIGNAL), "i-2": Pulse()}
+
+
+@pytest.mark.parametrize("said", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+async def test_a_heartbeat_of_another_age_is_none(engines: Engines, aws_settings: MakeSettings, said: str) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await bench.table.put({**raw_key("Heartbeat", "i-1"), "seq": number(1), "updatedAt": text(said)})
+        assert await signals.read(["i-1"]) == {"i-1": Pulse()}
+
+
+async def test_a_pointer_that_is_no_key_is_not_followed(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await signals.report(SIGNAL)
+        await bench.table.put({**raw_key("Heartbeat", "i-2"), "worker": text("ä" * 600)})
+        await bench.table.put({**raw_key("Heartbeat", "i-3"), "worker": number(7)})
+        for _ in range(2):  # what is pointed to is remembered
+            found = await signals.read(["i-1", "i-2", "i-3"])
+            assert found == {"i-1": Pulse(SIGNAL), "i-2": Pulse(), "i-3": Pulse()}
+
+
+async def test_of_a_text_without_end_the_beginning_is_read(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await signals.report(replace(SIGNAL, text="x" * 300_000))
+        signal = (await signals.read(["i-1"]))["i-1"].signal
+        assert signal is not None
+        assert signal.text == "x" * TEXT_LIMIT
 
 
 async def test_an_agents_signal_and_ours_are_the_same_item(engines: Engines, aws_settings: MakeSettings) -> None:

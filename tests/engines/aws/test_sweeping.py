@@ -7,11 +7,11 @@ import pytest
 from aws.java_engines import Engines
 from aws.stage import MakeSettings
 from builders import later
-from bullpen.engines.aws.entries import LEASE_SHARDS
-from bullpen.engines.aws.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.entries import LEASE_SHARDS
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.aws.session import opened
-from bullpen.engines.aws.table import TableClient
-from bullpen.engines.aws.workers import DynamoWorkers
 from bullpen.engines.system import SystemChance
 from bullpen.errors import Conflict
 from bullpen.model.worker import INACTIVE
@@ -84,7 +84,29 @@ async def test_a_sweep_that_finds_nothing_asks_each_part_of_the_index_once(
         assert await workers.rearm(later(1), 1000) == 0
         assert bench.requests() == {"Query": LEASE_SHARDS + 1}  # and once for lost agents that may beat again
         assert await workers.suspects(later(1), 1000) == []
-        assert bench.requests() == {"Query": LEASE_SHARDS}
+        assert await workers.to_clean(later(1), 1000) == []
+        assert bench.requests() == {}  # all of it was seen before
+        assert await workers.suspects(later(2), 1000) == []
+        assert await workers.to_clean(later(2), 1000) == []
+        assert bench.requests() == {"Query": LEASE_SHARDS + 1}
+
+
+async def test_what_a_pass_has_seen_of_the_index_is_read_again_before_it_is_told(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, records = DynamoWorkers(bench.table), DynamoRecords(bench.table)
+        keys = await a_crowd(workers, 20)
+        early = await workers.suspects(later(13), 10)
+        await records.apply_each([lose(one, later(13), cleanup_at=later(20)) for one in early])
+        bench.requests()
+        assert await workers.rearm(later(100), 1000) == 0
+        bench.requests()
+        await workers.beat([(keys[10], a_beat(1, at=later(99), lease=600.0, instance_id="i-010"))])
+        bench.requests()
+        assert [one.id for one in await workers.suspects(later(100), 1000)] == [*keys[4:10], *keys[11:]]
+        assert [one.id for one in await workers.to_clean(later(100), 1000)] == keys[:4]
+        assert bench.requests() == {"BatchGetItem": 2}
 
 
 async def test_the_longest_silent_come_first_from_all_parts_of_the_index(

@@ -1,5 +1,6 @@
 """The table as it answers in bad moments: batches half done, pages empty, items of others, and tables of others."""
 
+import asyncio
 import logging
 from datetime import datetime
 from typing import Any
@@ -10,15 +11,15 @@ from aws.java_engines import Engines
 from aws.proxy import LeaveOut
 from aws.stage import MakeSettings
 from builders import NOW, buried, expire, keep, later, needs, on_offer, open_provision, register, registered
-from bullpen.engines.aws import table
+from bullpen.engines.aws.dynamodb import table
+from bullpen.engines.aws.dynamodb.items import Item, Value, key_of, moment, number, raw_key, text
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
+from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY, table_definition
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.aws.errors import call
-from bullpen.engines.aws.items import Item, Value, key_of, moment, number, raw_key, text
-from bullpen.engines.aws.records import DynamoRecords
-from bullpen.engines.aws.schema import table_definition
 from bullpen.engines.aws.session import opened
-from bullpen.engines.aws.table import TableClient
 from bullpen.engines.system import SystemChance
-from bullpen.errors import ConfigError, Refused, Throttled
+from bullpen.errors import ConfigError, Conflict, Outdated, Throttled
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from conformance.landing import land
@@ -42,10 +43,10 @@ async def test_what_a_batch_left_out_is_asked_for_again(engines: Engines, aws_se
 async def test_a_batch_that_is_never_done_is_given_up(
     engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "ATTEMPTS", 3)
+    monkeypatch.setattr(table, "PATIENCE", 0.1)
     async with watched(engines, aws_settings) as pool:
         pool.proxy.fail("BatchGetItem", LeaveOut(1), times=None)
-        with pytest.raises(Throttled, match="DynamoDB BatchGetItem: 3 attempts"):
+        with pytest.raises(Throttled, match=r"DynamoDB BatchGetItem: for 0\.1 s"):
             await pool.records.instances(["i-1"])
 
 
@@ -114,7 +115,7 @@ FOREIGN: dict[str, tuple[dict[str, Value | None], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "said"), FOREIGN.values(), ids=FOREIGN.keys())
-async def test_an_item_that_somebody_else_wrote_is_refused_by_name_and_stops_no_list(
+async def test_an_item_that_somebody_else_wrote_is_left_out_by_name_and_stops_nobody(
     engines: Engines,
     aws_settings: MakeSettings,
     caplog: pytest.LogCaptureFixture,
@@ -128,16 +129,20 @@ async def test_an_item_that_somebody_else_wrote_is_refused_by_name_and_stops_no_
         assert item is not None
         written: Item = {name: value for name, value in {**item, **changed}.items() if value is not None}
         await pool.table.put(written)
-        with pytest.raises(Refused, match=f"DynamoDB item TYPE#Instance / ID#i-1: {said}") as refused:
-            await pool.records.instances(["i-1"])
-        assert "somebody else wrote it" in refused.value.remedy
+        with caplog.at_level(logging.WARNING):
+            assert (await pool.records.instances(["i-1", "i-2", "i-3"])).keys() == {"i-2"}
+        assert f"DynamoDB item TYPE#Instance / ID#i-1: {said}" in caplog.text
+        assert "somebody else wrote it" in caplog.text
+        assert await pool.records.known(["i-1", "i-2", "i-3"]) == {"i-1", "i-2"}
+        caplog.clear()
         with caplog.at_level(logging.WARNING):
             assert [found.id for found in await pool.records.live(10)] == ["i-2"]
             assert [found.id for found in await pool.records.claimable(needs(), NOW, 10)] == ["i-2"]
         assert "TYPE#Instance / ID#i-1" in caplog.text
         if "version" in changed:
-            with pytest.raises(Refused, match="ID#i-1"):
+            with pytest.raises(Conflict, match="ID#i-1") as refused:
                 await pool.records.apply(expire(seen, at=later(10**6)))
+            assert refused.value.found is None
 
 
 async def test_a_record_without_a_story_is_refused_a_further_step(engines: Engines, aws_settings: MakeSettings) -> None:
@@ -146,7 +151,7 @@ async def test_a_record_without_a_story_is_refused_a_further_step(engines: Engin
         item = await pool.table.get(key_of(Instance, "i-1"))
         assert item is not None
         await pool.table.put({name: value for name, value in item.items() if name != "story"})
-        with pytest.raises(Refused, match=r"an item of table .* cannot be written"):
+        with pytest.raises(Conflict, match=r"an item of table .* cannot be written"):
             await pool.records.apply(expire(seen, at=later(10**6)))
 
 
@@ -154,7 +159,7 @@ async def test_nobody_elses_item_is_overwritten_by_a_first_write(engines: Engine
     async with watched(engines, aws_settings) as pool:
         theirs = {**raw_key("Instance", "i-1"), "note": text("mine")}
         await pool.table.put(theirs)
-        with pytest.raises(Refused, match="`state` is missing"):
+        with pytest.raises(Conflict, match="`state` is missing"):
             await pool.records.apply(register())
         assert await pool.table.get(raw_key("Instance", "i-1")) == theirs
 
@@ -229,3 +234,18 @@ async def test_a_provision_is_read_with_one_request(engines: Engines, aws_settin
         pool.spent()
         assert isinstance(await pool.records.provision("p-1"), Provision)
         assert pool.spent() == {"BatchGetItem": 1}
+
+
+async def test_the_mark_is_read_once_before_the_first_write_and_a_newer_one_lets_nothing_be_written(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with watched(engines, aws_settings) as pool:
+        fresh = TableClient(pool.table._cloud, SystemChance())
+        await asyncio.gather(*(fresh.put({**raw_key("Note", str(n)), "text": text("x")}) for n in range(3)))
+        assert pool.spent() == {"BatchGetItem": 1, "PutItem": 3}  # a table without a mark is as good as ours
+        await pool.table.put({**SCHEMA_KEY, "schema": {"N": "7"}})
+        late, pool_key = TableClient(pool.table._cloud, SystemChance()), raw_key("Note", "late")
+        for write in (late.put(pool_key), late.delete(pool_key), late.transact([{"Put": {"Item": pool_key}}], "t")):
+            with pytest.raises(Outdated, match=f"table {pool.table.name} was made by a newer Bullpen"):
+                await write
+        assert await pool.table.get(pool_key) is None

@@ -9,11 +9,10 @@ import pytest
 
 from aws.cloud.control import Control
 from aws.cloud.ground import AMAZON_LINUX, PROFILE, SECURITY_GROUP, SUBNETS
+from bullpen import __version__
 from bullpen.config import Aws, ResourceClass, Settings
-from bullpen.engines.aws import template as module
-from bullpen.engines.aws.errors import call
-from bullpen.engines.aws.session import opened
-from bullpen.engines.aws.template import (
+from bullpen.engines.aws.ec2 import template as module
+from bullpen.engines.aws.ec2.template import (
     MISSING,
     Found,
     Template,
@@ -23,6 +22,8 @@ from bullpen.engines.aws.template import (
     retired,
     template,
 )
+from bullpen.engines.aws.errors import call
+from bullpen.engines.aws.session import opened
 from bullpen.errors import ConfigError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -48,8 +49,10 @@ def one(
     return template(settings(aws=aws), script, "small", types, cpu, mem)
 
 
-def found(name: str, hours_ago: float, *, generation: int = 1, resource_class: str = "small") -> Found:
-    return Found(f"lt-{name}", name, resource_class, generation, NOW - timedelta(hours=hours_ago))
+def found(
+    name: str, hours_ago: float, *, generation: int = 1, version: str = "0.0.1", resource_class: str = "small"
+) -> Found:
+    return Found(f"lt-{name}", name, resource_class, generation, version, NOW - timedelta(hours=hours_ago))
 
 
 def retired_of(*there: Found, **classes: ResourceClass) -> list[str]:
@@ -162,7 +165,38 @@ def test_what_was_replaced_an_hour_ago_is_retired() -> None:
 
 def test_a_template_younger_than_an_hour_or_than_its_successor_is_kept() -> None:
     assert retired_of(found("now", 0.1), found("before", 0.5)) == []
-    assert retired_of(found("now", 9), found("a newer program's", 3)) == []
+    assert retired_of(found("now", 9), found("an older program's, made anew", 3)) == []
+
+
+@pytest.mark.parametrize("version", [__version__, "999.0.0", "999.10"])
+def test_of_the_same_or_a_newer_version_nothing_is_retired(version: str) -> None:
+    assert retired_of(found("now", 2), found("other", 3, version=version)) == []
+
+
+def test_of_the_same_version_an_older_generation_is_retired() -> None:
+    raised = ResourceClass(cpu=1, mem=1024, image_generation=2)
+    assert retired_of(found("now", 2), found("before", 3, version=__version__), small=raised) == ["before"]
+    assert retired_of(found("now", 2), found("newer", 3, version="999.0"), small=raised) == []
+
+
+def test_versions_are_compared_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "__version__", "0.10.0")
+    assert retired_of(found("now", 2), found("before", 3, version="0.9.1")) == ["before"]
+
+
+def test_two_versions_that_run_side_by_side_do_not_retire_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both look every hour, for half a day, and make theirs anew if it is gone."""
+    there: dict[str, Found] = {}
+    retirements = []
+    for hour in range(12):
+        now = NOW + timedelta(hours=2 * hour)
+        for version in ("1.0.0", "2.0.0"):
+            monkeypatch.setattr(module, "__version__", version)
+            there.setdefault(version, Found("lt-1", version, "small", 1, version, now + timedelta(minutes=len(there))))
+            for old in [*retired(there.values(), [Template(version, "small", 1, {})], settings(), now)]:
+                retirements.append(old.name)
+                del there[old.name]
+    assert retirements == ["1.0.0"]
 
 
 def test_a_newer_generations_template_is_never_retired() -> None:
@@ -171,6 +205,10 @@ def test_a_newer_generations_template_is_never_retired() -> None:
 
 def test_nothing_is_retired_before_its_successor_stands() -> None:
     assert retired_of(found("before", 30)) == []
+
+
+def test_a_class_that_another_program_has_is_no_reason() -> None:
+    assert retired_of(found("now", 2), found("x", 3, resource_class="x", version=__version__)) == []
 
 
 def test_another_class_says_nothing_about_when_a_template_was_replaced() -> None:

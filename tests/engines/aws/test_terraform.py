@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import terraform_module
-from bullpen.config import Aws, Engines, ResourceClass, Settings
-from bullpen.engines.aws.policies import Place, control_plane, instance, workflow
-from bullpen.engines.aws.queue_schema import ATTRIBUTES, tags
-from bullpen.engines.aws.schema import table_definition, ttl_specification
-from bullpen.engines.aws.template import GENERATION_TAG
-from bullpen.engines.aws.terraform import variables
+from bullpen import __version__
+from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings
+from bullpen.engines.aws.dynamodb.schema import table_definition, ttl_specification
+from bullpen.engines.aws.ec2.template import GENERATION_TAG, VERSION_TAG
+from bullpen.engines.aws.ground.policies import Place, control_plane, instance, workflow
+from bullpen.engines.aws.ground.terraform import variables
+from bullpen.engines.aws.sqs.schema import ATTRIBUTES, tags
 
 MODULE: dict[str, Any] = json.loads(terraform_module.MODULE.read_text())
 RESOURCES = MODULE["resource"]
@@ -124,13 +126,31 @@ def test_the_policies_are_those_that_iam_policy_prints(policy: Any) -> None:
         makes_templates=False,
     )
     assert filled(MODULE["locals"][policy.__name__]) == policy(place)
-    assert RESOURCES["aws_iam_policy"][policy.__name__]["policy"] == f"${{jsonencode(local.{policy.__name__})}}"
+    assert f"jsonencode(local.{policy.__name__})" in RESOURCES["aws_iam_policy"][policy.__name__]["policy"]
 
 
-def test_a_policy_for_six_zones_fits_into_what_iam_takes() -> None:
-    six = tuple(f"subnet-0123456789abcdef{n}" for n in range(6))
-    place = Place("a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", six, region="ap-southeast-1", account="1" * 12)
+def test_machines_that_are_served_get_the_narrower_policy() -> None:
+    place = Place("acme", "acme-instance", "acme-instance", region="eu-central-1", account="123456789012", served=True)
+    assert filled(MODULE["locals"]["served_instance"]) == instance(place)
+    chosen = RESOURCES["aws_iam_policy"]["instance"]["policy"]
+    assert chosen == "${var.served ? jsonencode(local.served_instance) : jsonencode(local.instance)}"
+    served = replace(SETTINGS, agent=Agent(serve_url="https://pool.example"))
+    assert (variables(SETTINGS)["served"], variables(served)["served"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("region", "partition", "zones"), [("ap-southeast-1", "aws", 16), ("us-gov-west-1", "aws-us-gov", 8)]
+)
+def test_a_policy_for_many_subnets_and_groups_fits_into_what_iam_takes(region: str, partition: str, zones: int) -> None:
+    subnets = tuple(f"subnet-0123456789abcde{n:02}" for n in range(zones))
+    groups = tuple(f"sg-0123456789abcdef{n}" for n in range(5))
+    place = Place("a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", subnets, groups, region, "1" * 12, partition)
     assert len(json.dumps(control_plane(place), separators=(",", ":"))) <= 6144
+
+
+def test_hosts_that_find_their_region_otherwise_agree_on_the_templates() -> None:
+    told = replace(SETTINGS, aws=replace(SETTINGS.aws, region="eu-central-1"))
+    assert variables(told)["launch_templates"] == variables(SETTINGS)["launch_templates"]
 
 
 def leaves(value: Any, path: str) -> Iterator[str]:
@@ -158,7 +178,8 @@ def test_a_template_carries_the_tags_by_which_refresh_knows_it() -> None:
     (small,) = (
         one for one in variables(SETTINGS)["launch_templates"].values() if one["tags"]["bullpen:class"] == "small"
     )
-    assert small["tags"] == {"team": "build", "bullpen:pool": "acme", "bullpen:class": "small", GENERATION_TAG: "1"}
+    made = {GENERATION_TAG: "1", VERSION_TAG: __version__}
+    assert small["tags"] == {"team": "build", "bullpen:pool": "acme", "bullpen:class": "small", **made}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import io
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from msgspec.structs import replace
 from aws.stage import MakeSettings
 from builders import register
 from bullpen.config import Agent, Aws, Settings
-from bullpen.engines.aws.archive import archive
-from bullpen.engines.aws.items import encode, key_of, raw_key
-from bullpen.engines.aws.table import TableClient
-from bullpen.engines.aws.userdata import LIMIT, told, user_data
+from bullpen.engines.aws.boot.archive import archive
+from bullpen.engines.aws.boot.userdata import LIMIT, told, user_data
+from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
+from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.errors import ConfigError
 from bullpen.model.instance import Instance
-from engines.aws.machine import INSTANCE, PATIENCE, Cloud, Machine, a_cloud, a_process
+from engines.aws.machine import INSTANCE, NOTE, PATIENCE, Cloud, Machine, a_cloud, a_process
 from engines.aws.tables import a_table
 
 SETTINGS = Settings(aws=Aws(pool="pool-1"), agent=Agent(pre_runner_script="echo '@BOOT@' BOOT\nBOOT\n"))
@@ -66,6 +67,11 @@ def test_it_is_the_same_for_the_same_settings_and_pins_the_agent() -> None:
     assert text_of() == text_of(Settings(aws=Aws(pool="pool-1"), agent=SETTINGS.agent))
     assert AGENT.sha256 in text_of()
     assert user_data(SETTINGS, "0" * 64, AGENT.version) != text_of()
+
+
+def test_it_is_the_same_however_a_host_finds_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    assert text_of(replace(SETTINGS, aws=replace(SETTINGS.aws, region="eu-central-1"))) == text_of()
 
 
 def test_what_the_agent_is_told_comes_through_unchanged() -> None:
@@ -123,6 +129,7 @@ def test_python_is_found_or_installed_and_the_agent_started(
     state = machine.root / "var/lib/bullpen"
     block = "OUTPUT -d {} -m owner --uid-owner runner -j REJECT"
     assert machine.calls == [
+        "shutdown -h +20",
         *installed,
         "id runner",
         f"useradd --system --user-group --no-create-home --home-dir {state}/home --shell /bin/bash runner",
@@ -130,6 +137,8 @@ def test_python_is_found_or_installed_and_the_agent_started(
         *(f"ip6tables -w 30 {how} {block.format('fd00:ec2::254')}" for how in ("-C", "-I")),
         "systemctl daemon-reload",
         "systemctl start bullpen-agent.service",
+        "systemctl is-active bullpen-agent.service",
+        "shutdown -c",
     ]
     assert (machine.root / f"opt/bullpen/agent-{AGENT.version}.pyz").read_bytes() == bz2.decompress(AGENT.content)
     assert cloud.reported is None
@@ -140,8 +149,22 @@ def test_the_agent_is_told_who_it_is_in_a_file_for_root_only(tmp_path: Path, clo
     machine.boot(text_of())
     path = machine.root / "var/lib/bullpen/agent.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    own = {"instance_id": INSTANCE, "region": "eu-central-1", "home": str(path.parent), "runner_user": "runner"}
+    own: dict[str, object] = {
+        "instance_id": INSTANCE,
+        "region": "eu-central-1",
+        "home": str(path.parent),
+        "runner_user": "runner",
+    }
+    own["shutdown"] = ["shutdown", "-h", "now"]
     assert json.loads(path.read_text()) == {**told(SETTINGS), **own, "endpoint": cloud.url}
+
+
+def stop_post(machine: Machine) -> subprocess.CompletedProcess[bytes]:
+    """What systemd does last when the agent's unit stops."""
+    unit = (machine.root / "etc/systemd/system/bullpen-agent.service").read_text().splitlines()
+    command = [line for line in unit if line.startswith("ExecStopPost=")][-1].removeprefix("ExecStopPost=")
+    environment = {"CALLS": str(machine.root.parent / "calls")}
+    return subprocess.run(shlex.split(command), env=environment, check=False)
 
 
 def test_the_machine_ends_with_its_agent(tmp_path: Path, cloud: Cloud) -> None:
@@ -151,9 +174,8 @@ def test_the_machine_ends_with_its_agent(tmp_path: Path, cloud: Cloud) -> None:
     pyz, config = f"{machine.root}/opt/bullpen/agent-{AGENT.version}.pyz", f"{machine.root}/var/lib/bullpen/agent.json"
     assert f"ExecStart={machine.stubs}/python3 -I -S {pyz} {config}" in unit
     assert "Restart=no" in unit
-    assert [line for line in unit if line.startswith("ExecStopPost=")][-1] == (
-        f"ExecStopPost={machine.stubs}/shutdown -h now"
-    )
+    assert stop_post(machine).returncode == 0
+    assert machine.calls[-1] == "shutdown -h now"
     assert "StandardOutput=journal+console" in unit
     assert f"StandardError=append:{machine.root}/var/lib/bullpen/agent.log" in unit
 
@@ -166,11 +188,14 @@ def test_booting_twice_changes_nothing(tmp_path: Path, cloud: Cloud) -> None:
     first = len(machine.calls)
     assert machine.boot(text_of()).returncode == 0
     assert [call.split()[0] for call in machine.calls[first:]] == [
+        "shutdown",
         "id",
         "iptables",
         "ip6tables",
         "systemctl",
         "systemctl",
+        "systemctl",
+        "shutdown",
     ]
 
 
@@ -188,7 +213,7 @@ def test_a_machine_that_cannot_get_python_is_ended(tmp_path: Path, cloud: Cloud)
     machine.stub("dnf", "#!/bin/bash\necho no such package >&2\nexit 1\n")
     answer = machine.boot(text_of())
     assert answer.returncode != 0
-    assert set(machine.calls) == {"sleep 5", "shutdown -h now"}
+    assert set(machine.calls) == {"shutdown -h +20", "sleep 5", "shutdown -h now"}
     assert "no such package" in answer.stdout  # the console is all there is
 
 
@@ -216,6 +241,84 @@ def test_an_agent_that_the_table_does_not_have_is_reported_with_the_remedy(tmp_p
     signal = fails_and_is_reported(Machine(tmp_path, cloud.url), cloud, text_of())
     assert "table pool-1 has no agent" in signal["text"]["S"]
     assert "run `bullpen refresh`" in signal["text"]["S"]
+
+
+def test_a_machine_that_starts_again_ends_in_its_second_life_only(tmp_path: Path, cloud: Cloud) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    machine.boot(text_of())
+    units = machine.root / "etc/systemd/system"
+    wanted = units / "multi-user.target.wants/bullpen-again.service"
+    assert wanted.resolve() == (units / "bullpen-again.service").resolve()
+    unit = wanted.read_text().splitlines()
+    life = machine.root / "run/bullpen"
+    assert f"ConditionPathExists=!{life}" in unit
+    assert life.exists()  # below /run, so not in a second life
+    assert f"ExecStart={machine.stubs}/shutdown -h now" in unit
+
+
+@pytest.mark.parametrize("hanging", ["dnf", "systemctl"])
+def test_a_boot_that_hangs_is_ended_by_the_clock_and_so_is_its_second_life(
+    tmp_path: Path, cloud: Cloud, hanging: str
+) -> None:
+    machine = Machine(tmp_path, cloud.url, "amazon")
+    machine.stub(hanging, "#!/bin/bash\nkill -KILL $PPID\n")  # as far as it gets
+    machine.boot(text_of())
+    assert machine.calls[0] == "shutdown -h +20"
+    assert not {"shutdown -c", "shutdown -h now"} & set(machine.calls)
+    assert (machine.root / "etc/systemd/system/multi-user.target.wants/bullpen-again.service").exists()
+
+
+def no_room_for_the_log(machine: Machine) -> None:
+    (machine.root / "var/log").mkdir(parents=True)
+    (machine.root / "var/log/bullpen-boot.log").symlink_to("/dev/full")
+    machine.stub("tail")  # the device has no end
+
+
+def a_log_that_cannot_be_opened(machine: Machine) -> None:
+    (machine.root / "var/log/bullpen-boot.log").mkdir(parents=True)
+
+
+def a_disk_that_takes_nothing(machine: Machine) -> None:
+    (machine.root / "var").write_text("not a folder")
+
+
+@pytest.mark.parametrize("broken", [no_room_for_the_log, a_log_that_cannot_be_opened, a_disk_that_takes_nothing])
+def test_a_machine_whose_disk_is_full_or_broken_is_ended(
+    tmp_path: Path, cloud: Cloud, broken: Callable[[Machine], None]
+) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    broken(machine)
+    assert machine.boot(text_of()).returncode != 0
+    assert machine.calls[-1] == "shutdown -h now"
+
+
+def test_a_kernel_without_ipv6_needs_no_rule_for_it(tmp_path: Path, cloud: Cloud) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    (machine.root / "proc/net/if_inet6").unlink()
+    machine.stub("ip6tables", f"{NOTE}exit 3\n")
+    assert machine.boot(text_of()).returncode == 0, machine.log
+    assert not [call for call in machine.calls if call.startswith("ip6tables")]
+
+
+def test_an_agent_that_cannot_be_started_is_reported_before_its_machine_ends(tmp_path: Path, cloud: Cloud) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    machine.stub("systemctl", f"{NOTE}[[ $1 != start ]]\n")
+    machine.boot(text_of())
+    assert cloud.reported is not None
+    first = machine.calls.index("systemctl start bullpen-agent.service")
+    assert machine.calls[first + 1 :] == ["shutdown -h now"]  # the script's own, after the report
+    assert stop_post(machine).returncode == 0
+    assert machine.calls[first + 1 :] == ["shutdown -h now"]  # the unit's adds none
+
+
+def test_an_agent_that_ends_before_anybody_relies_on_its_unit_still_ends_the_machine(
+    tmp_path: Path, cloud: Cloud
+) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    machine.stub("systemctl", f"{NOTE}[[ $1 != is-active ]]\n")
+    assert machine.boot(text_of()).returncode != 0
+    assert machine.calls[-1] == "shutdown -h now"
+    assert "shutdown -c" not in machine.calls
 
 
 @pytest.mark.parametrize("command", ["useradd", "iptables", "ip6tables", "systemctl"])

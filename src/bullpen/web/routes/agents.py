@@ -102,7 +102,7 @@ async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data
     context.agent(request, instance_id)
     signal = Signal(instance_id, Kind(data.kind), data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
     with context.admission.work():
-        if instance_id not in await context.ports.records.instances([instance_id]):
+        if instance_id not in await context.ports.records.known([instance_id]):
             raise NotFound(f"{instance_id} has no record")
         return Stored(await context.ports.signals.report(signal))
 

@@ -1,0 +1,1 @@
+"""Records, signals, leases and jobs in one DynamoDB table."""

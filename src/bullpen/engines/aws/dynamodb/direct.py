@@ -1,0 +1,43 @@
+"""Workers that beat by themselves: agents that write their heartbeat into the table, without `bullpen serve`.
+
+Such an agent writes a number that it counts up (`seq`, the worker's token) and the length of its lease. It sets no
+deadline, for its clock is not ours: whoever sweeps accepts the beat, when he first sees the number, by his own clock.
+The number is then the worker's request id as well, by which everybody knows that it has been seen.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from bullpen.model import worker as workers
+from bullpen.model.signal import DIRECT_LEASE, direct_key
+from bullpen.model.transition import Change
+from bullpen.model.worker import Beat, Worker
+
+BY = "sweeper"
+
+SHORTEST, LONGEST = 5.0, 3600.0
+"""Seconds of a lease that an agent may give itself, as `liveness.min-lease` and `liveness.max-lease` are unless set: a
+shorter one is lost between two beats, and a longer one hides a dead machine for hours."""
+
+
+def is_direct(worker_id: str) -> bool:
+    return worker_id == direct_key(worker_id.partition("/")[0])
+
+
+def is_unseen(worker: Worker) -> bool:
+    """True if its last beat has not been accepted by anybody: its deadline says nothing yet."""
+    return is_direct(worker.id) and worker.request_id != str(worker.token)
+
+
+def accept(worker: Worker, now: datetime) -> Change[Worker] | None:
+    """What an unseen beat does to its worker: a lease from now on, and its timer moves there. None: it counts no more.
+
+    The number is the agent's to count, and when it beat is for it to say.
+    """
+    lease = min(max(worker.lease, SHORTEST), LONGEST) if worker.lease > 0 else DIRECT_LEASE
+    beat = Beat(at=now, by=BY, token=worker.token, lease=lease, request_id=str(worker.token))
+    outcome = workers.receive(worker, worker.id, beat)
+    if not isinstance(outcome, Change):
+        return None
+    after = outcome.after
+    return replace(outcome, after=replace(after, token=worker.token, beat_at=worker.beat_at, due_at=after.deadline))

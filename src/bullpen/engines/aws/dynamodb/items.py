@@ -1,0 +1,296 @@
+"""Records as items of the one table, and back: pure, and shared with the agent.
+
+    PK, SK              TYPE#<Kind>, ID#<id>
+    a field             an attribute named in camelCase, typed by the dataclass; a new field needs nothing here
+    absent              None, "" and False, where that is the field's default; `runId` is "" when nobody has it
+    times               UTC with six decimals, so that they sort as text
+    story               a map of 16 slots, one line of the record's story in each
+
+What follows from a record (its entries in the indexes, its time to live) is in `entries.py`. Every item is checked when
+it is read: one that somebody else wrote is Refused, by key and attribute.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from bullpen.errors import Refused
+from bullpen.model import instance, provision, worker
+from bullpen.model.control import Control
+from bullpen.model.instance import Instance
+from bullpen.model.job import Job
+from bullpen.model.provision import Provision
+from bullpen.model.signal import direct_key
+from bullpen.model.ticket import parse_time
+from bullpen.model.transition import STORY_LENGTH, StoryLine
+from bullpen.model.worker import Worker
+
+Value = dict[str, Any]  # as DynamoDB writes it: {"S": "text"}, {"N": "1"}, {"M": {...}}, ...
+Item = dict[str, Value]
+R = TypeVar("R")
+
+
+def text(value: str) -> Value:
+    return {"S": str(value)}
+
+
+def number(value: float) -> Value:
+    return {"N": repr(value)}
+
+
+def moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# ---- values
+
+
+YEARS = range(2000, 3000)
+"""Those in which anything of ours happens. What an instance writes of itself may name any other, and sums with such a
+time overflow."""
+
+LARGEST, MOST_SECONDS = 10**30, 1e9
+"""Beyond them a count does not fit into an item any more, and a time that many seconds away is none."""
+
+
+def parse_moment(written: str) -> datetime:
+    """Raise ValueError for what is no time of ours."""
+    try:
+        at = parse_time(written)
+    except OverflowError as exc:
+        raise ValueError(f"time {written!r} is out of bounds") from exc
+    if at.year not in YEARS:
+        raise ValueError(f"time {written!r} is out of bounds")
+    return at
+
+
+def _parse_count(written: str) -> int:
+    count = int(written)
+    if abs(count) > LARGEST:
+        raise ValueError(f"number {written} is out of bounds")
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Both ways of one type. `decode` raises KeyError, TypeError or ValueError for what is something else."""
+
+    encode: Callable[[Any], Value]
+    decode: Callable[[Value], Any]
+
+
+_PLAIN: dict[type[Any], Codec] = {
+    str: Codec(text, lambda value: value["S"]),
+    bool: Codec(lambda flag: {"BOOL": flag}, lambda value: value["BOOL"]),
+    int: Codec(number, lambda value: _parse_count(value["N"])),
+    float: Codec(number, lambda value: max(-MOST_SECONDS, min(float(value["N"]), MOST_SECONDS))),
+    datetime: Codec(lambda at: text(moment(at)), lambda value: parse_moment(value["S"])),
+}
+
+
+def _codec(kind: Any, owed: type[StrEnum]) -> Codec:
+    """Of a type as annotated. `owed` are the words of a debt, which each kind of record has of its own."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if get_origin(kind) is UnionType:  # X | None: None is absent
+        (given,) = (each for each in get_args(kind) if each is not NoneType)
+        return _codec(given, owed)
+    if get_origin(kind) is tuple:
+        members = _codec(get_args(kind)[0], owed)
+        return Codec(
+            lambda values: {"L": [members.encode(value) for value in values]},
+            lambda value: tuple(members.decode(member) for member in value["L"]),
+        )
+    if is_dataclass(kind) and isinstance(kind, type):
+        parts = _fields_of(kind, owed)
+        return Codec(lambda part: {"M": _encode(parts, part)}, lambda value: kind(**_decode(parts, value["M"])))
+    words = owed if kind is StrEnum else kind
+    return Codec(lambda word: text(word.value), lambda value: words(value["S"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record as an attribute."""
+
+    name: str
+    attribute: str
+    codec: Codec
+    default: Any = MISSING
+
+    def encode(self, value: Any) -> Value | None:
+        """None: the attribute is absent."""
+        blank = value is None or value is False or value == ""
+        if blank and value == self.default and self.name != "run_id":
+            return None
+        return self.codec.encode(value)
+
+    def decode(self, item: Mapping[str, Value]) -> Any:
+        found = item.get(self.attribute)
+        if found is None:
+            if self.default is MISSING:
+                raise ValueError(f"`{self.attribute}` is missing")
+            return self.default
+        try:
+            return self.codec.decode(found)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as exc:
+            raise ValueError(f"`{self.attribute}` is {str(found)[:80]}, which says nothing to us") from exc
+
+
+def _fields_of(record: type[Any], owed: type[StrEnum], names: Mapping[str, str] | None = None) -> dict[str, Field]:
+    hints = get_type_hints(record)
+    return {
+        each.name: Field(
+            each.name, (names or {}).get(each.name, _camel(each.name)), _codec(hints[each.name], owed), each.default
+        )
+        for each in fields(record)
+    }
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+
+
+def _encode(parts: Mapping[str, Field], record: Any) -> Item:
+    values = ((part.attribute, part.encode(getattr(record, part.name))) for part in parts.values())
+    return {attribute: value for attribute, value in values if value is not None}
+
+
+def _decode(parts: Mapping[str, Field], item: Mapping[str, Value]) -> dict[str, Any]:
+    return {part.name: part.decode(item) for part in parts.values()}
+
+
+# ---- records
+
+
+def _id_as_it_is(id: str) -> str:
+    return id
+
+
+def _worker_to_key(id: str) -> str:
+    """An instance that beats by itself lies under its own id: a heartbeat is found without knowing who sends it. Every
+    other key has a slash inside or gets one at its end, so that it never meets the id of an instance."""
+    instance_id, _, rest = id.partition("/")
+    if id == direct_key(instance_id):
+        return instance_id
+    return id if rest and not id.endswith("/") else f"{id}/"
+
+
+def _worker_of_key(id: str) -> str:
+    return id.removesuffix("/") if "/" in id else direct_key(id)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one kind of record lies in the table."""
+
+    kind: str
+    record: type[Any]
+    fields: Mapping[str, Field]  # all but the id, which is in the key
+    exists: str = "PK"  # the attribute that an item of this record has from its first write on
+    to_key: Callable[[str], str] = _id_as_it_is
+    of_key: Callable[[str], str] = _id_as_it_is
+    unwritten: Mapping[str, Any] = field(default_factory=dict)  # what is so until our first write
+
+
+def _shape(
+    kind: str, record: type[Any], *, owed: type[StrEnum] = StrEnum, names: Mapping[str, str] | None = None, **rest: Any
+) -> Shape:
+    parts = _fields_of(record, owed, names)
+    del parts["id"]
+    return Shape(kind, record, parts, **rest)
+
+
+SHAPES: Mapping[type[Any], Shape] = {
+    Instance: _shape("Instance", Instance, owed=instance.Owed),
+    Provision: _shape("Provision", Provision, owed=provision.Owed),
+    Job: _shape("Job", Job),
+    Control: _shape("Control", Control),
+    # The item is the heartbeat, and an agent that beats by itself writes it before anybody has looked at the worker.
+    Worker: _shape(
+        "Heartbeat",
+        Worker,
+        # Its version is not called so: every beat changes it, and what index `live` holds must not change with it.
+        names={"token": "seq", "beat_at": "updatedAt", "version": "rev"},
+        exists="rev",
+        to_key=_worker_to_key,
+        of_key=_worker_of_key,
+        unwritten={"state": worker.ACTIVE, "version": 0, "epoch": 1},
+    ),
+}
+
+
+def key_of(record: type[Any], id: str) -> Item:
+    shape = SHAPES[record]
+    return raw_key(shape.kind, shape.to_key(id))
+
+
+def raw_key(kind: str, id: str) -> Item:
+    """The key of something that is no record: a signal, a registration, a marker."""
+    return {"PK": text(f"TYPE#{kind}"), "SK": text(f"ID#{id}")}
+
+
+def id_of(record: type[Any], item: Item) -> str:
+    return SHAPES[record].of_key(item["SK"]["S"].removeprefix("ID#"))
+
+
+def is_worker(item: Item) -> bool:
+    """False for an item that only points from an instance to the worker that beats for it."""
+    return "seq" in item
+
+
+def encode(record: Any) -> Item:
+    """Every attribute of the record's own; neither its key nor what follows from it."""
+    return _encode(SHAPES[type(record)].fields, record)
+
+
+def decode(record: type[R], item: Item) -> R:
+    """The record in an item. Raise Refused, naming the item and the attribute, if it holds none."""
+    shape: Shape = SHAPES[record]
+    bare = shape.unwritten if shape.exists not in item else {}
+    try:
+        found = {name: bare[name] if name in bare else part.decode(item) for name, part in shape.fields.items()}
+    except ValueError as exc:
+        raise Refused(
+            f"DynamoDB item {item['PK']['S']} / {item['SK']['S']}: {exc}",
+            remedy="somebody else wrote it: repair or delete it, or give Bullpen a table of its own",
+        ) from exc
+    made: R = shape.record(id=id_of(record, item), **found)
+    return made
+
+
+def encode_part(part: Any) -> Value:
+    """Anything else that is a dataclass, such as a worker's card, as a map."""
+    return _codec(type(part), StrEnum).encode(part)
+
+
+def decode_part(kind: type[R], value: Value) -> R:
+    """Raise ValueError if it is something else."""
+    return Field("part", "part", _codec(kind, StrEnum), MISSING).decode({"part": value})  # type: ignore[no-any-return]
+
+
+# ---- the story
+
+
+_LINE = _codec(StoryLine, StrEnum)
+
+
+def slot_of(line: StoryLine) -> str:
+    return str(line.version % STORY_LENGTH)
+
+
+encode_line = _LINE.encode
+
+
+def decode_story(item: Item) -> list[StoryLine]:
+    """Oldest first. What is no line of ours is left out: a story explains, it decides nothing."""
+    lines = []
+    for value in item.get("story", {}).get("M", {}).values():
+        try:
+            lines.append(_LINE.decode(value))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return sorted(lines, key=lambda line: line.version)

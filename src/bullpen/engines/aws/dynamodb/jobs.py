@@ -1,0 +1,100 @@
+"""Jobs of Bullpen's own CI in DynamoDB. Indexes say where to look, the jobs themselves whether they are asked for.
+
+What somebody else wrote is left out, with a warning: one job that nobody can read stops neither a crowd of heartbeats
+that names it nor a pass over all that was lost.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from bullpen.engines.aws.dynamodb.expressions import held_kind
+from bullpen.engines.aws.dynamodb.items import Item, key_of, moment
+from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
+from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
+
+PAGE = 100
+"""Keys read at a time where many of them may not suit: one read by key of them all."""
+
+log = logging.getLogger("bullpen.engines.aws")
+
+
+class DynamoJobs:
+    """`ports.Jobs` on the table of a pool."""
+
+    def __init__(self, table: TableClient) -> None:
+        self._table = table
+
+    async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
+        items = await self._table.get_many([key_of(Job, id) for id in ids])
+        return {job.id: job for job in decode_listed(Job, items)}
+
+    async def queued(
+        self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
+    ) -> list[Job]:
+        def suits(job: Job) -> bool:
+            ready = job.state is QUEUED and (job.not_before is None or job.not_before <= now)
+            able = capabilities is None or not job.capability or job.capability in capabilities
+            return ready and able and not (without and job.avoid == without)
+
+        walk = self._table.walk(("todoKey", f"QUEUED#{run_id}"), index="todo", page=min(limit, PAGE), then=PAGE)
+        return await read_listed(self._table, walk, Job, suits, limit)
+
+    async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
+        # By the markers that land with the jobs, not by an index: that none is left must be true when it is said.
+        until = ("SK", "<", f"ID#{through_epoch + 1:012}")
+        walk = self._table.walk(("PK", f"TYPE#{held_kind(worker)}"), until, page=limit)
+        held: list[Job] = []
+        while not walk.over and len(held) < limit:
+            ids = [id for marker in await walk.page() if (id := _marked(marker))]
+            jobs = await self.jobs(ids)
+            # A marker read just before its job was given away is not one of a job that is held.
+            held += [jobs[id] for id in ids if id in jobs and _is_held(jobs[id], worker, through_epoch)]
+        return held[:limit]
+
+    async def unverified(self, now: datetime, limit: int) -> list[Job]:
+        walk = self._table.walk(("dueKey", "VERIFY"), ("dueSort", "<=", moment(now)), index="due", page=limit)
+        return await read_listed(
+            self._table, walk, Job, lambda job: job.verify_by is not None and job.verify_by <= now, limit
+        )
+
+    async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
+        # From run to run, as far as a page reaches: one that has thousands of jobs costs no more than another.
+        runs: list[str] = []
+        last, over = after, False
+        while len(runs) < limit and not over:
+            beyond = ("dueSort", ">", f"{last}!") if last else None  # "!" comes next after the space behind a run's id
+            walk = self._table.walk(("dueKey", "WAITING"), beyond, index="due", page=PAGE)
+            runs += dict.fromkeys(map(_run_of, await walk.first(PAGE)))
+            last, over = runs[-1] if runs else after, walk.over
+        return runs[:limit]
+
+    async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        walk = self._table.walk(
+            ("liveKey", f"UNFINISHED#{run_id}"), ("SK", ">", f"ID#{after}"), index="live", page=limit
+        )
+        return await read_listed(self._table, walk, Job, lambda job: job.state is not FINISHED, limit)
+
+    async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
+        beyond = ("runSort", ">", after) if after else None
+        walk = self._table.walk(("runKey", f"JOBS#{run_id}"), beyond, index="run", page=limit)
+        return await read_listed(self._table, walk, Job, lambda job: True, limit)
+
+
+def _run_of(waiting: Item) -> str:
+    entry = str(waiting["dueSort"]["S"])
+    return entry.rpartition(" ")[0] or entry
+
+
+def _marked(marker: Item) -> str:
+    """The id of the job; empty for a marker that is none of ours."""
+    if found := re.fullmatch(r"ID#\d{12}#(.+)", marker["SK"]["S"]):
+        return found[1]
+    log.warning("DynamoDB item %s / %s: not ours; left out", marker["PK"]["S"], marker["SK"]["S"])
+    return ""
+
+
+def _is_held(job: Job, worker: str, through_epoch: int) -> bool:
+    return job.state is RUNNING and job.worker == worker and job.epoch <= through_epoch

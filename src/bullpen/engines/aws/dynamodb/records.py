@@ -1,0 +1,157 @@
+"""Instances and provisions in DynamoDB. Writes are in `landing.py`; here are the questions.
+
+An index is a hint that may lag: it says what to look at. Where it holds only keys, the items are then read (consistent,
+a hundred at a time), and the model's own words decide whether they are what was asked for. An item that nobody can read
+is left out, with a warning: it must not stop the pool. `known` tells it from one that is absent.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_story, id_of, key_of, moment
+from bullpen.engines.aws.dynamodb.landing import land_each, land_together
+from bullpen.engines.aws.dynamodb.table import TableClient, Walk
+from bullpen.errors import Conflict, Refused
+from bullpen.model.instance import LIVE, Instance, State
+from bullpen.model.job import Job
+from bullpen.model.provision import OPEN, Provision
+from bullpen.model.ticket import Requirements, Verdict, judge
+from bullpen.model.transition import Change, Check, StoryLine
+from bullpen.model.worker import Worker
+
+R = TypeVar("R")
+log = logging.getLogger("bullpen.engines.aws")
+
+OFFERS_PAGE = 500
+"""Offers read at a time: about 200 KB, so that a pool of a few hundred is judged with one request."""
+
+
+class DynamoRecords:
+    """`ports.Records` on one pool's table."""
+
+    def __init__(self, table: TableClient) -> None:
+        self._table = table
+
+    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        return await land_together(self._table, changes, checks)
+
+    async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
+        return await land_each(self._table, changes)
+
+    async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
+        items = await self._table.get_many([key_of(Instance, id) for id in ids])
+        return {found.id: found for found in decode_listed(Instance, items)}
+
+    async def known(self, ids: Sequence[str]) -> set[str]:
+        items = await self._table.get_many([key_of(Instance, id) for id in ids], only=("version",))
+        return {id_of(Instance, item) for item in items}
+
+    async def provision(self, provision_id: str) -> Provision | None:
+        item = await self._table.get(key_of(Provision, provision_id))
+        return None if item is None else decode(Provision, item)
+
+    async def run_instances(self, run_id: str) -> list[Instance]:
+        walk = self._table.walk(("runKey", f"RUN#{run_id}"), index="run")
+        found = await read_listed(self._table, walk, Instance, lambda i: i.run_id == run_id and i.state in LIVE)
+        return sorted(found, key=lambda instance: instance.id)
+
+    async def run_provisions(self, run_id: str) -> list[Provision]:
+        walk = self._table.walk(("todoKey", f"OPENRUN#{run_id}"), index="todo")
+        return await read_listed(self._table, walk, Provision, lambda p: not p.is_closed)
+
+    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+        walk = self._table.walk(("runKey", f"TOLD#{run_id}"), index="run", newest_first=True, page=limit)
+        return await read_listed(self._table, walk, Provision, lambda p: p.run_id == run_id, limit)
+
+    async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
+        fitting: list[Instance] = []
+        offers = ("poolKey", f"CLAIMABLE#{needs.resource_class}")
+        for side in (">=", "<") if start else (">=",):  # from `start` and around
+            walk = self._table.walk(offers, ("SK", side, f"ID#{start}"), index="pool", page=OFFERS_PAGE)
+            while not walk.over and len(fitting) < limit:
+                page = decode_listed(Instance, await walk.page())
+                fitting += [offer for offer in page if _fits(offer, needs, now)]
+        return fitting[:limit]
+
+    async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
+        walk = self._table.walk(
+            ("poolKey", f"PENDING#{resource_class}"), ("SK", ">", f"ID#{after}"), index="pool", page=limit
+        )
+        return decode_listed(Instance, await walk.first(limit))
+
+    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
+        walk = self._table.walk(("dueKey", "DUE#Instance"), ("dueSort", "<=", moment(now)), index="due", page=limit)
+        return await read_listed(self._table, walk, Instance, lambda i: _has_come(i.due_at, now), limit)
+
+    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        walk = self._table.walk(("todoKey", "OWES#Instance"), ("todoSort", "<=", moment(now)), index="todo", page=limit)
+        return await read_listed(
+            self._table, walk, Instance, lambda i: i.owes is not None and i.owes.due_at <= now, limit
+        )
+
+    async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
+        walk = self._table.walk(("dueKey", "DUE#Provision"), ("dueSort", "<=", moment(now)), index="due", page=limit)
+        return await read_listed(self._table, walk, Provision, lambda p: _has_come(p.due_at, now), limit)
+
+    async def open_provisions(self, resource_class: str) -> list[Provision]:
+        walk = self._table.walk(("poolKey", f"OPEN#{resource_class}"), index="pool")
+        return await read_listed(self._table, walk, Provision, lambda p: p.state is OPEN)
+
+    async def live(self, limit: int, after: str = "") -> list[Instance]:
+        walk = self._table.walk(("liveKey", "LIVE#Instance"), ("SK", ">", f"ID#{after}"), index="live", page=limit)
+        return decode_listed(Instance, await walk.first(limit))
+
+    async def count(self) -> dict[tuple[str, State], int]:
+        counted: Counter[tuple[str, State]] = Counter()
+        live = {state.value: state for state in LIVE}
+        for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
+            state = live.get(item.get("state", {}).get("S", ""))
+            if state is not None:
+                counted[item.get("resourceClass", {}).get("S", ""), state] += 1
+        return dict(counted)
+
+    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+        # An id does not say of which kind it is; a key that is absent costs half a read.
+        kinds = {f"TYPE#{SHAPES[kind].kind}": kind for kind in (Instance, Provision, Job, Worker)}
+        keys = [key_of(kind, id) for id in ids for kind in kinds.values()]
+        items = await self._table.get_many(keys, only=("story",))
+        return {id_of(kinds[item["PK"]["S"]], item): decode_story(item) for item in items}
+
+    async def purge(self, now: datetime, limit: int) -> int:
+        """Nothing: every record that may go carries its time to live, and DynamoDB removes it."""
+        return 0
+
+
+async def read_listed(
+    table: TableClient, walk: Walk, kind: type[R], wanted: Callable[[R], bool], limit: int | None = None
+) -> list[R]:
+    """Follow a query of keys: the records as they are now, in its order, that still are what was asked for."""
+    found: list[R] = []
+    while not walk.over and (limit is None or len(found) < limit):
+        order = [id_of(kind, item) for item in await walk.page()]
+        items = {id_of(kind, item): item for item in await table.get_many([key_of(kind, id) for id in order])}
+        present = [items[id] for id in dict.fromkeys(order) if id in items]
+        found += [record for record in decode_listed(kind, present) if wanted(record)]
+    return found[:limit]
+
+
+def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
+    """What can be read of a list."""
+    found = []
+    for item in items:
+        try:
+            found.append(decode(kind, item))
+        except Refused as exc:
+            log.warning("left out: %s; %s", exc, exc.remedy)
+    return found
+
+
+def _fits(offer: Instance, needs: Requirements, now: datetime) -> bool:
+    return judge(offer.ticket(), needs, 0, 0, now).verdict is Verdict.TAKE
+
+
+def _has_come(at: datetime | None, now: datetime) -> bool:
+    return at is not None and at <= now

@@ -1,0 +1,162 @@
+"""What agents report, in DynamoDB: `TYPE#WS` is the last signal of an instance, `TYPE#Heartbeat` its pulse.
+
+A heartbeat lies under the id of its instance; where a worker with a key of its own beats for it, under that key, and
+the item of the instance names it. Where an instance pointed last is remembered, so that nearly every read asks for all
+of it at once. An instance has one agent, which takes another key only when it is denied the one it had; but should two
+beat for it, the newest beat of either is its heartbeat.
+
+Nobody is woken by DynamoDB: whoever waits looks again after a while.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bullpen.engines.aws.dynamodb.beats import stored_worker
+from bullpen.engines.aws.dynamodb.expressions import Expression
+from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.landing import land_together
+from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
+from bullpen.errors import Conflict, Unavailable
+from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
+from bullpen.model.worker import CLEANED_UP, Worker
+from bullpen.ports import Clock
+
+SIGNALS_LAST = 7 * 86400
+"""Seconds after which a signal goes by itself: no round takes that long."""
+
+REMEMBERED = 10_000
+"""Instances whose pointer is remembered."""
+
+FOLLOWED = 8
+"""Workers of one instance that are asked for: the last that began, and others. Nobody makes us read thousands."""
+
+LONGEST_KEY = 1024
+"""Bytes that DynamoDB takes for a sort key."""
+
+ATTEMPTS = 8
+
+PARTS = ("value", "round", "seq", "text", "updatedAt", "state", "worker", "workers")
+
+log = logging.getLogger("bullpen.engines.aws")
+
+
+class DynamoSignals:
+    """`ports.Signals` on the table of a pool."""
+
+    def __init__(self, table: TableClient, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._pointers: dict[str, tuple[str, ...]] = {}  # instance → the workers that may beat for it
+
+    async def report(self, signal: Signal) -> bool:
+        expression = Expression()
+        now = self._clock.now()
+        stamp = text(self._table.chance.token())
+        said = {
+            "value": {"M": {"signal": text(signal.kind.value), "runId": text(signal.run_id)}},
+            "round": text(signal.round),
+            "seq": number(signal.seq),
+            "text": text(signal.text),
+            "updatedAt": text(moment(now)),
+            "ttl": number(int(now.timestamp()) + SIGNALS_LAST),
+            "stamp": stamp,
+        }
+        writes, seq = expression.update(said), expression.name("seq")
+        condition = f"attribute_not_exists({seq}) OR {seq} < {expression.value(number(signal.seq))}"
+        key = raw_key("WS", signal.instance_id)
+        try:
+            await self._table.update(expression.request(key, UpdateExpression=writes, ConditionExpression=condition))
+        except Unmet as unmet:
+            # Our own stamp: it was stored, the answer was lost, and the client's repeat met it.
+            return unmet.item is not None and unmet.item.get("stamp") == stamp
+        return True
+
+    async def beat(self, heartbeat: Heartbeat) -> bool:
+        """On behalf of an agent that sends bare heartbeats: by our clock, so nobody has to accept it later."""
+        key = key_of(Worker, direct_key(heartbeat.instance_id))
+        for _ in range(ATTEMPTS):
+            change = beat_directly(heartbeat, stored_worker(await self._table.get(key)))
+            if change is None:
+                return False
+            seen = replace(change, after=replace(change.after, request_id=str(heartbeat.seq)))
+            try:
+                await land_together(self._table, [seen], ())
+            except Conflict:
+                continue
+            return True
+        raise Unavailable(f"{heartbeat.instance_id}: {ATTEMPTS} writes of its heartbeat met others")
+
+    async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
+        keys = [raw_key(kind, id) for id in ids for kind in ("WS", "Heartbeat")]
+        keys += [key_of(Worker, worker) for id in ids for worker in self._pointers.get(id, ())]
+        found = _by_key(await self._table.get_many(keys, PARTS))
+        news = self._follow(ids, found)
+        if news:
+            found |= _by_key(await self._table.get_many([key_of(Worker, worker) for worker in news], PARTS))
+        return {id: self._pulse(id, found) for id in ids}
+
+    async def wait(self, timeout: float) -> None:
+        await asyncio.sleep(timeout)
+
+    def _follow(self, ids: Sequence[str], found: dict[str, Item]) -> list[str]:
+        """Remember where these instances point; the workers among them that were not asked for."""
+        news = []
+        for id in ids:
+            pointed, known = _pointed(found.get(_name(raw_key("Heartbeat", id)), {})), self._pointers.get(id, ())
+            if pointed and pointed != known:
+                news += [worker for worker in pointed if worker not in known]
+                while len(self._pointers) >= REMEMBERED:
+                    del self._pointers[next(iter(self._pointers))]
+                self._pointers[id] = pointed
+        return news
+
+    def _pulse(self, id: str, found: dict[str, Item]) -> Pulse:
+        keys = [raw_key("Heartbeat", id), *(key_of(Worker, worker) for worker in self._pointers.get(id, ()))]
+        beats = [beat for key in keys if (beat := _heartbeat(id, found.get(_name(key)))) is not None]
+        newest = max(beats, key=lambda beat: beat.at, default=None)
+        return Pulse(_signal(id, found.get(_name(raw_key("WS", id)))), newest)
+
+
+def _is_key(worker: str) -> bool:
+    """An instance may point anywhere: a key that DynamoDB does not take would fail the read of everybody."""
+    return bool(worker) and len(key_of(Worker, worker)["SK"]["S"].encode()) <= LONGEST_KEY
+
+
+def _name(key: Item) -> str:
+    return f"{key['PK']['S']}/{key['SK']['S']}"
+
+
+def _pointed(item: Item) -> tuple[str, ...]:
+    """The workers that an instance's item names, first the one that began to beat last."""
+    last, others = item.get("worker", {}).get("S", ""), item.get("workers", {}).get("SS", ())
+    named = dict.fromkeys((last, *sorted(others))) if last else ()
+    return tuple(worker for worker in named if _is_key(worker))[:FOLLOWED]
+
+
+def _by_key(items: Sequence[Item]) -> dict[str, Item]:
+    return {_name(item): item for item in items}
+
+
+def _signal(id: str, item: Item | None) -> Signal | None:
+    if item is None:
+        return None
+    try:
+        value = item["value"]["M"]
+        kind, run_id = Kind(value["signal"]["S"]), value["runId"]["S"]
+        said = item.get("text", {}).get("S", "")[:TEXT_LIMIT]  # an agent may write any
+        return Signal(id, kind, run_id, item["round"]["S"], int(item["seq"]["N"]), said)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        log.warning("%s: somebody else wrote its signal (%r); taken for none", id, exc)
+        return None
+
+
+def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:
+    if item is None or "seq" not in item or item.get("state") == text(CLEANED_UP.value):
+        return None
+    try:
+        return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]))
+    except (KeyError, TypeError, ValueError) as exc:
+        log.warning("%s: somebody else wrote its heartbeat (%r); taken for none", id, exc)
+        return None

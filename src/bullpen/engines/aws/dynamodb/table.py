@@ -1,0 +1,302 @@
+"""The one table of a pool: reads by key and by index, updates and transactions; bounded, and repeated where it helps.
+
+All repeating is done here, and by one bound: of what was throttled, failed or got no answer, of keys that a batch did
+not process, and of transactions that met another one. The client's own repeats would multiply with these, and are
+rationed for all calls together: a crowd of claims that are each throttled once would use them up. A write may land and
+its answer be lost, so every write knows itself when it is repeated: by its stamp, round, token or content.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from bullpen.concurrency import settle
+from bullpen.engines.aws.dynamodb.expressions import Expression, Request
+from bullpen.engines.aws.dynamodb.items import Item, text
+from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
+from bullpen.engines.aws.errors import RETRY_AFTER, THROTTLES, Declined, call
+from bullpen.engines.aws.ground import standing
+from bullpen.engines.aws.session import Cloud
+from bullpen.errors import BullpenError, ConfigError, Refused, Throttled, Unavailable
+from bullpen.ports import Chance
+
+BATCH_LIMIT = 100
+"""Keys that one BatchGetItem takes."""
+
+PATIENCE = 6.0
+"""Seconds after its first failure for which a request is repeated, whatever the reasons: longer than any rival's
+transaction. Where all fail at once these are about twenty attempts (measured: 19 in 5.8 s)."""
+
+LEAST_ATTEMPTS = 3
+"""Made however long they take: where a crowd stands in line for connections, time says little of what is wrong."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.025, 1.0
+"""Seconds, of a wait before jitter."""
+
+_UNMET = "ConditionalCheckFailedException"
+_CANCELLED = "TransactionCanceledException"
+_BUSY = ("TransactionConflictException", "TransactionInProgressException")
+_WRONG_TABLE = ("ResourceNotFoundException", "ValidationException")
+_ABOUT_AN_ITEM = (
+    "size",
+    "document path",
+    "operand type",
+)  # what a ValidationException says of an item, not of the table
+_OF_AN_ITEM = ("ValidationError", "ItemCollectionSizeLimitExceeded")  # why a transaction was cancelled
+
+
+class Unmet(Exception):
+    """The condition of a write does not hold. `item` is what stands there; None: nothing."""
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("the condition does not hold")
+        self.item = item
+
+
+class Cancelled(Exception):
+    """Conditions of a transaction do not hold: what stands there, by the place of the action. Nothing was written."""
+
+    def __init__(self, unmet: dict[int, Item | None]) -> None:
+        super().__init__(f"conditions {sorted(unmet)} do not hold")
+        self.unmet = unmet
+
+
+class Patience:
+    """How long one request is repeated: after longer and longer waits, with full jitter, so that rivals that met once
+    do not meet again in step."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._until: float | None = None
+        self._attempts = 0
+
+    async def wait(self, failure: Exception) -> None:
+        """Until the next attempt. Raise the failure of this one if there is no time for another."""
+        pause = self._chance.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**self._attempts))
+        self._attempts += 1
+        now = self._loop.time()
+        self._until = now + PATIENCE if self._until is None else self._until
+        if now + pause >= self._until and self._attempts >= LEAST_ATTEMPTS:
+            raise failure
+        await asyncio.sleep(pause)
+
+
+class Unwritable(Refused):
+    """An item as asked for cannot be: it would be too large, or what stands there has another shape."""
+
+
+class TableClient:
+    """What every port of this engine speaks to. `chance` draws stamps, tokens and jitter."""
+
+    def __init__(self, cloud: Cloud, chance: Chance) -> None:
+        self.name = cloud.settings.pool
+        self.chance = chance
+        self._cloud = cloud
+        self._is_ours = False
+        self._looking = asyncio.Lock()
+
+    async def get(self, key: Item) -> Item | None:
+        """Consistent."""
+        found = await self.get_many([key])
+        return found[0] if found else None
+
+    async def get_many(self, keys: Sequence[Item], only: Collection[str] = ()) -> list[Item]:
+        """Consistent, in no order; absent ones are missing. With `only`, the keys and just these attributes."""
+        asked = list({(key["PK"]["S"], key["SK"]["S"]): key for key in keys}.values())  # a batch refuses doubles
+        portions = [asked[at : at + BATCH_LIMIT] for at in range(0, len(asked), BATCH_LIMIT)]
+        answers = await settle([self._get_batch(portion, only) for portion in portions])
+        return [item for answer in answers for item in answer]
+
+    def walk(
+        self,
+        hash_key: tuple[str, str],
+        where: tuple[str, str, str] | None = None,
+        *,
+        index: str = "",
+        newest_first: bool = False,
+        page: int = 0,
+        then: int = 0,
+    ) -> "Walk":
+        """Items by key, in order. `hash_key` is (attribute, value); `where` narrows the range: (attribute, operator,
+        value) with <, <=, >, >= or begins_with. `page` is how many to read at a time, or only at
+        first: `then` is how many after that. Consistent without an index."""
+        expression = Expression()
+        condition = f"{expression.name(hash_key[0])} = {expression.value(text(hash_key[1]))}"
+        if where is not None:
+            attribute, operator, value = where
+            name, bound = expression.name(attribute), expression.value(text(value))
+            narrowed = f"begins_with({name}, {bound})" if operator == "begins_with" else f"{name} {operator} {bound}"
+            condition += f" AND {narrowed}"
+        request = {
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": expression.names,
+            "ExpressionAttributeValues": expression.values,
+            "ScanIndexForward": not newest_first,
+            **({"IndexName": index} if index else {"ConsistentRead": True}),
+            **({"Limit": page} if page else {}),
+        }
+        return Walk(self, request, then)
+
+    async def update(self, request: Request) -> Item:
+        """One UpdateItem: the item as it then is. Raise Unmet if its condition does not hold."""
+        answer = await self._write(
+            "update_item", ReturnValues="ALL_NEW", ReturnValuesOnConditionCheckFailure="ALL_OLD", **request
+        )
+        new: Item = part_of(answer, "UpdateItem", "Attributes")
+        return new
+
+    async def put(self, item: Item) -> None:
+        """Without a condition."""
+        await self._write("put_item", Item=item)
+
+    async def delete(self, key: Item) -> None:
+        """Gone already is success."""
+        await self._write("delete_item", Key=key)
+
+    async def transact(self, actions: Sequence[Request], token: str) -> None:
+        """All actions or none: each `{"Update" | "ConditionCheck" | "Put" | "Delete": request}`, at most 100.
+
+        Raise Cancelled if conditions do not hold. A repeat with the same token within ten minutes writes nothing twice.
+        """
+        await self.heed_mark()
+        items = [{verb: self._action(verb, request)} for action in actions for verb, request in action.items()]
+        patience = Patience(self.chance)
+        while True:
+            try:
+                await self.call(
+                    "transact_write_items",
+                    expecting=(_CANCELLED,),
+                    patience=patience,
+                    TransactItems=items,
+                    ClientRequestToken=token,
+                )
+                return
+            except Declined as declined:
+                _judge_reasons(declined.response.get("CancellationReasons", []))
+            await patience.wait(self._worn_out("TransactWriteItems"))
+
+    async def call(
+        self, method: str, *, expecting: Collection[str] = (), patience: Patience | None = None, **request: Any
+    ) -> dict[str, Any]:
+        """Any call of DynamoDB, repeated while that may help; a table that is missing or not ours is a ConfigError.
+
+        Whoever repeats for a reason of his own gives his `patience`, which is then the bound of both.
+        """
+        client = await self._cloud.client("dynamodb", repeats=False)
+        patience = patience or Patience(self.chance)
+        while True:
+            try:
+                return await call(client, method, expecting=(*expecting, *_BUSY, *_WRONG_TABLE), **request)
+            except Declined as declined:
+                if declined.code in expecting:
+                    raise
+                if declined.code not in _BUSY:
+                    raise self._wrong_table(client, method, declined) from declined
+                failure: BullpenError = self._worn_out(client.meta.method_to_api_mapping[method])
+            except (Throttled, Unavailable) as exc:
+                failure = exc
+            await patience.wait(failure)
+
+    async def _get_batch(self, keys: list[Item], only: Collection[str]) -> list[Item]:
+        request: Request = {"Keys": keys, "ConsistentRead": True}
+        if only:
+            expression = Expression()
+            request["ProjectionExpression"] = ", ".join(expression.name(each) for each in ("PK", "SK", *only))
+            request["ExpressionAttributeNames"] = expression.names
+        left, found = {self.name: request}, list[Item]()
+        patience = Patience(self.chance)
+        while True:
+            answer = await self.call("batch_get_item", patience=patience, RequestItems=left)
+            found += part_of(answer, "BatchGetItem", "Responses").get(self.name, [])
+            left = answer.get("UnprocessedKeys") or {}
+            if not left:
+                return found
+            await patience.wait(self._worn_out("BatchGetItem"))
+
+    async def heed_mark(self) -> None:
+        """Before the first write of this process: a table that a newer Bullpen has marked is left as it is."""
+        async with self._looking:
+            if not self._is_ours:
+                standing.heed_mark(self.name, await self.get(SCHEMA_KEY))
+                self._is_ours = True
+
+    async def _write(self, method: str, **request: Any) -> dict[str, Any]:
+        await self.heed_mark()
+        try:
+            return await self.call(method, expecting=(_UNMET,), TableName=self.name, **request)
+        except Declined as declined:
+            raise Unmet(declined.response.get("Item")) from declined
+
+    def _action(self, verb: str, request: Request) -> Request:
+        conditional = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if "ConditionExpression" in request else {}
+        return {"TableName": self.name, **request, **conditional}
+
+    def _worn_out(self, call: str) -> Throttled:
+        return Throttled(
+            f"DynamoDB {call}: for {PATIENCE:g} s, every attempt on table {self.name} met others or was throttled",
+            retry_after=RETRY_AFTER,
+        )
+
+    def _wrong_table(self, client: Any, method: str, declined: Declined) -> BullpenError:
+        call = f"DynamoDB {client.meta.method_to_api_mapping[method]}"
+        where = f"table {self.name} in region {client.meta.region_name}"
+        if declined.code == "ResourceNotFoundException" and "index" not in declined.message.lower():
+            return ConfigError(f"{call}: {where} does not exist", remedy="run `bullpen refresh`, or see aws.pool")
+        if any(sign in declined.message for sign in _ABOUT_AN_ITEM):
+            return Unwritable(f"{call}: an item of {where} cannot be written: {declined.message}")
+        return ConfigError(
+            f"{call}: {where} is not one of ours ({declined.message})",
+            remedy="run `bullpen refresh`, or name another pool in aws.pool",
+        )
+
+
+class Walk:
+    """A query that follows its pages. A page may be empty and yet not the last: `over` says whether it is."""
+
+    def __init__(self, table: TableClient, request: Request, then: int = 0) -> None:
+        self._table = table
+        self._request = request
+        self._later = {"Limit": then} if then else {}
+        self.over = False
+
+    async def page(self) -> list[Item]:
+        answer = await self._table.call("query", TableName=self._table.name, **self._request)
+        items: list[Item] = part_of(answer, "Query", "Items")
+        last = answer.get("LastEvaluatedKey")
+        self.over = not last
+        self._request = {**self._request, **self._later, "ExclusiveStartKey": last}
+        return items
+
+    async def all(self) -> list[Item]:
+        found = []
+        while not self.over:
+            found += await self.page()
+        return found
+
+    async def first(self, limit: int) -> list[Item]:
+        found: list[Item] = []
+        while not self.over and len(found) < limit:
+            found += await self.page()
+        return list(islice(found, limit))
+
+
+def part_of(answer: Mapping[str, Any], call: str, name: str) -> Any:
+    """What every answer to a call has. One without it comes from somebody in between, and does not mean `none`."""
+    if name not in answer:
+        raise Unavailable(f"DynamoDB {call}: an answer without {name}", remedy="see aws.endpoints and any proxy")
+    return answer[name]
+
+
+def _judge_reasons(reasons: Sequence[dict[str, Any]]) -> None:
+    """Raise for what a repeat does not mend; return if one may."""
+    codes = [reason.get("Code", "None") for reason in reasons]
+    if "ConditionalCheckFailed" in codes:
+        raise Cancelled(
+            {at: reason.get("Item") for at, reason in enumerate(reasons) if codes[at] == "ConditionalCheckFailed"}
+        )
+    passing = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", *THROTTLES}
+    if final := [reason for reason, code in zip(reasons, codes, strict=True) if code not in passing]:
+        text = f"DynamoDB TransactWriteItems: {final[0].get('Message') or final[0]['Code']}"
+        raise Unwritable(text) if final[0]["Code"] in _OF_AN_ITEM else Refused(text)

@@ -1,0 +1,1 @@
+"""Machines of EC2: fleets, launch templates, and what each refusal means."""

@@ -1,0 +1,1 @@
+"""What a pool on AWS stands on: made or verified, permitted, and looked over by doctor."""

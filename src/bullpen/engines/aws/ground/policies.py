@@ -1,0 +1,207 @@
+"""Least-privilege IAM policies as data: what each of three may do, and on what.
+
+    control plane    refresh, serve, doctor and everything else: the whole pool, and nothing outside it
+    workflow         provision and release: no table, queue or template of refresh's is made, changed or deleted
+    instance         an agent: reads instances and its own code, writes signals and heartbeats; with `serve` less
+
+Everything is tied to the pool's name: the table and queues by their ARNs, machines and templates by their tag. IAM
+takes 6,144 characters of a policy: what names itself, as the id of a subnet does, needs neither region nor account.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.config import Settings
+from bullpen.engines.aws.ec2.fleet import POOL_TAG
+
+Statement = dict[str, Any]
+Policy = dict[str, Any]
+QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
+"""Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
+PARTITIONS = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What ARNs are made of. `*` stands for what is not known; no `subnets` or `security_groups` for any."""
+
+    pool: str
+    role: str
+    profile: str
+    image: str = "*"
+    subnets: tuple[str, ...] = ("*",)
+    security_groups: tuple[str, ...] = ("*",)
+    region: str = "*"
+    account: str = "*"
+    partition: str = "aws"
+    makes_templates: bool = True
+    served: bool = False  # agents speak with `bullpen serve`, not with the table
+
+    def arn(self, service: str, resource: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def unique_arn(self, resource: str) -> str:
+        """Of what there is once only, or belongs to any account: subnets, security groups; images, snapshots."""
+        return f"arn:{self.partition}:ec2:*:*:{resource}"
+
+    def iam_arn(self, resource: str) -> str:
+        return f"arn:{self.partition}:iam::{self.account}:{resource}"
+
+
+def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
+    """The place that the settings name. A role is taken to be called as its instance profile, unless it is named."""
+    aws = settings.aws
+    profile = aws.instance_profile.rpartition("instance-profile/")[2] or "*"
+    return Place(
+        pool=aws.pool,
+        role=role or profile.rpartition("/")[2],
+        profile=profile,
+        image=aws.image or "*",
+        subnets=aws.subnets or ("*",),
+        security_groups=aws.security_groups or ("*",),
+        region=aws.region or "*",
+        account=account,
+        partition=next((name for prefix, name in PARTITIONS if aws.region.startswith(prefix)), "aws"),
+        makes_templates=aws.manage == "refresh",
+        served=bool(settings.agent.serve_url),
+    )
+
+
+def control_plane(place: Place) -> Policy:
+    statements = [*_everyday(place), *_looks(place), *_doctor(place)]
+    if place.makes_templates:
+        statements += [*_makes(place), _templates(place, "Delete", "aws:ResourceTag")]
+    return _policy(statements)
+
+
+def workflow(place: Place) -> Policy:
+    return _policy(_everyday(place))
+
+
+def instance(place: Place) -> Policy:
+    """DynamoDB can tell apart kinds of items, not whose they are: machines are told apart by `serve` only.
+
+    With it only the boot uses the table: it fetches the agent, or reports why it has none in the round of its record.
+    """
+    table = place.arn("dynamodb", f"table/{place.pool}")
+    if place.served:
+        return _policy(
+            [
+                _allow("Read", ["dynamodb:GetItem"], [table], _leading("Instance", "Agent")),
+                _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS")),
+            ]
+        )
+    return _policy(
+        [
+            _allow("Read", ["dynamodb:ConditionCheckItem", "dynamodb:GetItem"], [table], _leading("Instance", "Agent")),
+            _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS", "Heartbeat")),
+            _allow("Register", ["dynamodb:DeleteItem", "dynamodb:PutItem"], [table], _leading("Registration")),
+        ]
+    )
+
+
+def _everyday(place: Place) -> list[Statement]:
+    """What it takes to provision, to release, and to pay what records owe."""
+    table = place.arn("dynamodb", f"table/{place.pool}")
+    ours = {"StringEquals": {f"aws:RequestTag/{POOL_TAG}": place.pool}}
+    tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
+    launch = ["ec2:CreateFleet", "ec2:RunInstances"]
+    made = [place.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "volume")]
+    used = [
+        *(place.unique_arn(f"subnet/{subnet}") for subnet in place.subnets),
+        *(place.unique_arn(f"security-group/{group}") for group in place.security_groups),
+        place.unique_arn(f"image/{place.image}"),
+        place.unique_arn("snapshot/*"),
+        place.arn("ec2", "network-interface/*"),
+        place.arn("ec2", "spot-instances-request/*"),
+    ]
+    templates = place.arn("ec2", "launch-template/*")
+    tagged_at_birth, creators = [*made], ["CreateFleet", "RunInstances"]
+    if place.makes_templates:
+        tagged_at_birth.append(templates)
+        creators.append("CreateLaunchTemplate")
+    tagging = {"StringEquals": {"ec2:CreateAction": creators}}
+    items = ("BatchGetItem", "ConditionCheckItem", "DeleteItem", "PutItem", "Query", "UpdateItem")
+    messages = ("DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage", "SendMessage")
+    spot = "spot.amazonaws.com"  # instant fleets need no role of EC2 Fleet's own
+    statements = [
+        _allow("Records", [f"dynamodb:{item}" for item in items], [table, f"{table}/index/*"]),
+        _allow("Tickets", [f"sqs:{verb}" for verb in messages], [place.arn("sqs", f"{place.pool}-*")]),
+        _allow("LaunchTaggedOnly", launch, made, ours),
+        _allow("LaunchFromOurTemplates", launch, [templates], tagged),
+        _allow("LaunchOnOurGround", launch, used),
+        _allow("TagWhatIsLaunched", ["ec2:CreateTags"], tagged_at_birth, tagging),
+        _allow("EndOurs", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
+        _allow("SeeMachines", ["ec2:DescribeInstances", "ec2:DescribeInstanceTypes"], ["*"]),
+        _allow(
+            "GiveMachinesTheirRole",
+            ["iam:PassRole"],
+            [place.iam_arn(f"role/{place.role}")],
+            {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+        ),
+        _allow(
+            "FirstSpotOfAnAccount",
+            ["iam:CreateServiceLinkedRole"],
+            [place.iam_arn(f"role/aws-service-role/{spot}/*")],
+            {"StringEquals": {"iam:AWSServiceName": spot}},
+        ),
+    ]
+    if place.makes_templates:  # for runs that ask for types of their own
+        statements += [_templates(place, "Create", "aws:RequestTag"), _see_templates()]
+    return statements
+
+
+def _looks(place: Place) -> list[Statement]:
+    """What refresh looks at, whoever made it."""
+    table = place.arn("dynamodb", f"table/{place.pool}")
+    described = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:GetItem"]
+    statements = [
+        _allow("SeeTable", described, [table]),
+        _allow("ListQueues", ["sqs:ListQueues"], ["*"]),
+        _allow("SeeQueues", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
+    ]
+    return statements if place.makes_templates else [*statements, _see_templates()]
+
+
+def _makes(place: Place) -> list[Statement]:
+    """What refresh makes and corrects."""
+    table, queues = place.arn("dynamodb", f"table/{place.pool}"), place.arn("sqs", f"{place.pool}-*")
+    tables = ("CreateTable", "TagResource", "UpdateTable", "UpdateTimeToLive")
+    verbs = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "TagQueue")
+    return [
+        _allow("MakeTable", [f"dynamodb:{verb}" for verb in tables], [table]),
+        _allow("MakeQueues", [f"sqs:{verb}" for verb in verbs], [queues]),
+    ]
+
+
+def _doctor(place: Place) -> list[Statement]:
+    looks = ("DescribeImages", "DescribeSecurityGroups", "DescribeSubnets", "GetInstanceTypesFromInstanceRequirements")
+    return [
+        _allow("SeeGround", [f"ec2:{look}" for look in looks], ["*"]),
+        _allow("SeeProfile", ["iam:GetInstanceProfile"], [place.iam_arn(f"instance-profile/{place.profile}")]),
+        _allow("SeeQuotas", ["servicequotas:GetServiceQuota"], [place.arn("servicequotas", "ec2/*")]),
+        _allow("SeeOwnRights", ["iam:SimulatePrincipalPolicy"], [place.iam_arn("*")]),
+    ]
+
+
+def _see_templates() -> Statement:
+    return _allow("SeeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"])
+
+
+def _templates(place: Place, verb: str, tag: str) -> Statement:
+    ours = {"StringEquals": {f"{tag}/{POOL_TAG}": place.pool}}
+    resource = place.arn("ec2", "launch-template/*")
+    return _allow(f"{verb}Templates", [f"ec2:{verb}LaunchTemplate"], [resource], ours)
+
+
+def _leading(*kinds: str) -> dict[str, Any]:
+    return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
+
+
+def _allow(sid: str, actions: list[str], resources: list[str], condition: dict[str, Any] | None = None) -> Statement:
+    allowed = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}
+    return {**allowed, "Condition": condition} if condition else allowed
+
+
+def _policy(statements: list[Statement]) -> Policy:
+    return {"Version": "2012-10-17", "Statement": statements}

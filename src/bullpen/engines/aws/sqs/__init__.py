@@ -1,0 +1,1 @@
+"""Tickets on SQS: one queue per resource class."""

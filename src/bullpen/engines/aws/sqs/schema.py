@@ -1,0 +1,47 @@
+"""A pool queue as data: its name, its attributes, its tag. Refresh makes it from this, Terraform is held to it.
+
+SQS allows letters, digits, - and _ in a name: a '.' of the class is written `_2E`, and so a '_' is `_5F`. The name
+alone does not say whose a queue is: `ci-x-small` may belong to the pool `ci`, to the pool `ci-x`, or to a stranger. Its
+tag does.
+"""
+
+from collections.abc import Mapping
+
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG
+
+ATTRIBUTES = {
+    "MessageRetentionPeriod": str(14 * 24 * 3600),  # the longest there is, and longer than any threshold
+    "VisibilityTimeout": "30",  # when a ticket is seen again whose taker died before it could delete it
+    "DelaySeconds": "0",  # a ticket is on offer at once, unless whoever sends it says otherwise
+}
+
+
+def queue_name(pool: str, resource_class: str) -> str:
+    return f"{pool}-{resource_class.replace('_', '_5F').replace('.', '_2E')}"
+
+
+def class_of(pool: str, name: str) -> str:
+    """The resource class of a queue whose name starts with `<pool>-`."""
+    return name.removeprefix(f"{pool}-").replace("_2E", ".").replace("_5F", "_")
+
+
+def tags(pool: str) -> dict[str, str]:
+    return {POOL_TAG: pool}
+
+
+def is_ours(pool: str, found: Mapping[str, str]) -> bool:
+    return found.get(POOL_TAG) == pool
+
+
+def corrections(found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """What to set so that a queue with these attributes is as it should be: its value, and why."""
+    wrong = {
+        name: (value, f"{name} is {found[name]} and should be {value}")
+        for name, value in ATTRIBUTES.items()
+        if found.get(name, value) != value  # one that is not told is not known to the service: an emulator
+    }
+    if found.get("RedrivePolicy"):
+        # Each taker that dies before it could delete a ticket counts as a receipt: after some, the ticket would go to
+        # a queue where nobody looks. An empty policy is none.
+        wrong["RedrivePolicy"] = ("", "it has a redrive policy, by which tickets drift away to another queue")
+    return wrong
