@@ -1,7 +1,7 @@
-"""The audit: processes, records, tickets and registrations of a home at rest agree, or it says where they do not.
+"""The audit: processes, records, tickets and registrations of a pool at rest agree, or it says where they do not.
 
-It reads the database by itself and the processes from the kernel, so that a fault of Bullpen's own queries cannot hide
-what they lose.
+It reads the store by itself and the processes from the kernel, so that a fault of Bullpen's own queries cannot hide
+what they lose. `audit` is for a home; other engines have the same `Books`, and machines of their own kind.
 """
 
 import json
@@ -9,7 +9,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,27 +21,37 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Books:
-    """Everything that a home's database says, as of one moment."""
+    """Everything that a store says, as of one moment. Times are microseconds since 1970."""
 
     instances: dict[str, Row]
     provisions: dict[str, Row]
-    machines: list[Row]
     registrations: list[Row]
     tickets: list[str]
-    now: int
+    machines: list[Row] = field(default_factory=list)
+    now: int = field(default_factory=lambda: int(datetime.now(UTC).timestamp() * 1_000_000))
+
+    @property
+    def live(self) -> dict[str, Row]:
+        return {id: row for id, row in self.instances.items() if row["state"] != "terminated"}
 
 
 def audit(home: Path) -> list[str]:
     """Every violation in a sentence; empty if all is well. The pool must be at rest: nobody works on it."""
     books = read(home)
-    found = processes.of_home(home)
-    live = {id: row for id, row in books.instances.items() if row["state"] != "terminated"}
+    return [
+        *disagreements(books),
+        *astray(books.live, processes.of_home(home)),
+        *_leftovers(home, books, books.live),
+    ]
+
+
+def disagreements(books: Books) -> list[str]:
+    """Where records, tickets and registrations do not agree with each other."""
+    live = books.live
     return [
         *_misplaced(books, live),
         *_owing(books),
         *_halves(books, live),
-        *_processes(live, found),
-        *_leftovers(home, books, live),
         *_registrations(books, live),
         *_tickets(books, live),
     ]
@@ -57,11 +67,10 @@ def read(home: Path) -> Books:
 
         return Books(
             instances={row["id"]: row for row in table("instances")},
-            provisions={row["id"]: row for row in table("provisions")},
-            machines=table("machines"),
+            provisions={row["id"]: {**row, "members": json.loads(row["members"])} for row in table("provisions")},
             registrations=table("registrations"),
             tickets=[row["body"] for row in table("tickets")],
-            now=int(datetime.now(UTC).timestamp() * 1_000_000),
+            machines=table("machines"),
         )
 
 
@@ -74,7 +83,7 @@ def _misplaced(books: Books, live: dict[str, Row]) -> Iterator[str]:
         if row["state"] == "running":
             if provision is None or provision["state"] != "committed":
                 yield f"{id} runs for {row['provision_id'] or 'nobody'}, which has not committed"
-            elif id not in json.loads(provision["members"]) or provision["run_id"] != row["run_id"]:
+            elif id not in provision["members"] or provision["run_id"] != row["run_id"]:
                 yield f"{id} runs for {row['run_id']}, but is no member of {provision['id']}"
         elif row["state"] != "idle" or not row["attested"]:
             yield f"{id} is {row['state']}, neither running nor on offer"
@@ -93,12 +102,13 @@ def _halves(books: Books, live: dict[str, Row]) -> Iterator[str]:
     """All or nothing: of a committed provision's members all run, or none."""
     running = Counter(row["provision_id"] for row in live.values() if row["state"] == "running")
     for id, row in books.provisions.items():
-        members = len(json.loads(row["members"]))
+        members = len(row["members"])
         if row["run_id"] and running[id] not in (0, members):
             yield f"{id} has {running[id]} of its {members} members running"
 
 
-def _processes(live: dict[str, Row], found: list[processes.Process]) -> Iterator[str]:
+def astray(live: dict[str, Row], found: list[processes.Process]) -> Iterator[str]:
+    """Processes without a live record, and live records without their one agent."""
     agents = Counter(process.instance_id for process in found if process.is_agent)
     for process in found:
         if process.instance_id not in live:

@@ -12,7 +12,7 @@ from scenario.pool import Pool, Starter
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here starts real processes."""
     for item in items:
-        if item.path.parent == Path(__file__).parent:
+        if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.slow)
 
 

@@ -1,4 +1,4 @@
-"""The processes of a home as the kernel shows them, found without asking Bullpen: by command line and by mark."""
+"""The processes of instances as the kernel shows them, found without asking Bullpen: by command line and by mark."""
 
 import os
 from collections.abc import Iterator
@@ -17,25 +17,30 @@ class Process:
 
 
 def of_home(home: Path) -> list[Process]:
-    """Every living process of every instance of a home: agents name the home, the rest carries an agent's mark."""
-    folder = f"{home.resolve()}/instances/".encode()
+    return below(home / "instances")
+
+
+def below(folder: Path) -> list[Process]:
+    """Every living process of every instance with a directory in this folder, which is named after it: agents name a
+    file there, the rest carries an agent's mark."""
+    prefix = f"{folder.resolve()}/".encode()
     agents: dict[int, str] = {}
     marked: dict[int, str] = {}
     for pid, command, environment in _living():
         for word in command.split(b"\0"):
-            if word.startswith(folder) and word.endswith(b"/agent.json"):
-                agents[pid] = word.removeprefix(folder).partition(b"/")[0].decode()
+            if word.startswith(prefix) and word.endswith(b"/agent.json"):
+                agents[pid] = word.removeprefix(prefix).partition(b"/")[0].decode()
         for entry in environment.split(b"\0"):
             if entry.startswith(b"BULLPEN_INSTANCE="):
                 marked[pid] = entry.partition(b"=")[2].decode()
-    known = {*agents.values(), *_ids(home)}
+    known = {*agents.values(), *_ids(folder)}
     found = [Process(pid, id, is_agent=True) for pid, id in agents.items()]
     return found + [Process(p, id, is_agent=False) for p, id in marked.items() if id in known and p not in agents]
 
 
-def _ids(home: Path) -> list[str]:
+def _ids(folder: Path) -> list[str]:
     with suppress(OSError):
-        return os.listdir(home / "instances")
+        return os.listdir(folder)
     return []
 
 

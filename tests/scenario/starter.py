@@ -1,16 +1,21 @@
 """The real command line, with its imports done once: each command is forked off and runs as a process of its own.
 
 A command that starts in a millisecond can be killed in the middle of its work and not of its imports, and two of them
-really race. One JSON object per line on stdin, one answer per line on stdout:
+really race. With the argument `aws` it has the AWS engines at hand as well. One JSON object per line on stdin, one
+answer per line on stdout:
 
-    {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "ahead": SECONDS}  →  {"pid": N}, once it hears signals
-    {"wait": PID}                                                                  →  {"code": N}
+    {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "environ": {NAME: VALUE}, "ahead": SECONDS}
+                                                                                    →  {"pid": N}, once it hears signals
+    {"wait": PID}                                                                   →  {"code": N}
 
-`ahead` puts the command's clock so far ahead: a deadline passes without anybody waiting for it.
+`environ` is added to the command's environment. `ahead` puts its clock so far ahead: a deadline passes without anybody
+waiting for it.
 """
 
 import asyncio
+import functools
 import gc
+import importlib
 import json
 import os
 import signal
@@ -27,6 +32,7 @@ import bullpen.cli.refresh
 import bullpen.cli.release
 import bullpen.cli.run
 import bullpen.cli.status
+import bullpen.cli.why
 import bullpen.down
 import bullpen.engines.local
 import bullpen.engines.sqlite.ci
@@ -44,6 +50,23 @@ from bullpen.cli.signals import SIGNALS
 from bullpen.engines.system import SystemClock
 
 __all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there
+
+
+def prepare_aws() -> None:
+    """The engines, AWS's descriptions of its services, and the agent's archive, which every command would make anew."""
+    import botocore.session
+
+    from bullpen.engines.aws.boot.archive import archive
+
+    archive()
+
+    store = ("ci", "gone", "jobs", "logs", "observations", "records", "signals", "workers")
+    for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "ground.foundation"):
+        importlib.import_module(f"bullpen.engines.aws.{name}")
+    botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+    session = botocore.session.get_session()
+    for service in ("dynamodb", "sqs", "ec2"):
+        session.create_client(service, region_name="us-east-1").close()
 
 
 def serve() -> None:
@@ -81,6 +104,7 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
         os.close(opened)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     os.chdir(asked["cwd"])
+    os.environ |= asked["environ"]
     if asked["ahead"]:
         ahead = timedelta(seconds=asked["ahead"])
         SystemClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]
@@ -95,4 +119,6 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if "aws" in sys.argv[1:]:
+        prepare_aws()
     serve()

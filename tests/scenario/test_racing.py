@@ -1,19 +1,20 @@
 """Runs that race for one pool: an instance goes to one of them, and nobody launches what lies ready."""
 
+from scenario.commands import Commands
 from scenario.pool import Pool
 from scenario.test_everyday import ids
 
 ROUNDS = 20
 
 
-def stock(pool: Pool, count: int, *more: str) -> list[str]:
+def stock(pool: Commands, count: int, *more: str) -> list[str]:
     """Put so many instances on offer."""
     pool.provision("stock", count, *more)
     pool.release("stock")
     return pool.on_offer()
 
 
-def race(pool: Pool, number: int, *counts: int) -> list[dict[str, object]]:
+def race(pool: Commands, number: int, *counts: int) -> list[dict[str, object]]:
     """One run per count, all at once; all must succeed."""
     commands = [pool.start_provision(f"run-{number}-{n}", count) for n, count in enumerate(counts)]
     ran = [command.wait() for command in commands]
@@ -21,7 +22,7 @@ def race(pool: Pool, number: int, *counts: int) -> list[dict[str, object]]:
     return [one.answer for one in ran]
 
 
-def finish(pool: Pool, number: int, runs: int) -> None:
+def finish(pool: Commands, number: int, runs: int) -> None:
     for command in [pool.start("release", "--run-id", f"run-{number}-{n}") for n in range(runs)]:
         assert command.wait().code == 0
 
