@@ -26,6 +26,8 @@ SUBJECTS = (
     "noticing",
     "rescheduling",
     "startup",
+    "aws",
+    "aws_costs",
 )
 """Modules beside this one, each with its `MEASUREMENTS`."""
 

@@ -1,0 +1,71 @@
+"""The way to the AWS engines as a process of its own, so that it takes nothing from the control plane that is measured.
+
+    python -m bench.aws_proxy DYNAMODB SQS EC2      prints the three URLs that lead there, as JSON
+
+Each line on its standard input, `{"latency": seconds, "metered": true or false}`, begins a new count; the answer is one
+line with the last one: requests by service and operation, and units of DynamoDB, as DynamoDB Local says it consumed
+them. It ends when its standard input does.
+"""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aws.proxy import Answer, Call, Forward, Proxy
+
+SERVICES = ("dynamodb", "sqs", "ec2")
+READS = ("GetItem", "BatchGetItem", "Query")
+WRITES = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems")
+
+
+class Meter:
+    """Asks DynamoDB to say what each request consumes, indexes included, and adds it up. Of a transaction DynamoDB
+    Local names the units of one action: ours all do the same to records of one kind, so the others count as much."""
+
+    def __init__(self) -> None:
+        self.units: Counter[str] = Counter()
+
+    def watch(self, proxy: Proxy) -> None:
+        for operation in (*READS, *WRITES):
+            proxy.fail(operation, self, times=None)
+
+    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+        asked = json.loads(call.body) | {"ReturnConsumedCapacity": "INDEXES"}
+        answer = await forward(json.dumps(asked).encode())
+        consumed = json.loads(answer.body).get("ConsumedCapacity", [])
+        tables = consumed if isinstance(consumed, list) else [consumed]
+        kind = "read" if call.operation in READS else "write"
+        self.units[kind] += sum(table["CapacityUnits"] for table in tables) * len(asked.get("TransactItems", [1]))
+        return answer
+
+
+async def serve(targets: list[str]) -> None:
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    meter = Meter()
+    async with AsyncExitStack() as stack:
+        proxies = [await stack.enter_async_context(Proxy(target)) for target in targets]
+        _say({service: proxy.url for service, proxy in zip(SERVICES, proxies, strict=True)})
+        while line := await lines.readline():
+            order = json.loads(line)
+            named = zip(SERVICES, proxies, strict=True)
+            counts = {f"{name} {what}": count for name, proxy in named for what, count in proxy.counts.items()}
+            _say({"requests": counts, "units": dict(meter.units)})
+            meter.units.clear()
+            for proxy in proxies:
+                proxy.counts.clear()
+                proxy.latency = order["latency"]
+                proxy.heal()
+            if order["metered"]:
+                meter.watch(proxies[0])
+
+
+def _say(words: Any) -> None:
+    print(json.dumps(words), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1:]))
