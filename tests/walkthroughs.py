@@ -1,7 +1,7 @@
 """Walk-throughs: console blocks of the documents that must run as they stand and print what they show.
 
 A block belongs to it if `<!-- walk-through -->` stands on the line before. All of a document's blocks run one after the
-other in one folder.
+other in one folder. A block of TOML below `<!-- bullpen.toml -->` is added to that file of the folder in its turn.
 """
 
 import os
@@ -15,12 +15,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "docs/quickstart.md", "docs/operating.md")
 
-_BLOCK = re.compile(r"^<!-- walk-through -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^<!-- (?:walk-through -->\n```console|bullpen\.toml -->\n```(?P<is_toml>toml))\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What differs from one time to the next: ids and rounds, then times, then every other number.
 _VARYING = (
-    (re.compile(r"\bi-[0-9a-f]{16}/[0-9a-f]{8}\b"), "i-#/#"),
-    (re.compile(r"\b([ijp])-[0-9a-f]{16}\b"), r"\1-#"),
+    (re.compile(r"\bi-[0-9a-f]{16,17}/[0-9a-f]{8}\b"), "i-#/#"),
+    (re.compile(r"\bbpo_[0-9a-f]{16}_[0-9a-f]{64}\b"), "bpo_#"),
+    (re.compile(r"\b[0-9a-f]{16,17}\b"), "#"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "#"),
     (re.compile(r"\d+(\.\d+)?"), "#"),
     (re.compile(r"[ \t]+"), " "),
@@ -35,9 +39,23 @@ class Shown:
     output: str
 
 
+@dataclass(frozen=True)
+class Written:
+    """Settings that the reader adds to `bullpen.toml`."""
+
+    toml: str
+
+
 def walkthrough(document: str) -> list[Shown]:
-    text = (ROOT / document).read_text()
-    return [shown for block in _BLOCK.findall(text) for shown in _commands(block)]
+    return [step for step in steps(document) if isinstance(step, Shown)]
+
+
+def steps(document: str) -> list[Shown | Written]:
+    """What a reader does, in order."""
+    found: list[Shown | Written] = []
+    for block in _BLOCK.finditer((ROOT / document).read_text()):
+        found += [Written(block["text"])] if block["is_toml"] else _commands(block["text"])
+    return found
 
 
 def every_command(document: str) -> list[str]:

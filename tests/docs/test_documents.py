@@ -10,14 +10,13 @@ import pytest
 
 from bullpen.cli.overview import COMMANDS
 from bullpen.model import instance
-from measured_table import published as published_measurements
-from measured_table import with_target
+from measured_table import OPERATING, README, missing_from
 from settings_table import published, render
 from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrough
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-SHOWN = [*DOCUMENTS, "docs/liveness.md", "docs/serve.md"]
+SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/liveness.md", "docs/serve.md"]
 PAGES = [*SHOWN, "docs/concepts.md", "docs/state-machines.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
@@ -55,9 +54,11 @@ def test_the_states_in_the_readme_are_drawn_as_in_the_model() -> None:
 
 
 def test_no_measurement_with_a_target_is_left_out_of_the_readme() -> None:
-    shown = published_measurements()
-    missing = [row["name"] for row in with_target() if f"| {row['name']} |" not in shown]
-    assert missing == [], "stale: run `python tests/measured_table.py`"
+    assert missing_from(README, "measured") == [], "stale: run `python tests/measured_table.py`"
+
+
+def test_no_measured_cost_is_left_out_of_operating() -> None:
+    assert missing_from(OPERATING, "costs") == [], "stale: run `python tests/measured_table.py`"
 
 
 @pytest.mark.slow
