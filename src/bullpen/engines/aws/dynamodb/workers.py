@@ -14,6 +14,7 @@ from datetime import datetime
 from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb import direct
 from bullpen.engines.aws.dynamodb.beats import Beats, stored_worker
+from bullpen.engines.aws.dynamodb.entries import UNTIMED
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment
 from bullpen.engines.aws.dynamodb.landing import land_together
@@ -78,7 +79,9 @@ class DynamoWorkers:
             timers = Timers(self._table, now)
         found: list[Worker] = []
         while len(found) < limit and (due := await timers.next(min(PORTION, limit - len(found)))):
-            found += [one for one in await self._read(due) if _is_suspect(one, now)]
+            # A lease that nobody has timed yet cannot be out: a thousand of them are not read to find that.
+            timed = [timer for timer in due if timer["dueSort"]["S"] != UNTIMED]
+            found += [one for one in await self._read(timed) if _is_suspect(one, now)]
         return sorted(found, key=lambda one: (one.deadline or now, one.id))
 
     async def to_clean(self, now: datetime, limit: int) -> list[Worker]:
