@@ -64,5 +64,5 @@ ifeq ($(FRESH),yes)
 	exit 1
 endif
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,serve,dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,github,serve,dev]'
 	@echo '$(CURDIR)' > $@

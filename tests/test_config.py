@@ -188,7 +188,7 @@ def test_a_long_value_is_not_repeated_in_full() -> None:
     assert len(str(refused(f"[timings]\nlease = '{'x' * 10_000}'"))) < 300
 
 
-@pytest.mark.parametrize("name", ["BULLPEN_GITHUB_TOKEN", "BULLPEN_WHATEVER", "BULLPEN_TIMINGS_LEASE_"])
+@pytest.mark.parametrize("name", ["BULLPEN_GITHUB_PASSWORD", "BULLPEN_WHATEVER", "BULLPEN_TIMINGS_LEASE_"])
 def test_the_value_of_an_unknown_variable_is_never_shown(name: str) -> None:
     error = refused("", {name: "ghp_hidden"})
     assert name in str(error)

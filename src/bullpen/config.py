@@ -17,6 +17,7 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
+DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}\Z"  # a trust domain: a word of ours, or what a repository is called
 PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # fits tables, queues and templates alike
 
 
@@ -108,10 +109,12 @@ class Liveness(Frozen, frozen=True):
 class Local(Frozen, frozen=True):
     capacity: Count = 32  # machines this host runs at once
     spot_capacity: Count = 32  # of them, at most this many as spot
+    runner_user: str = ""  # as whom jobs run if we are root, as which GitHub's runner refuses to
 
 
 class Engines(Frozen, frozen=True):
     pool: Literal["embedded", "aws"] = "embedded"  # SQLite and processes of one machine, or DynamoDB, SQS and EC2
+    ci: Literal["builtin", "github"] = "builtin"  # whose jobs the runners execute
 
 
 class Aws(Frozen, frozen=True):
@@ -129,6 +132,32 @@ class Aws(Frozen, frozen=True):
     volume: Count = 0  # GiB of the root volume; 0: as the image has it
     root_device: str = "/dev/xvda"  # its name in the image: Ubuntu calls it /dev/sda1
     tags: dict[str, str] = field(default_factory=dict)  # put on every machine and volume, besides our own
+
+
+class Github(Frozen, frozen=True):
+    """GitHub Actions as the CI; used with `engines.ci = "github"`. A secret may be `file:` and the path of a file."""
+
+    scope: str = ""  # owner/repository, or an organisation: where runners register
+    url: str = "https://github.com"  # of GitHub Enterprise Server: its own
+    api_url: str = ""  # empty: as the url has it
+    token: str = ""  # a personal access token; an App is better: it expires by itself and belongs to nobody
+    app_id: str = ""  # id or client id of a GitHub App, with its private-key
+    private_key: str = ""  # of the App, in PEM
+    installation_id: Annotated[int, Meta(ge=0)] = 0  # of the App; 0: the one of the scope
+    webhook_secret: str = ""  # of the webhook that points to `serve`; empty: runs are only asked after
+    pool: str = ""  # how our runners' names begin; empty: aws.pool, or "bullpen"
+    runner_group: str = ""  # of an organisation; empty: the default one
+    registration: Literal["persistent", "jit"] = "persistent"  # jit: anew for each job, with a cleaning in between
+    runner_directory: str = "/opt/actions-runner"  # where the machine has GitHub's runner
+    runner_url: str = ""  # fetched from here at boot instead: its archive, with runner-sha256
+    runner_sha256: str = ""  # of that archive: nothing unknown is executed
+    token_rotation: Seconds = 1800.0  # a registration token with less time left is replaced; GitHub gives an hour
+    drift_margin: Seconds = 259200.0  # a runner is retired this long before GitHub refuses its version: a weekend
+    poll: Seconds = 60.0  # how often `serve` asks after a run whose end no webhook has told
+    rescue: tuple[str, ...] = ()  # repositories, or "*", whose lost jobs are run again; the owner must want that
+    rescue_attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # times a run is run again for lost jobs
+    oidc_issuer: str = ""  # who signs the identity of jobs; empty: as the url has it
+    oidc_audience: str = "bullpen"  # what a job's identity must be made out to
 
 
 def _classes() -> dict[str, ResourceClass]:
@@ -149,7 +178,13 @@ class Settings(Frozen, frozen=True):
     liveness: Liveness = Liveness()
     local: Local = Local()
     aws: Aws = Aws()
+    github: Github = Github()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)
+
+    @property
+    def on_github(self) -> bool:
+        """Whether jobs are GitHub's: then it, not we, says who is busy and how a job ended."""
+        return self.engines.ci == "github"
 
     @property
     def makes_queues(self) -> bool:
@@ -169,6 +204,7 @@ class Settings(Frozen, frozen=True):
         cpu: int = 0,
         mem: int = 0,
         trust_domain: str = "default",
+        repository: str = "",
     ) -> Requirements:
         """What a run asks, completed with what its class and trust domain say.
 
@@ -190,4 +226,5 @@ class Settings(Frozen, frozen=True):
             trust_domain=trust_domain,
             inherits=self.trust.inherits.get(trust_domain, ()),
             image_generation=own_class.image_generation,
+            repository=repository,
         )

@@ -42,7 +42,7 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         if not left:
             break
     for registration in await ports.ci.registrations():
-        await ports.ci.remove(registration.name)
+        await ports.ci.remove(registration.handle)
     if settings.engines.pool == "embedded":
         # SQS does not give out the name of a deleted queue for a minute. There the tickets stay, of machines that are
         # gone: whoever takes one finds it stale.

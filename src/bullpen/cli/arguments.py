@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from bullpen.config import NAME, Settings
+from bullpen.config import DOMAIN, Settings
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision.outcome import Request
@@ -42,8 +42,8 @@ def checked_request(
     for pattern in patterns:
         if not re.fullmatch(TYPE_PATTERN, pattern):
             _refuse("--allowed-instance-types", shortened(pattern), "1 to 30 letters, digits, dots, dashes and *")
-    if not re.match(NAME, trust_domain):
-        allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
+    if not re.match(DOMAIN, trust_domain):
+        allowed = "1 to 200 letters, digits and . _ - / #, the first a letter or digit"
         _refuse("--trust-domain", shortened(trust_domain), allowed)
     needs = settings.requirements(
         _one_of("--resource-class", resource_class, list(settings.classes)),

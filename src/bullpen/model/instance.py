@@ -67,6 +67,7 @@ class Instance:
     offered_at: datetime | None = None
     owes: Debt | None = None
     purge_at: datetime | None = None
+    repository: str = ""  # whose run it serves, where the CI has several
 
     @property
     def due_at(self) -> datetime | None:
@@ -137,6 +138,7 @@ class Registered(Event):
     mem: int
     trust_domain: str
     image_generation: int
+    repository: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,7 @@ def register(instance: Instance, event: Registered) -> Step:
         mem=event.mem,
         trust_domain=event.trust_domain,
         image_generation=event.image_generation,
+        repository=event.repository,
     )
     return after, ()
 
@@ -242,6 +245,7 @@ def claim(instance: Instance, event: Claimed) -> Step:
         attested=False,
         # Written by the claim and never cleared: whose jobs have run here is what decides who may inherit it.
         trust_domain=needs.trust_domain,
+        repository=needs.repository,
     )
     return after, (
         Guard("run_id", "is", ""),
@@ -315,6 +319,7 @@ def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:
         attested=False,
         threshold=event.until,
         owes=Debt(Owed.OFFER, event.offer_due),
+        repository="",
     )
 
 

@@ -119,7 +119,8 @@ def parse_time(text: str) -> datetime:
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """What a run asks of an instance. `cpu` and `mem` are minimums; patterns are any-of; `inherits` names the trust
-    domains whose used instances this run may take besides its own and never-used ones."""
+    domains whose used instances this run may take besides its own and never-used ones. `repository` is whose run it is,
+    where the CI has several: it decides nothing about which instance fits."""
 
     resource_class: str
     usage_class: UsageClass
@@ -129,6 +130,7 @@ class Requirements:
     trust_domain: str = "default"
     inherits: tuple[str, ...] = ()
     image_generation: int = 1
+    repository: str = ""
 
     @property
     def acceptable_domains(self) -> tuple[str, ...]:

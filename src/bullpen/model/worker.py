@@ -68,6 +68,7 @@ class Worker:
     settled_epoch: int = 0
     beat_at: datetime | None = None  # when the last beat was accepted
     leaving: datetime | None = None  # when its machine is to be taken away, as it was told; never taken back
+    activity: str = ""  # the job of a CI that has jobs of its own, as `model.activity` writes it; bound while it stands
 
     @property
     def owes_reschedule(self) -> bool:
@@ -109,6 +110,7 @@ class Beat(Event):
     instance_id: str = ""
     domain: str = ""
     leaving: datetime | None = None
+    activity: str = ""  # what it runs now: a beat without one unbinds what an earlier one bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,4 +304,5 @@ def _renewed(worker: Worker, event: Beat, *, epoch: int) -> Worker:
         instance_id=event.instance_id or worker.instance_id,
         domain=event.domain or worker.domain,
         leaving=worker.leaving or event.leaving,
+        activity=event.activity,
     )

@@ -2,6 +2,8 @@
 
     store      Records, Signals, Observations: the truth, and the one way to change it
     liveness   Workers, Jobs, Logs: leases, and what runs under them
+    workflows  Workflows: the runs of a CI that has jobs of its own
+    vault      Vault: secrets that agents need
     world      Clock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
@@ -12,6 +14,8 @@ from dataclasses import dataclass, field
 
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
+from bullpen.ports.vault import NoVault, Secret, Vault
+from bullpen.ports.workflows import Conclusion, NoWorkflows, WorkflowJob, WorkflowRun, Workflows
 from bullpen.ports.world import (
     CI,
     Chance,
@@ -19,6 +23,7 @@ from bullpen.ports.world import (
     Compute,
     Foundation,
     Gap,
+    Pass,
     PoolQueue,
     Registration,
     Removal,
@@ -33,20 +38,29 @@ __all__ = [
     "Chance",
     "Clock",
     "Compute",
+    "Conclusion",
     "Foundation",
     "Gap",
     "Jobs",
     "Logs",
+    "NoVault",
+    "NoWorkflows",
     "Observations",
+    "Pass",
     "PoolQueue",
     "Ports",
     "Records",
     "Registration",
     "Removal",
+    "Secret",
     "Sighting",
     "Signals",
     "Unfounded",
+    "Vault",
     "Workers",
+    "WorkflowJob",
+    "WorkflowRun",
+    "Workflows",
 ]
 
 
@@ -66,3 +80,5 @@ class Ports:
     jobs: Jobs
     logs: Logs
     foundation: Foundation = field(default_factory=Unfounded)
+    workflows: Workflows = field(default_factory=NoWorkflows)
+    vault: Vault = field(default_factory=NoVault)

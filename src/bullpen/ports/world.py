@@ -1,7 +1,7 @@
 """Time and chance, queues, machines, the CI, and what the pool stands on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -83,11 +83,40 @@ class Compute(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A runner that the CI knows: `name` is the instance id, `label` what jobs ask for."""
+    """A runner that the CI knows: `name` is the instance id, `label` what jobs ask for.
+
+    `runner` is what the CI calls it, the name unless said. `online` is None where the CI cannot tell.
+    """
 
     name: str
     label: str
     busy: bool
+    runner: str = ""
+    online: bool | None = None
+    version: str = ""  # of the runner's program, where the CI knows it
+
+    @property
+    def handle(self) -> str:
+        """What `CI.remove` takes."""
+        return self.runner or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What an agent needs to register as a runner. With neither `token` nor `jit` it is registered already.
+
+    The three secrets open the CI to whoever holds them: they are handed to one instance, for one round, and shown
+    nowhere.
+    """
+
+    runner: str  # under which name
+    label: str
+    url: str = ""  # where: a repository or an organisation
+    group: str = ""  # of runners; empty: the default one
+    token: str = field(default="", repr=False)  # registers
+    removal: str = field(default="", repr=False)  # removes again
+    jit: str = field(default="", repr=False)  # instead of both: a registration made already, for one job
+    oldest: str = ""  # the oldest version of the runner that the CI will still accept for a while
 
 
 class Removal(StrEnum):
@@ -99,14 +128,15 @@ class CI(Protocol):
     async def registrations(self) -> list[Registration]:
         """Every runner of ours that the CI knows."""
 
-    async def register(self, name: str, label: str, round: str) -> bool:
-        """Put a runner on the list, for an agent that cannot do so itself; whether it stands there now.
+    async def register(self, name: str, label: str, round: str) -> Pass | None:
+        """Put a runner on the list for an agent that cannot do so itself, or give it what it needs to do so.
 
-        Nothing is written unless the instance of this name still belongs to the run of this label, in this round.
+        None, and nothing is written, unless the instance of this name still belongs to the run of this label, in this
+        round.
         """
 
-    async def remove(self, name: str) -> Removal:
-        """Take a runner off the CI's list unless it is busy."""
+    async def remove(self, handle: str) -> Removal:
+        """Take a runner off the CI's list unless it is busy. `Registration.handle` says who is meant."""
 
 
 @dataclass(frozen=True, slots=True)

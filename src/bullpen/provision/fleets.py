@@ -160,6 +160,7 @@ class Fleets:
             # Never used if nobody asked for it yet; otherwise the run that it is made for will use it.
             trust_domain=record.needs.trust_domain if record.run_id else "",
             image_generation=record.needs.image_generation,
+            repository=record.needs.repository,
         )
         return instances.register(instances.absent(machine.id, now), event)
 

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from bullpen.config import NAME, Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
+from bullpen.config import DOMAIN, Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
 from bullpen.model import keep
+from bullpen.settings.ci import impossible_github
 from bullpen.settings.cloud import impossible_aws, impossible_types
 from bullpen.settings.showing import shortened
 
@@ -19,6 +20,8 @@ def contradictions(settings: Settings) -> Iterator[str]:
     yield from impossible_types(settings.classes)
     if settings.engines.pool == "aws":
         yield from impossible_aws(settings)
+    if settings.on_github:
+        yield from impossible_github(settings)
 
 
 def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
@@ -36,7 +39,7 @@ def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
 
 def _impossible_trust(trust: Trust) -> Iterator[str]:
     for domain, inherited in trust.inherits.items():
-        if bad := [name for name in (domain, *inherited) if not re.match(NAME, name)]:
+        if bad := [name for name in (domain, *inherited) if not re.match(DOMAIN, name)]:
             yield f"trust.inherits names {bad[0]!r}: no trust domain has such a name"
         if domain in inherited:
             yield f"trust.inherits of {domain!r} must not name itself: its own instances are always its own"

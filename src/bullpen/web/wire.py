@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bullpen.config import DOMAIN
+
 RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x1f\x7f]+\Z", description="A run's id.")]
 Word = Annotated[str, Meta(max_length=128)]
 Round = Annotated[str, Meta(max_length=64, pattern=r"^[0-9A-Za-z-]*\Z")]
@@ -66,7 +68,7 @@ class ProvisionRun(Asked, frozen=True):
     cpu: Annotated[int, Meta(ge=0, le=1024)] = 0
     mem: Annotated[int, Meta(ge=0, le=32 * 1024 * 1024)] = 0
     max_runtime_min: Annotated[int, Meta(ge=1, le=7 * 24 * 60)] | None = None
-    trust_domain: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")] = "default"
+    trust_domain: Annotated[str, Meta(pattern=DOMAIN)] = "default"
     allow_partial: bool = False
 
 

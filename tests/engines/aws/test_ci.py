@@ -27,9 +27,9 @@ async def test_nobody_registers_for_a_run_or_a_round_that_is_not_its_own(
     async with a_bench(engines, aws_settings) as bench:
         ci, instance = DynamoCI(bench.table), await land(DynamoRecords(bench.table), claimed("i-1"))
         truth = {"name": "i-1", "label": "run-1", "round": instance.round}
-        assert not await ci.register(**{**truth, **lie})
+        assert None is await ci.register(**{**truth, **lie})
         assert await ci.registrations() == []
-        assert await ci.register(**truth)
+        assert await ci.register(**truth) is not None
         assert await ci.registrations() == [Registration("i-1", "run-1", busy=False)]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.ports import Registration, Removal
+from bullpen.ports import Pass, Registration, Removal
 
 
 class MemoryCI:
@@ -16,14 +16,14 @@ class MemoryCI:
     async def registrations(self) -> list[Registration]:
         return await self._faults.call("ci.registrations", lambda: list(self._registered.values()))
 
-    async def remove(self, name: str) -> Removal:
-        return await self._faults.call("ci.remove", lambda: self._remove(name))
+    async def remove(self, handle: str) -> Removal:
+        return await self._faults.call("ci.remove", lambda: self._remove(handle))
 
-    async def register(self, name: str, label: str, round: str = "") -> bool:
+    async def register(self, name: str, label: str, round: str = "") -> Pass:
         """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
         runner = Registration(name, label, busy=False)
         await self._faults.call("ci.register", lambda: self._registered.__setitem__(name, runner))
-        return True
+        return Pass(name, label)
 
     async def set_busy(self, name: str, busy: bool) -> None:
         """A job begins or ends on a runner that is registered."""

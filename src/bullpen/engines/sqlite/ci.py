@@ -2,7 +2,7 @@
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.ports import Registration, Removal
+from bullpen.ports import Pass, Registration, Removal
 
 # Busy is who says so, and who holds a running job: agents that reach us over HTTP have their jobs assigned for them.
 IS_BUSY = """(busy = 1 OR EXISTS (
@@ -28,17 +28,18 @@ class SqliteCI:
         rows = await self._database.read(lambda snapshot: snapshot.execute(REGISTRATIONS).fetchall())
         return [Registration(name, label, busy == 1) for name, label, busy in rows]
 
-    async def register(self, name: str, label: str, round: str) -> bool:
-        def write(transaction: Transaction) -> bool:
-            return transaction.execute(REGISTER, (name, label, round)).rowcount == 1
+    async def register(self, name: str, label: str, round: str) -> Pass | None:
+        def write(transaction: Transaction) -> Pass | None:
+            stands = transaction.execute(REGISTER, (name, label, round)).rowcount == 1
+            return Pass(name, label) if stands else None
 
         return await self._database.write(write)
 
-    async def remove(self, name: str) -> Removal:
+    async def remove(self, handle: str) -> Removal:
         def write(transaction: Transaction) -> Removal:
             # One transaction: no agent can begin a job between the look and the removal.
-            transaction.execute(REMOVE, (name,))
-            is_left = transaction.execute(IS_REGISTERED, (name,)).fetchone() is not None
+            transaction.execute(REMOVE, (handle,))
+            is_left = transaction.execute(IS_REGISTERED, (handle,)).fetchone() is not None
             return Removal.BUSY if is_left else Removal.REMOVED
 
         return await self._database.write(write)

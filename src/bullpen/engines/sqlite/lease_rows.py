@@ -26,7 +26,7 @@ _FATES = {fate.value: fate for fate in worker.Fate}
 
 def _decode_worker(row: Row) -> Worker:
     id_, state, version, instance_id, domain, epoch, token, request_id, lease, deadline, due_at, *rest = row
-    cleanup_at, purge_at, fate, lost_epoch, settled_epoch, beat_at, leaving = rest
+    cleanup_at, purge_at, fate, lost_epoch, settled_epoch, beat_at, leaving, activity = rest
     return Worker(
         id_,
         _WORKER_STATES[state],
@@ -46,6 +46,7 @@ def _decode_worker(row: Row) -> Worker:
         settled_epoch,
         from_micros_or_null(beat_at),
         from_micros_or_null(leaving),
+        activity,
     )
 
 
@@ -124,6 +125,7 @@ WORKERS: Table[Worker] = Table(
         settled_epoch=plain_field,
         beat_at=time_field,
         leaving=time_field,
+        activity=plain_field,
     ),
     _decode_worker,
 )

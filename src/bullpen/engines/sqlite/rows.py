@@ -94,7 +94,8 @@ def _decode_debt(kinds: type[StrEnum], kind: str | None, due: int | None) -> Deb
 
 def _decode_instance(row: Row) -> Instance:
     id_, state, version, threshold, run_id, round_, provision_id, attested, *rest = row
-    trust_domain, generation, resource_class, type_, usage, cpu, mem, offered_at, owes_kind, owes_due, purge_at = rest
+    trust_domain, generation, resource_class, type_, usage, cpu, mem, offered_at, *rest = rest
+    owes_kind, owes_due, purge_at, repository = rest
     return Instance(
         id_,
         instance.State(state),
@@ -114,6 +115,7 @@ def _decode_instance(row: Row) -> Instance:
         from_micros_or_null(offered_at),
         _decode_debt(instance.Owed, owes_kind, owes_due),
         from_micros_or_null(purge_at),
+        repository,
     )
 
 
@@ -158,6 +160,7 @@ INSTANCES: Table[Instance] = Table(
         "offered_at": time_field("offered_at"),
         "owes": _DEBT,
         "purge_at": time_field("purge_at"),
+        "repository": plain_field("repository"),
     },
     _decode_instance,
     {"due_at": lambda record: to_micros_or_null(record.due_at)},

@@ -111,7 +111,7 @@ async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data
 async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
     context.agent(request, instance_id)
     with context.admission.work():
-        return Registered(await context.ports.ci.register(instance_id, data.run_id, data.round))
+        return Registered(await context.ports.ci.register(instance_id, data.run_id, data.round) is not None)
 
 
 @delete(

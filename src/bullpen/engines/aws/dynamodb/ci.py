@@ -17,7 +17,7 @@ from bullpen.model.instance import CLAIMED, CREATED, RUNNING, Instance
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.job import Job
 from bullpen.model.transition import Check, Guard
-from bullpen.ports import Registration, Removal
+from bullpen.ports import Pass, Registration, Removal
 
 KIND = "Registration"
 ATTEMPTS = 8
@@ -40,7 +40,7 @@ class DynamoCI:
             for item in items
         ]
 
-    async def register(self, name: str, label: str, round: str) -> bool:
+    async def register(self, name: str, label: str, round: str) -> Pass | None:
         owned = (Guard("run_id", "is", label), Guard("round", "is", round))
         check = Check(Instance, name, (*owned, Guard("state", "in", (CREATED, CLAIMED, RUNNING))))
         item = {
@@ -55,21 +55,21 @@ class DynamoCI:
                 [{"ConditionCheck": check_of(check)}, {"Put": {"Item": item}}], self._table.chance.token()
             )
         except Cancelled:
-            return False
-        return True
+            return None
+        return Pass(name, label)
 
-    async def remove(self, name: str) -> Removal:
+    async def remove(self, handle: str) -> Removal:
         # No job begins between the look and the removal: whoever is removed has lost its instance to its run first, and
         # a job is assigned only under the condition that the instance runs for it.
         for _ in range(ATTEMPTS):
-            item = await self._table.get(raw_key(KIND, name))
+            item = await self._table.get(raw_key(KIND, handle))
             if item is None:
                 return Removal.REMOVED
-            if _says_busy(item) or (_label(item), name) in await self._at_work([_label(item)]):
+            if _says_busy(item) or (_label(item), handle) in await self._at_work([_label(item)]):
                 return Removal.BUSY
             if await self._delete(item):
                 return Removal.REMOVED
-        raise Unavailable(f"{name}: it registered again {ATTEMPTS} times while it was being removed")
+        raise Unavailable(f"{handle}: it registered again {ATTEMPTS} times while it was being removed")
 
     async def _delete(self, seen: Item) -> bool:
         """Unless it has become busy, or another, since it was seen."""

@@ -1,0 +1,1 @@
+"""The GitHub action: a workflow's inputs in, runners or a reason out."""

@@ -1,0 +1,89 @@
+"""The runs of a CI that has jobs of its own: how they stand, and what may be done about them.
+
+Everything is asked of the CI when it matters: what a webhook said may be old, doubled, or missing. Lists may lag.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Conclusion(StrEnum):
+    """How a job ended, as far as it matters to us."""
+
+    NONE = ""  # it has not
+    SUCCESS = "success"  # also neutral and skipped
+    FAILURE = "failure"  # also timed out: it failed by itself, or was given up for lost
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRun:
+    repository: str
+    run: str
+    attempt: int  # the current one
+    completed: bool
+    conclusion: str = ""  # in the CI's own word
+    head_sha: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowJob:
+    id: int
+    name: str
+    attempt: int
+    completed: bool
+    conclusion: Conclusion = Conclusion.NONE
+    runner: str = ""  # empty while nobody has it
+    labels: tuple[str, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """True while it waits for a runner."""
+        return not self.completed and not self.runner
+
+
+class Workflows(Protocol):
+    """Raise NotFound for a run that is not there or that we must not see, PermissionDenied naming the permission."""
+
+    async def run(self, repository: str, run: str) -> WorkflowRun:
+        """How a run stands."""
+
+    async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
+        """Every job of an attempt."""
+
+    async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
+        """Ids of those jobs that have an environment: they must never be repeated by a machine."""
+
+    async def rerun_job(self, repository: str, job: int) -> None:
+        """Run one job of a completed run again, with those that need it. Raise Conflict if the run is not completed,
+        or was run again since."""
+
+    async def rerun_failed(self, repository: str, run: str) -> None:
+        """Run all failed and cancelled jobs of a completed run again. Raise Conflict as above."""
+
+    async def cancel(self, repository: str, run: str) -> None:
+        """Ask for the end of a run. Ended already is success."""
+
+
+class NoWorkflows:
+    """Where the CI's jobs are our own."""
+
+    async def run(self, repository: str, run: str) -> WorkflowRun:
+        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
+
+    async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
+        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
+
+    async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
+        raise AssertionError(f"this CI has no workflow runs: {run.repository} {run.run}")
+
+    async def rerun_job(self, repository: str, job: int) -> None:
+        raise AssertionError(f"this CI has no workflow jobs: {repository} {job}")
+
+    async def rerun_failed(self, repository: str, run: str) -> None:
+        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
+
+    async def cancel(self, repository: str, run: str) -> None:
+        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")

@@ -1,0 +1,60 @@
+"""What GitHub would refuse, refused before the first call: the `[github]` table and what has to fit with it."""
+
+import re
+from collections.abc import Iterator
+
+from bullpen.config import Github, Settings
+from bullpen.model.label import AMBIGUOUS
+from bullpen.settings.showing import shortened
+
+OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprises add a short code
+REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"
+URL = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
+POOL = r"[A-Za-z][A-Za-z0-9-]{0,31}"
+NEEDED = 'engines.ci = "github" needs it'
+
+
+def impossible_github(settings: Settings) -> Iterator[str]:
+    """Everything that the GitHub engine could not work with."""
+    hub = settings.github
+    if not re.fullmatch(f"{OWNER}|{REPOSITORY}", hub.scope):
+        yield f"github.scope ({shortened(hub.scope)}) must be owner/repository or an organisation: {NEEDED}"
+    yield from _impossible_credentials(hub)
+    for name, url in (("url", hub.url), ("api-url", hub.api_url), ("oidc-issuer", hub.oidc_issuer)):
+        if (url or name == "url") and not re.fullmatch(URL, url):
+            yield f"github.{name} ({shortened(url)}) must be an http:// or https:// URL without credentials"
+    if hub.pool and not re.fullmatch(POOL, hub.pool):
+        yield f"github.pool ({shortened(hub.pool)}) must be 1 to 32 letters, digits and dashes, the first a letter"
+    if hub.runner_group and "/" in hub.scope:
+        yield f"github.runner-group ({shortened(hub.runner_group)}) is for organisations: {hub.scope} is a repository"
+    if not hub.oidc_audience:
+        yield "github.oidc-audience ('') must not be empty: any job's identity would do"
+    yield from _impossible_runner(settings)
+    for name in hub.rescue:
+        if name != "*" and not re.fullmatch(REPOSITORY, name):
+            yield f'github.rescue has {shortened(name)}: must be owner/repository, or "*" for every repository'
+    for name in settings.classes:
+        if AMBIGUOUS.fullmatch(name):
+            yield f"classes.{name}: on GitHub a class must not be called like an attempt: label 4711-{name} is one"
+
+
+def _impossible_credentials(hub: Github) -> Iterator[str]:
+    """Named by setting, never shown."""
+    if hub.token and (hub.app_id or hub.private_key):
+        yield "github.token and github.app-id with its private-key are both set: choose one"
+    elif not hub.token and not (hub.app_id and hub.private_key):
+        yield f"github.token, or github.app-id and github.private-key, must be set: {NEEDED}"
+    if hub.app_id and not re.fullmatch(r"[A-Za-z0-9.]{1,64}", hub.app_id):
+        yield f"github.app-id ({shortened(hub.app_id)}) must be the id or client id of an App"
+
+
+def _impossible_runner(settings: Settings) -> Iterator[str]:
+    hub = settings.github
+    if hub.runner_url and not re.fullmatch(URL, hub.runner_url):
+        yield f"github.runner-url ({shortened(hub.runner_url)}) must be an http:// or https:// URL"
+    if hub.runner_url and not re.fullmatch(r"[0-9a-f]{64}", hub.runner_sha256):
+        yield f"github.runner-sha256 ({shortened(hub.runner_sha256)}) must be the archive's SHA-256, 64 hex digits"
+    if not hub.runner_url and not hub.runner_directory.startswith("/"):
+        yield f"github.runner-directory ({shortened(hub.runner_directory)}) must be an absolute path"
+    if hub.registration == "jit" and not settings.agent.serve_url:
+        yield 'github.registration = "jit" needs agent.serve-url: somebody has to make each registration'
