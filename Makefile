@@ -32,8 +32,9 @@ demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 3
 
-engines: $(STAMP) ## Fetch DynamoDB Local and ElasticMQ for the tests, with Java and Maven if we are root on Debian
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API
 	$(PY) tests/aws/java_engines.py
+	$(PY) tests/github/description.py
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal

@@ -141,6 +141,10 @@ def keep(instance: Instance, **changed: Any) -> Change[Instance]:
     return instances.keep(instance, instances.Kept(**{"at": NOW, "by": BY, "until": later(840), **changed}))
 
 
+def spare(instance: Instance, **changed: Any) -> Change[Instance]:
+    return instances.spare(instance, instances.Spared(**{"at": NOW, "by": BY, "until": later(1800), **changed}))
+
+
 def expire(instance: Instance, **changed: Any) -> Change[Instance]:
     fields = {"at": NOW, "by": BY, "round": instance.round, **changed}
     return instances.expire(instance, instances.Expired(**fields))
@@ -236,6 +240,10 @@ def abort(provision: Provision, why: str = "", due: datetime | None = None) -> C
 def conclude(provision: Provision, due: datetime | None = None) -> Change[Provision]:
     """The run of a committed provision is over."""
     return provisions.release(provision, provisions.Concluded(at=NOW, by=BY, settle_due=due or later(5)))
+
+
+def postpone(provision: Provision, due: datetime | None = None) -> Change[Provision]:
+    return provisions.postpone(provision, provisions.Postponed(at=NOW, by=BY, due=due or later(20)))
 
 
 def settle(provision: Provision, purge_at: datetime | None = None) -> Change[Provision]:

@@ -100,6 +100,7 @@ def _instance_samples() -> list[Change[Any]]:
     return [
         *offered,
         builders.keep(offered[-1].after),
+        builders.spare(builders.cleaning()[-1].after),
         builders.roll_back(builders.claimed()[-1].after),
         *builders.buried()[-2:],
     ]
@@ -112,8 +113,9 @@ def _provision_samples() -> list[Change[Any]]:
     fleet = provision.plan_fleet(opened.after, planned)
     renewed = provision.renew(opened.after, provision.Renewed(at=builders.NOW, by=builders.BY))
     decided, aborted = builders.decide(opened.after), builders.abort(opened.after)
+    postponed = builders.postpone(decided.after)
     ended = [builders.conclude(decided.after), builders.settle(decided.after), builders.settle(aborted.after)]
-    return [opened, renewed, fleet, provision.answer_fleet(fleet.after, answered), decided, aborted, *ended]
+    return [opened, renewed, fleet, provision.answer_fleet(fleet.after, answered), decided, aborted, postponed, *ended]
 
 
 def _worker_samples() -> list[Change[Any]]:
@@ -176,11 +178,11 @@ def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]]) -> Iterable[
     yield "\n```mermaid\nstateDiagram-v2\n"
     for step in steps:
         for source in step.sources:
-            yield f"    {_node(source)} --> {_node(step.target)}: {_name(step)}\n"
+            yield f"    {_node(source)} --> {_node(step.target or source)}: {_name(step)}\n"
     yield "```\n\n| step | from → to | needs | what it is |\n|---|---|---|---|\n"
     for step in steps:
         needs = "; ".join(_in_words(guard) for guard in guards[step.step]) or "–"
-        path = f"{', '.join(_plain(source) for source in step.sources)} → {_plain(step.target)}"
+        path = f"{', '.join(_plain(source) for source in step.sources)} → {_plain(step.target or 'the same')}"
         marks = (" ↻" if step.draws_round else "") + (" ◦" if step.silent else "")
         yield f"| {_name(step)}{marks} | {path} | {needs} | {' '.join(step.doc.split()) or '–'} |\n"
 

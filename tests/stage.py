@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bullpen.config import ResourceClass, Settings, Timings
+import msgspec
+
+from bullpen.config import Engines, Github, ResourceClass, Settings, Timings
 from bullpen.engines.memory import Failure, Faults, Rates
 from bullpen.engines.memory.records import MemoryRecords
+from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance, State
 from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.ports import Ports
@@ -34,6 +37,23 @@ def small(timings: Timings | None = None, **changed: Any) -> Settings:
         timings=timings or Timings(),
         classes={"small": ResourceClass(**{"cpu": 1, "mem": 1024, **changed})},
     )
+
+
+def on_github(timings: Timings | None = None, **github: Any) -> Settings:
+    """Settings with one class, and GitHub as the CI."""
+    hub = Github(**{"scope": "acme/widgets", "token": "t", **github})
+    return msgspec.structs.replace(small(timings), engines=Engines(ci="github"), github=hub)
+
+
+def begin_job(world: World, id: str, run: str = "4711") -> Activity:
+    """The CI gives a job to the runner of an instance, whatever its record says; a heartbeat tells at once."""
+    activity = Activity("acme/widgets", run, 1, run, f"bullpen.{id}.0", "build")
+    world.tempers[id].work(activity)
+    return activity
+
+
+def end_job(world: World, id: str) -> None:
+    world.tempers[id].work(None)
 
 
 async def provisioned(
@@ -111,11 +131,14 @@ __all__ = [
     "Failure",
     "Rates",
     "a_world",
+    "begin_job",
+    "end_job",
     "faults",
     "ids",
     "machines",
     "mute",
     "now",
+    "on_github",
     "provisioned",
     "records",
     "refreshed",

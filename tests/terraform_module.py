@@ -33,6 +33,10 @@ TAGS = {POOL_TAG: "${var.pool}"}
 MADE_OR_GIVEN = (
     '${var.github_provider_arn != "" ? var.github_provider_arn : one(aws_iam_openid_connect_provider.github[*].arn)}'
 )
+INSTANCE_POLICY = (
+    "${var.served ? jsonencode(local.served_instance)"
+    " : var.on_github ? jsonencode(local.github_instance) : jsonencode(local.instance)}"
+)
 SOME_SUBJECTS = "${length(var.github_subjects) > 0 ? 1 : 0}"
 SOME_PRINCIPALS = "${length(var.control_plane_principals) > 0 ? 1 : 0}"
 
@@ -71,6 +75,7 @@ def module() -> dict[str, Any]:
             "workflow": _with_lists(workflow(PLACE)),
             "instance": instance(PLACE),
             "served_instance": instance(replace(PLACE, served=True)),
+            "github_instance": instance(replace(PLACE, on_github=True)),
             **{f"{who}_trust": trust for who, trust in _trusts().items()},
             "github_provider": MADE_OR_GIVEN,
         },
@@ -99,6 +104,7 @@ def _variables() -> dict[str, Any]:
         "security_groups": {"type": "list(string)", "default": [], "description": f"aws.security-groups, {told}"},
         "instance_profile": {"type": "string", "description": "The machines' profile, and the name of their role"},
         "served": {"type": "bool", "default": False, "description": f"Whether agent.serve-url is set, {told}"},
+        "on_github": {"type": "bool", "default": False, "description": f"Whether engines.ci is github, {told}"},
         "queues": {"type": "list(string)", "description": f"The queue of each class, {told}"},
         "launch_templates": {"type": "any", "description": f"Content by name, {told}"},
         "control_plane_principals": {
@@ -235,7 +241,7 @@ def _identities() -> dict[str, Any]:
         "control_plane": "${var.pool}-control-plane",
         "workflow": "${var.pool}-workflow",
     }
-    policies = {"instance": "${var.served ? jsonencode(local.served_instance) : jsonencode(local.instance)}"}
+    policies = {"instance": INSTANCE_POLICY}
     some = {"control_plane": {"count": SOME_PRINCIPALS}, "workflow": {"count": SOME_SUBJECTS}}
     return {
         "aws_iam_role": {

@@ -201,7 +201,8 @@ def test_the_value_of_an_unknown_variable_is_never_shown(name: str) -> None:
         "github-token = 'ghp_hidden'",
         "[timings]\napi-key = 'ghp_hidden'",
         "[github]\nwhatever = 'ghp_hidden'",
-        "[[github]]\nwhatever = 'ghp_hidden'",
+        "[gitlab]\nwhatever = 'ghp_hidden'",
+        "[[gitlab]]\nwhatever = 'ghp_hidden'",
     ],
 )
 def test_what_may_be_a_secret_in_the_file_is_never_shown(text: str) -> None:
@@ -210,7 +211,12 @@ def test_what_may_be_a_secret_in_the_file_is_never_shown(text: str) -> None:
     assert "ghp_hidden" not in f"{error} {error.remedy}"
 
 
-@pytest.mark.parametrize("assignment", ["github.token=ghp_hidden", "github.token:ghp_hidden"])
+@pytest.mark.parametrize("text", ["[[github]]\nwhatever = 'ghp_hidden'", "github = 'ghp_hidden'"])
+def test_what_stands_where_a_table_with_secrets_belongs_is_not_shown(text: str) -> None:
+    assert str(refused(text)) == "bullpen.toml: github = (not shown): must be a table"
+
+
+@pytest.mark.parametrize("assignment", ["gitlab.token=ghp_hidden", "github.tokn=ghp_hidden", "github.token:ghp_hidden"])
 def test_what_may_be_a_secret_on_the_command_line_is_never_shown(assignment: str) -> None:
     error = refused("", {}, assignment)
     assert "ghp_hidden" not in f"{error} {error.remedy}"

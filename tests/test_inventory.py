@@ -76,20 +76,20 @@ async def test_the_status_shows_what_an_agent_last_reported() -> None:
 
 async def test_a_story_is_told_from_its_first_step() -> None:
     ports = await holding(running("i-1"))
-    (story,) = await inventory.stories(ports, "i-1")
+    (story,) = await inventory.stories(ports, Settings(), "i-1")
     assert [line.step for line in story.lines] == ["register", "adopt", "claim", "commit"]
 
 
 async def test_the_story_of_a_run_is_that_of_its_provisions_and_instances() -> None:
     ports = await holding(running("i-1", "run-1"), on_offer("i-2"))
-    assert [story.id for story in await inventory.stories(ports, "run-1")] == ["p-1", "i-1"]
+    assert [story.id for story in await inventory.stories(ports, Settings(), "run-1")] == ["p-1", "i-1"]
 
 
 async def test_a_record_that_never_was_is_not_found() -> None:
     ports = Memory().ports()
     for subject in ("i-1", "p-1", "run-1"):
         with pytest.raises(NotFound, match=subject):
-            await inventory.stories(ports, subject)
+            await inventory.stories(ports, Settings(), subject)
 
 
 async def test_the_status_names_workers_that_missed_their_lease_and_what_is_still_bound_to_them() -> None:
@@ -111,7 +111,7 @@ async def test_a_worker_that_is_leaving_is_shown_with_its_instance_and_in_their_
     found = (await inventory.status(ports, Settings())).instances
     assert {one.instance.id: one.leaving for one in found} == {"i-1": at, "i-2": None}
     for subject, leaving in (("i-1", at), (key, at), ("i-2", None)):
-        (story,) = await inventory.stories(ports, subject)
+        (story,) = await inventory.stories(ports, Settings(), subject)
         assert story.leaving == leaving
 
 
@@ -120,6 +120,6 @@ async def test_jobs_and_workers_have_stories_too() -> None:
     await ports.signals.beat(Heartbeat("i-1", ports.clock.now(), 1))
     (job,) = await jobs.submit(ports, [jobs.JobRequest("run-1", ("true",))], by="test")
     for subject, step in ((job.id, "submit"), ("i-1/direct", "register")):
-        (story,) = await inventory.stories(ports, subject)
+        (story,) = await inventory.stories(ports, Settings(), subject)
         assert [line.step for line in story.lines] == [step]
-    assert job.id in [story.id for story in await inventory.stories(ports, "run-1")]
+    assert job.id in [story.id for story in await inventory.stories(ports, Settings(), "run-1")]

@@ -13,10 +13,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 AGENT = ROOT / "src/bullpen/agent"
 # The agent on a local machine takes the same locks and hears the same wake-ups as the engine beside it; the one that
-# uses the table itself reads and writes the same items.
+# uses the table itself reads and writes the same items; at GitHub it bears the name that the engine knows it by.
 SHARED_WITH_AGENT = (
     "bullpen.engines.aws.dynamodb.entries",
     "bullpen.engines.aws.dynamodb.items",
+    "bullpen.engines.github.naming",
     "bullpen.engines.processes",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",

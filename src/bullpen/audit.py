@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
-from bullpen.ports import Ports
+from bullpen.ports import Ports, Registration
 
 
 async def audit(ports: Ports) -> list[str]:
@@ -16,7 +16,7 @@ async def audit(ports: Ports) -> list[str]:
     live = await every_live(ports)
     seen = await ports.compute.sightings()
     machines = {one.id for one in seen if one.alive}
-    registrations = {one.name: one.label for one in await ports.ci.registrations()}
+    registrations = await ports.ci.registrations()
     return [
         *_machines(live, machines),
         *_registrations(live, registrations),
@@ -36,13 +36,14 @@ def _machines(live: Sequence[Instance], machines: set[str]) -> Iterator[str]:
             yield f"{id} runs, and no record knows it"
 
 
-def _registrations(live: Sequence[Instance], registrations: dict[str, str]) -> Iterator[str]:
+def _registrations(live: Sequence[Instance], registrations: Sequence[Registration]) -> Iterator[str]:
     serving = {one.id: one.run_id for one in live if one.state is RUNNING}
-    for name, label in registrations.items():
-        if serving.get(name) != label:
-            yield f"{name} is registered for {label}, but serves {serving.get(name) or 'nobody'}"
+    for one in registrations:
+        if serving.get(one.name) != one.label:
+            yield f"{one.handle} is registered for {one.label}, but serves {serving.get(one.name) or 'nobody'}"
+    registered = {one.name for one in registrations}
     for id, run_id in serving.items():
-        if id not in registrations:
+        if id not in registered:
             yield f"{id} serves {run_id}, but is not registered"
 
 

@@ -159,6 +159,10 @@ class Github(Frozen, frozen=True):
     oidc_issuer: str = ""  # who signs the identity of jobs; empty: as the url has it
     oidc_audience: str = "bullpen"  # what a job's identity must be made out to
 
+    def __repr__(self) -> str:
+        """Without the secrets: settings end up in messages and tracebacks."""
+        return f"{type(self).__name__}(scope={self.scope!r}, url={self.url!r}, …)"
+
 
 def _classes() -> dict[str, ResourceClass]:
     return {
@@ -185,6 +189,11 @@ class Settings(Frozen, frozen=True):
     def on_github(self) -> bool:
         """Whether jobs are GitHub's: then it, not we, says who is busy and how a job ended."""
         return self.engines.ci == "github"
+
+    @property
+    def runner_pool(self) -> str:
+        """How the names of our runners begin, by which we know them among all others of the scope."""
+        return self.github.pool or self.aws.pool
 
     @property
     def makes_queues(self) -> bool:

@@ -5,13 +5,15 @@ that made it has a head start; if it dies, the next provision, release or refres
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from bullpen import handover, jobs
+from bullpen import busy, handover, jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
+from bullpen.model.signal import Pulse
 from bullpen.ports import Ports
 
 PAGES = 10
@@ -44,17 +46,24 @@ async def _pay_instances(ports: Ports, settings: Settings, limit: int, *, by: st
 
 
 async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[str]:
-    """Finish what a provision began: decide against an overdue one, carry the decision out, say that it is settled."""
+    """Finish what a provision began: decide against an overdue one, carry the decision out, say that it is settled.
+
+    While somebody who should be given back is at work it is not, and is due again a little later.
+    """
     decided = await _decide(ports, settings, due, by=by)
     if decided is None:
         return []
     held = await instances_of(ports, decided)
-    landed = await handover.carry_out(ports, settings, decided, held, by=by)
+    landed, at_work = await handover.carry_out(ports, settings, decided, held, by=by)
     marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
     await handover.terminate(ports, settings, marked, by=by)
     if decided.is_over:
         await jobs.conclude(ports, settings, decided.run_id, by=by, why="its run was released")
-    await ports.records.apply_each([handover.settling(settings, decided, ports.clock.now(), by)])
+    now = ports.clock.now()
+    if at_work:
+        await ports.records.apply_each([handover.postponing(decided, now, by)])
+        return [f"{decided.id}: {decided.state}, {', '.join(at_work)} not given back: a job runs there"]
+    await ports.records.apply_each([handover.settling(settings, decided, now, by)])
     return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
 
 
@@ -95,15 +104,28 @@ async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Insta
 
 async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
     """One look, no waiting: what has attested and lives goes on offer, what failed or is late is ended, the rest is
-    left."""
+    left, and so is who got a job before it knew that it was given back."""
     cleaning = [one for one in due if one.state is IDLE and not one.attested]
     if not cleaning:
         return []
     now = ports.clock.now()
     pulses = await ports.signals.read([one.id for one in cleaning])
     fates = await handover.offer_living(ports, settings, cleaning, pulses, by=by)
+    at_work = await busy.among(ports, settings, {id: pulse for id, pulse in pulses.items() if id not in fates})
+    await busy.spare(ports, settings, cleaning, at_work, by=by)
     hopeless = [
-        one for one in cleaning if one.id not in fates and (handover.has_failed(one, pulses) or one.threshold <= now)
+        one
+        for one in cleaning
+        if one.id not in fates
+        and one.id not in at_work
+        and (one.threshold <= now or _has_failed(settings, one, pulses[one.id], now))
     ]
     fates |= await handover.expire_and_terminate(ports, settings, hopeless, "did not attest that it is clean", by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]
+
+
+def _has_failed(settings: Settings, one: Instance, pulse: Pulse, now: datetime) -> bool:
+    """A job that runs, or ran until just now, is no failure; unless the agent has died with it."""
+    if pulse.signal is None or not pulse.signal.fails(one.round):
+        return False
+    return not (busy.is_excused(settings, one, pulse) and pulse.is_recent(now, settings.timings.alive))

@@ -9,7 +9,7 @@ from bullpen.handover import Fate
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED
-from bullpen.ports import Ports
+from bullpen.ports import Ports, Removal
 
 BY = "down"
 ROUNDS = 12
@@ -20,16 +20,17 @@ PAUSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TakenDown:
-    """The ids of what was ended, and of what is still there in spite of us, or may be; and what the engine said of
-    those that it would not end."""
+    """The ids of what was ended, and of what is still there in spite of us, or may be; what the engine said of those
+    that it would not end; and the runners that the CI would not forget yet, because it believes that a job runs."""
 
     ended: tuple[str, ...]
     left: tuple[str, ...]
     said: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
-    """Mark all, end all, machines without a record included; no registration is left either."""
+    """Mark all, end all, machines without a record included; no registration is left either, unless the CI insists."""
     ended: dict[str, None] = {}
     left: dict[str, str] = {}
     for number in range(ROUNDS):
@@ -41,8 +42,8 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         tell(f"{len(ended)} ended, {len(left)} left")
         if not left:
             break
-    for registration in await ports.ci.registrations():
-        await ports.ci.remove(registration.handle)
+    handles = [registration.handle for registration in await ports.ci.registrations()]
+    listed = [handle for handle in handles if await ports.ci.remove(handle) is Removal.BUSY]
     if settings.engines.pool == "embedded":
         # SQS does not give out the name of a deleted queue for a minute. There the tickets stay, of machines that are
         # gone: whoever takes one finds it stale.
@@ -52,6 +53,7 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         tuple(id for id in ended if id not in left),
         tuple(left),
         tuple(f"{id}: {why}" for id, why in left.items() if why),
+        tuple(listed) if settings.on_github else (),
     )
 
 

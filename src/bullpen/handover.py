@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from bullpen import busy
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
@@ -28,6 +29,7 @@ class Fate(StrEnum):
     TERMINATING = "terminating"  # its end is written down and owed
     OFFERED = "offered"  # clean and on offer again
     CLEANING = "cleaning"  # given back; its attestation is awaited
+    BUSY = "busy"  # its CI gave it a job: it goes back once that has ended
     NOT_OURS = "not ours"  # belongs to somebody else meanwhile: left alone
 
 
@@ -36,27 +38,39 @@ def later(at: datetime, seconds: float) -> datetime:
 
 
 async def carry_out(
-    ports: Ports, settings: Settings, decided: Provision, held: Iterable[Instance], *, by: str
-) -> dict[str, Instance | None]:
-    """Do what a decided provision says to every instance held for it; returns the records as they stand, by id.
+    ports: Ports, settings: Settings, decided: Provision, held: Iterable[Instance], *, by: str, hurry: bool = False
+) -> tuple[dict[str, Instance | None], list[str]]:
+    """Do what a decided provision says to every instance held for it; returns the records as they stand, by id, and
+    those that were left alone because they are at work.
 
     Members of a committed one run, and are given back once it is over; everything else that was claimed is given back,
     and what was created is ended.
     """
+    concerned = [one for one in held if _concerns(decided, one)]
+    leaving = [one for one in concerned if not _is_to_run(decided, one)]
+    at_work = await busy.at_work(ports, settings, [one.id for one in leaving], hurry=hurry)
+    await busy.spare(ports, settings, leaving, at_work, by=by, lasts=decided.max_runtime)
     now = ports.clock.now()
-    changes = [change for one in held if (change := _consequence(ports, settings, decided, one, now, by)) is not None]
+    changes = [_consequence(ports, settings, decided, one, now, by) for one in concerned if one.id not in at_work]
     landed = await ports.records.apply_each(changes)
-    return {c.before.id: r.found if isinstance(r, Conflict) else r for c, r in zip(changes, landed, strict=True)}
+    standing = {c.before.id: r.found if isinstance(r, Conflict) else r for c, r in zip(changes, landed, strict=True)}
+    return standing, list(at_work)
+
+
+def _concerns(decided: Provision, held: Instance) -> bool:
+    if held.provision_id != decided.id or held.state not in (CLAIMED, CREATED, RUNNING):
+        return False
+    return held.state is not RUNNING or decided.is_over
+
+
+def _is_to_run(decided: Provision, held: Instance) -> bool:
+    return decided.state is provisions.COMMITTED and held.id in decided.members and not decided.is_over
 
 
 def _consequence(
     ports: Ports, settings: Settings, decided: Provision, held: Instance, now: datetime, by: str
-) -> Change[Instance] | None:
-    if held.provision_id != decided.id or held.state not in (CLAIMED, CREATED, RUNNING):
-        return None
-    if held.state is RUNNING and not decided.is_over:
-        return None
-    if decided.state is provisions.COMMITTED and held.id in decided.members and not decided.is_over:
+) -> Change[Instance]:
+    if _is_to_run(decided, held):
         until = later(now, decided.max_runtime)
         return instances.commit(
             held, instances.Committed(at=now, by=by, round=held.round, provision=decided, until=until)
@@ -71,6 +85,11 @@ def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> 
     runs_on = decided.state is provisions.COMMITTED and not decided.is_over
     lasts = settings.timings.purge + (decided.max_runtime if runs_on else 0.0)
     return step(decided, provisions.Settled(at=now, by=by, purge_at=later(now, lasts)))
+
+
+def postponing(decided: Provision, now: datetime, by: str) -> Change[Provision]:
+    """The change that leaves a debt for later: somebody who should be given back is at work."""
+    return provisions.postpone(decided, provisions.Postponed(at=now, by=by, due=later(now, busy.LOOK_AGAIN)))
 
 
 def give_back(ports: Ports, settings: Settings, held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
@@ -139,8 +158,9 @@ async def await_and_offer(
 ) -> dict[str, Fate]:
     """Wait until each instance, given back just now, has attested, and put it on offer.
 
-    No attestation in time ends it, and so does an agent that falls silent. Returns when all are decided, or have
-    reached `enough`; after `stop`, the rest is left as debts.
+    No attestation in time ends it, and so does an agent that falls silent. One that got a job before it knew that it
+    was given back is neither ended nor waited for: its debt stays. Returns when all are decided, or have reached
+    `enough`; after `stop`, the rest is left as debts.
     """
     fates = {one.id: Fate.CLEANING for one in cleaning}
     waiting = {one.id: one for one in cleaning if one.state is IDLE and not one.attested}
@@ -152,12 +172,16 @@ async def await_and_offer(
         pulses = await watcher.look(list(waiting))
         # A signal of this round was written after it was given back: a sign of life, whatever its clock says.
         fates |= await offer_living(ports, settings, list(waiting.values()), pulses, by=by, living=waiting)
+        named = busy.activities(settings, pulses)
+        at_work = {id: job for id, job in named.items() if fates[id] is Fate.CLEANING and watcher.lives(id)}
+        await busy.spare(ports, settings, waiting.values(), at_work, by=by)
+        fates |= dict.fromkeys(at_work, Fate.BUSY)
         late = loop.time() >= give_up
         hopeless = [
             (one, why)
             for one in waiting.values()
             if fates[one.id] is Fate.CLEANING
-            and (why := _hopeless(one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)))
+            and (why := _hopeless(settings, one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)))
         ]
         if hopeless:
             fates |= await _end_together(ports, settings, hopeless, by=by)
@@ -174,9 +198,9 @@ async def await_and_offer(
     return fates
 
 
-def _hopeless(one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:
+def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:
     """Why an attestation is no longer awaited; empty if it is."""
-    if pulse.signal is not None and pulse.signal.fails(one.round):
+    if pulse.signal is not None and pulse.signal.fails(one.round) and not busy.is_excused(settings, one, pulse):
         return f"{pulse.signal.kind}: {pulse.signal.text}"
     if late:
         return "did not attest in time"
@@ -264,8 +288,3 @@ async def send_tickets(ports: Ports, on_offer: Sequence[Instance], delay: float 
         offers = [one for one in on_offer if one.resource_class == name]
         last = max(one.threshold for one in offers)
         await ports.queue.send(name, [one.ticket().to_json() for one in offers], delay, expires=last)
-
-
-def has_failed(one: Instance, pulses: dict[str, Pulse]) -> bool:
-    signal = pulses[one.id].signal
-    return signal is not None and signal.fails(one.round)

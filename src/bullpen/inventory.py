@@ -4,13 +4,15 @@
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from bullpen import busy
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.liveness import protection_state
+from bullpen.model.activity import Activity
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
@@ -30,13 +32,15 @@ MOST_WORKERS = 10_000  # looked through for the lost ones
 class Standing:
     """An instance as its record says, what its agent last reported, and its process where it runs on this machine.
 
-    `leaving` is when its machine is to be taken away, if its worker said so.
+    `leaving` is when its machine is to be taken away, if its worker said so; `activity` the job that a CI with jobs of
+    its own runs there.
     """
 
     instance: Instance
     pulse: Pulse
     pid: int | None
     leaving: datetime | None = None
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,15 @@ class Status:
 class Story:
     """What is left of a record (None once purged) and its last steps, oldest first.
 
-    Of an instance or a worker, `leaving` is when its machine is to be taken away, if that was said.
+    Of an instance or a worker, `leaving` is when its machine is to be taken away, if that was said; of a living
+    instance `activity` is the job that a CI with jobs of its own runs there.
     """
 
     id: str
     record: Instance | Provision | Worker | Job | None
     lines: tuple[StoryLine, ...]
     leaving: datetime | None = None
+    activity: Activity | None = None
 
 
 async def status(ports: Ports, settings: Settings) -> Status:
@@ -86,7 +92,10 @@ async def status(ports: Ports, settings: Settings) -> Status:
     standings = []
     async for page in _pages(ports):
         pulses = await ports.signals.read([one.id for one in page])
-        standings += [Standing(one, pulses[one.id], pids.get(one.id), leaving.get(one.id)) for one in page]
+        jobs = _activities(ports, settings, pulses)
+        standings += [
+            Standing(one, pulses[one.id], pids.get(one.id), leaving.get(one.id), jobs.get(one.id)) for one in page
+        ]
     now = ports.clock.now()
     found = [standing.instance for standing in standings]
     claimable = Counter(one.resource_class for one in found if one.is_claimable and one.threshold > now)
@@ -95,6 +104,12 @@ async def status(ports: Ports, settings: Settings) -> Status:
     protection = await protection_state(ports)
     hold = protection.why if protection.held_since else ""
     return Status(tuple(standings), pools, await _silent(ports), hold)
+
+
+def _activities(ports: Ports, settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:
+    """What living runners execute."""
+    now, within = ports.clock.now(), settings.timings.alive
+    return {id: job for id, job in busy.activities(settings, pulses).items() if pulses[id].is_recent(now, within)}
 
 
 async def _leaving(ports: Ports) -> dict[str, datetime]:
@@ -120,13 +135,21 @@ async def _silent(ports: Ports) -> tuple[Silence, ...]:
     return tuple(silences)
 
 
-async def stories(ports: Ports, subject: str) -> list[Story]:
+async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]:
     """The story of an instance, provision, job or worker by id, or of all that belongs to a run. Raise NotFound."""
     records = await _records(ports, subject)
+    live = [id for id, one in records.items() if isinstance(one, Instance) and one.state is not TERMINATED]
+    jobs = _activities(ports, settings, await ports.signals.read(live)) if settings.on_github and live else {}
     told = await ports.records.stories([*records])
     leaving = await _leaving(ports) if any(isinstance(one, Instance) for one in records.values()) else {}
     found = [
-        Story(id, record, tuple(told.get(id, ())), record.leaving if isinstance(record, Worker) else leaving.get(id))
+        Story(
+            id,
+            record,
+            tuple(told.get(id, ())),
+            record.leaving if isinstance(record, Worker) else leaving.get(id),
+            jobs.get(id),
+        )
         for id, record in records.items()
     ]
     found = [story for story in found if story.record or story.lines]

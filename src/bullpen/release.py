@@ -3,14 +3,15 @@
     running → idle (cleaning) → on offer          claimed → rolled back          created → terminated
 
 All of a run's instances are given back in one batch and awaited at once. Cut off anywhere, running it again, a refresh,
-or the next provision's last look finishes it.
+or the next provision's last look finishes it. One that executes a job of a CI which has jobs of its own stays as it is:
+its provision goes on to owe it, and whoever pays that debt finds it free some day.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bullpen import debts, handover, jobs
+from bullpen import busy, debts, handover, jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.handover import Fate
@@ -27,13 +28,15 @@ TAKE_OVER = 20
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What became of the run's instances. `pending` ones are still cleaning: a later call puts them on offer."""
+    """What became of the run's instances. `pending` ones are still cleaning: a later call puts them on offer. `busy`
+    ones execute a job: they go back once that has ended."""
 
     run_id: str
     offered: tuple[str, ...]
     terminated: tuple[str, ...]
     pending: tuple[str, ...]
     duration: float
+    busy: tuple[str, ...] = ()
 
 
 async def release(
@@ -54,13 +57,14 @@ async def release(
         decided += await _decide(ports, settings, newer, by)
         held = await _instances(ports, run_id, decided)
     owing = await _conclude(ports, settings, decided, held, by)
-    landed, moved = await _give_back(ports, settings, held, by)
+    landed, moved, at_work = await _give_back_free(ports, settings, held, stop, by)
     # Before the debt is settled: whoever pays it in our place ends the jobs as well.
     await jobs.conclude(ports, settings, run_id, by=by, why=OVER)
-    # What moved under our hands is still owed: whoever pays the provision's debt looks again.
+    # What moved under our hands, or is at work, is still owed: whoever pays the provision's debt looks again.
     settled = [one for one in owing if one.id not in moved]
     await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in settled])
     fates = await _see_through(ports, settings, landed, stop, tell, by)
+    fates |= dict.fromkeys(at_work, Fate.BUSY)
     if Fate.CLEANING not in fates.values():
         # Clean or ended, nothing runs there any more: a job that nobody has reported on will not be.
         await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
@@ -71,6 +75,7 @@ async def release(
         terminated=tuple(id for id, fate in fates.items() if fate in (Fate.TERMINATED, Fate.TERMINATING)),
         pending=tuple(id for id, fate in fates.items() if fate is Fate.CLEANING),
         duration=loop.time() - began,
+        busy=tuple(id for id, fate in fates.items() if fate is Fate.BUSY),
     )
 
 
@@ -128,11 +133,27 @@ async def _conclude(
     return owing
 
 
+async def _give_back_free(
+    ports: Ports, settings: Settings, held: list[Instance], stop: asyncio.Event, by: str
+) -> tuple[list[Instance], set[str], list[str]]:
+    """Give back all but those at work, who are left to their job; returns as `_give_back`, and who is left."""
+    standing = [one for one in held if one.state in LIVE and one.state is not IDLE]
+    at_work = await busy.at_work(ports, settings, [one.id for one in standing])
+    landed, moved = await _give_back(ports, settings, [one for one in standing if one.id not in at_work], by)
+    if at_work and not stop.is_set():
+        named, at_work = at_work, await busy.outlasting(ports, settings, list(at_work))
+        freed = [one for one in standing if one.id in named and one.id not in at_work]
+        more, moved_too = await _give_back(ports, settings, freed, by)
+        landed, moved = landed + more, moved | moved_too
+    await busy.spare(ports, settings, standing, at_work, by=by)
+    return landed, moved | {one.provision_id for one in standing if one.id in at_work}, list(at_work)
+
+
 async def _give_back(
     ports: Ports, settings: Settings, held: list[Instance], by: str
 ) -> tuple[list[Instance], set[str]]:
     """The instances given back, and the provisions of those that somebody else moved at the same moment."""
-    changes = [_step(ports, settings, one, by=by) for one in held if one.state in LIVE and one.state is not IDLE]
+    changes = [_step(ports, settings, one, by=by) for one in held]
     landed = await ports.records.apply_each(changes)
     moved = {c.before.provision_id for c, one in zip(changes, landed, strict=True) if isinstance(one, Conflict)}
     return [one for one in landed if isinstance(one, Instance)], moved

@@ -6,6 +6,7 @@
     reap        what outstayed its threshold ended, provisions decided, the old purged
     reconcile   machines, records, registrations and tickets made to agree
     warm        each class kept at its idle target
+    runs        where the CI is GitHub: runs that ended give back their runners, lost jobs are run again
 
 Any number of services may run on one store: every write is conditional, so two of them at one duty waste a little work
 and do nothing twice. A service that is killed leaves debts, which the next one pays.
@@ -24,6 +25,7 @@ from bullpen.liveness import Liveness
 from bullpen.ports import Chance, Ports
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Hindered, Plan
+from bullpen.workflows.follower import Follower
 
 BY = "serve"
 DEBTS_AT_ONCE = 100
@@ -90,12 +92,13 @@ class Loop:
 
 
 class Service:
-    """All duties of one process."""
+    """All duties of one process. `runs` is told what webhooks say."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports = ports
         self._settings = settings
         self._liveness = Liveness(ports, settings, receives=True)
+        self.runs = Follower(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
             ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -103,12 +106,20 @@ class Service:
             ("reap", 5.0, self._reap),  # thresholds are minutes
             ("reconcile", 20.0, self._reconcile),  # asks the compute engine and the CI for everything they have
             ("warm", 5.0, self._warm),
+            ("runs", 2.0, self._follow),  # a webhook waits so long at most; without one, github.poll says when to ask
         )
-        self.loops = tuple(Loop(name, every, work, ports.chance) for name, every, work in duties)
+        self.loops = tuple(
+            Loop(name, every, work, ports.chance)
+            for name, every, work in duties
+            if name != "runs" or settings.on_github
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do every duty until told to stop; returns when all of them have come to rest."""
-        await settle([loop.run(stop) for loop in self.loops])
+        try:
+            await settle([loop.run(stop) for loop in self.loops])
+        finally:
+            await self.runs.rest()
 
     def is_alive(self) -> bool:
         return all(loop.is_alive() for loop in self.loops)
@@ -126,6 +137,8 @@ class Service:
         done = await self._liveness.run_once()
         _tell("sweep", [f"{key} lost its lease" for key in done.sweep.lost])
         _tell("sweep", [f"{id} is ended: its machine is to be taken away" for id in done.left])
+        if done.sweep.lost:
+            self.runs.wake()
         for alarm in done.sweep.alarms:
             log.error("sweep: %s", alarm)
 
@@ -142,6 +155,12 @@ class Service:
 
     async def _warm(self) -> None:
         await _perform("warm", warm.plans(self._ports, self._settings, await every_live(self._ports)))
+
+    async def _follow(self) -> None:
+        said = await self.runs.run_once()
+        _tell("runs", said.done)
+        for alarm in said.alarms:
+            log.error("runs: %s", alarm)
 
 
 async def _perform(duty: str, plans: AsyncIterator[Plan]) -> None:

@@ -110,13 +110,13 @@ class Watcher:
         A skewed clock condemns nobody who moved under our eyes.
         """
         await self.look(ids)
-        return {id: self._lives(id) for id in ids}
+        return {id: self.lives(id) for id in ids}
 
     def is_silent(self, id: str) -> bool:
         """True if one that was looked at has shown no sign of life for as long as one may be silent, all under our
         eyes."""
         watched = asyncio.get_running_loop().time() - self._watched[id]
-        return watched >= self._timings.alive and not self._lives(id)
+        return watched >= self._timings.alive and not self.lives(id)
 
     async def signs_of_life(self, ids: list[str]) -> set[str]:
         """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before they are
@@ -147,7 +147,8 @@ class Watcher:
                     wait.answer.set_exception(error)
             self._waits.clear()
 
-    def _lives(self, id: str) -> bool:
+    def lives(self, id: str) -> bool:
+        """True if one that was looked at shows that it lives, now."""
         within = self._timings.alive
         moved = id in self._changed and asyncio.get_running_loop().time() - self._changed[id] <= within
         return moved or self._last[id].is_recent(self._clock.now(), within)

@@ -1,7 +1,8 @@
 """Settings → engines → ports. The only place that picks engines, and it imports them only when one is opened."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
+from bullpen.ports.health import Finding, Limit
 
 if TYPE_CHECKING:
+    from bullpen.engines.aws.ground.published import Published
     from bullpen.engines.sqlite.jobs import SqliteJobs
 
 
@@ -19,7 +22,11 @@ if TYPE_CHECKING:
 async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     """The pool that the settings name."""
     async with on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings) as ports:
-        yield ports
+        if not settings.on_github:
+            yield ports
+            return
+        async with on_github(settings, ports) as joined:
+            yield joined
 
 
 def is_unused(home: Path, settings: Settings) -> bool:
@@ -50,6 +57,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.queue import SqliteQueue
     from bullpen.engines.sqlite.records import SqliteRecords
     from bullpen.engines.sqlite.signals import SqliteSignals
+    from bullpen.engines.sqlite.vault import FileVault
     from bullpen.engines.sqlite.workers import SqliteWorkers
     from bullpen.engines.system import SystemChance, SystemClock
 
@@ -69,6 +77,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 workers=SqliteWorkers(database),
                 jobs=SqliteJobs(database, clock, chance),
                 logs=FileLogs(home),
+                vault=FileVault(home, clock),
             )
         finally:
             await compute.close()
@@ -91,6 +100,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.records import DynamoRecords
     from bullpen.engines.aws.dynamodb.signals import DynamoSignals
     from bullpen.engines.aws.dynamodb.table import TableClient
+    from bullpen.engines.aws.dynamodb.vault import DynamoVault
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
     from bullpen.engines.aws.ground.foundation import AwsFoundation
@@ -115,7 +125,77 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),
             foundation=AwsFoundation(cloud, settings, queue, clock),
+            vault=DynamoVault(table, clock),
         )
+
+
+@asynccontextmanager
+async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
+    """The same pool with GitHub as its CI. Opening it makes no call and reads no secret: a provision needs neither."""
+    from bullpen.engines.github.client import Hub
+    from bullpen.engines.github.foundation import GithubFoundation
+    from bullpen.engines.github.releases import Releases
+    from bullpen.engines.github.runners import GithubCI
+    from bullpen.engines.github.workflows import GithubWorkflows
+
+    async with aclosing(Hub(settings.github, ports.clock)) as hub:
+        releases = Releases(hub, ports.clock)
+        yield replace(
+            ports,
+            ci=GithubCI(hub, settings, ports.records, ports.clock, releases),
+            workflows=GithubWorkflows(hub),
+            foundation=GithubFoundation(ports.foundation, hub, settings, ports.vault, ports.clock, releases),
+        )
+
+
+async def rate_limits(settings: Settings) -> list[Limit]:
+    """What the CI still allows whoever asks with our credentials; empty where it sets no limits. Raise as a call does:
+    PermissionDenied, Unavailable, ConfigError."""
+    if not settings.on_github:
+        return []
+    from bullpen.engines.github.client import Hub
+    from bullpen.engines.system import SystemClock
+
+    async with aclosing(Hub(settings.github, SystemClock())) as hub:
+        return await hub.rate_limits()
+
+
+async def published_settings(settings: Settings) -> dict[str, Any]:
+    """What refresh has published of a pool's settings on AWS, as tables and keys; empty if nothing was."""
+    async with _published(settings) as published:
+        return await published.read()
+
+
+async def publish_settings(settings: Settings, document: Mapping[str, Any]) -> None:
+    """Put settings without secrets where whoever works on the pool finds them."""
+    async with _published(settings) as published:
+        await published.write(document)
+
+
+@asynccontextmanager
+async def _published(settings: Settings) -> AsyncIterator["Published"]:
+    with _needing_aws():
+        from bullpen.engines.aws import session
+    from bullpen.engines.aws.dynamodb.table import TableClient
+    from bullpen.engines.aws.ground.published import Published
+    from bullpen.engines.system import SystemChance, SystemClock
+
+    async with session.opened(settings.aws) as cloud:
+        yield Published(TableClient(cloud, SystemChance()), SystemClock())
+
+
+async def examine_ci(settings: Settings) -> list[Finding]:
+    """What decides whether the CI can give us jobs, and what to do where it cannot; opens no pool, and never raises."""
+    if not settings.on_github:
+        return []
+    from bullpen.engines.github.client import Hub
+    from bullpen.engines.github.examination import examine
+    from bullpen.engines.github.releases import Releases
+    from bullpen.engines.system import SystemClock
+
+    clock = SystemClock()
+    async with aclosing(Hub(settings.github, clock)) as hub:
+        return await examine(hub, settings, Releases(hub, clock))
 
 
 def iam_policy(settings: Settings, whose: str, account: str, role: str) -> dict[str, Any]:

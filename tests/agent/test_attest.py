@@ -18,7 +18,7 @@ from bullpen.agent.attest import Attested, proof_of
 from bullpen.agent.caller import Caller, Given, ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.imds import Metadata, NoMetadata
-from bullpen.agent.link_http import _pass
+from bullpen.agent.link_http import _badge
 
 CREDENTIALS = ("ASIAIOSFODNN7EXAMPLE", "secret", "c2Vzc2lvbg==")
 
@@ -142,9 +142,9 @@ def test_whoever_waits_between_attempts_does_not_turn_in_circles(
 
 
 def test_an_agent_that_was_given_a_token_shows_it_and_one_on_ec2_proves_itself(service: Service) -> None:
-    assert isinstance(_pass(a_config(service, token="bpa_x")), Given)
-    assert isinstance(_pass(a_config(service, imds=False)), Given)
-    assert isinstance(_pass(a_config(service)), Attested)
+    assert isinstance(_badge(a_config(service, token="bpa_x")), Given)
+    assert isinstance(_badge(a_config(service, imds=False)), Given)
+    assert isinstance(_badge(a_config(service)), Attested)
 
 
 def test_a_proof_says_nothing_of_the_secret(service: Service) -> None:

@@ -36,7 +36,7 @@ class Said:
             raise self._failure
         self.told.append((str(kind), record.round, text))
 
-    def deregister(self) -> None:
+    def deregister(self, runner: str) -> None:
         self.told.append("deregister")
 
     def close(self) -> None:

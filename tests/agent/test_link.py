@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.link import Grant, Link, Order, StoreUnreachable
@@ -59,6 +62,7 @@ def put_record(store: sqlite3.Connection, record: Record, id_: str = "i-1") -> N
         "usage_class": "on-demand",
         "cpu": 1,
         "mem": 1024,
+        "repository": record.repository,
         "owes_kind": "await-and-offer" if record.state is State.IDLE and not record.attested else None,
     }
     names, marks = ", ".join(row), ", ".join("?" * len(row))
@@ -197,6 +201,88 @@ def test_a_record_that_has_moved_on_is_not_registered(link: Link, store: sqlite3
     put_record(store, moved)
     assert not link.register(RUNNING)
     assert store.execute("SELECT * FROM registrations").fetchall() == []
+
+
+@pytest.fixture
+def github_link(tmp_path: Path, store: sqlite3.Connection) -> Iterator[Link]:
+    link = Link(a_config(tmp_path, ci="github"))
+    yield link
+    link.close()
+
+
+def put_secret(home: Path, expires: float = 9e9, **changes: Any) -> None:
+    """As `refresh` writes it."""
+    content = {"url": "https://github.com/acme", "group": "big", "registration": "R", "removal": "V", "oldest": "2.1"}
+    said = json.dumps({**content, "pool": "bullpen", **changes})
+    (home / "vault").mkdir(exist_ok=True)
+    (home / "vault/github.json").write_text(json.dumps({"content": said, "expires": expires}))
+
+
+def test_on_github_a_runner_is_given_what_it_needs_and_is_on_no_list_of_ours(
+    github_link: Link, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    put_record(store, RUNNING)
+    put_secret(tmp_path)
+    expected = Pass("bullpen.i-1.r1", "run-1", "https://github.com/acme", "big", "R", "V", oldest="2.1")
+    assert github_link.register(RUNNING) == expected
+    assert store.execute("SELECT * FROM registrations").fetchall() == []
+    github_link.deregister("bullpen.i-1.r1")
+
+
+def test_every_registration_of_a_round_has_a_name_of_its_own(
+    github_link: Link, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    put_secret(tmp_path)
+    names = []
+    for round_ in ("r1", "r1", "r2"):
+        record = replace(RUNNING, round=round_)
+        put_record(store, record)
+        given = github_link.register(record)
+        assert isinstance(given, Pass)
+        names.append(given.runner)
+    assert names == ["bullpen.i-1.r1", "bullpen.i-1.r1.1", "bullpen.i-1.r2"]
+
+
+def test_on_github_a_record_that_has_moved_on_gets_no_secret(
+    github_link: Link, store: sqlite3.Connection, tmp_path: Path
+) -> None:
+    put_secret(tmp_path)
+    put_record(store, replace(RUNNING, round="r2"))
+    assert github_link.register(RUNNING) is False
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        None,
+        "",
+        "[]",
+        "hidden",
+        '{"content": "hidden", "expires": 9e9}',
+        '{"expires": 9e9}',
+        '{"content": "x", "expires": "hidden"}',
+        1.0,
+    ],
+)
+def test_without_a_valid_secret_a_runner_says_what_to_do(
+    github_link: Link, store: sqlite3.Connection, tmp_path: Path, spoilt: str | float | None
+) -> None:
+    put_record(store, RUNNING)
+    if isinstance(spoilt, float):
+        put_secret(tmp_path, expires=spoilt)
+    elif spoilt is not None:
+        put_secret(tmp_path)
+        (tmp_path / "vault/github.json").write_text(spoilt)
+    with pytest.raises(NoPass, match="no valid registration token; run `bullpen refresh`") as caught:
+        github_link.register(RUNNING)
+    assert "hidden" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_beat_says_what_runs_here_for_another_ci(link: Link, store: sqlite3.Connection) -> None:
+    put_record(store, RUNNING)
+    for activity in ("", "build", "test", ""):
+        link.beat(None, activity=activity)
+        assert store.execute("SELECT activity FROM workers").fetchall() == [(activity,)]
 
 
 def test_a_beat_says_when_the_machine_will_be_taken(link: Link, store: sqlite3.Connection) -> None:

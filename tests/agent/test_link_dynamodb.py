@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from aws.java_engines import Engines
+from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.dynamodb import Away, DynamoDB, Refused, Throttled
@@ -27,6 +29,7 @@ from bullpen.model.worker import Fate, Worker
 INSTANCE = "i-00000000000000aa"
 KEY = f"{INSTANCE}/direct"
 THRESHOLD = datetime(2030, 1, 1, 12, 0, 0, 500000, tzinfo=UTC)
+SECRET_KEY = items.raw_key("Secret", "github")
 CLAIMED = Record(State.CLAIMED, "run-1", "a1", THRESHOLD.timestamp())
 
 
@@ -67,6 +70,7 @@ def table(engines: Engines, table_name: str) -> Iterator[Table]:
     yield table
     for kind in ("Instance", "Heartbeat", "WS", "Registration"):
         DynamoDB.call(table, "DeleteItem", TableName=table_name, Key=items.raw_key(kind, INSTANCE))
+    DynamoDB.call(table, "DeleteItem", TableName=table_name, Key=SECRET_KEY)
     table.close()
 
 
@@ -176,6 +180,14 @@ def test_beats_go_on_where_an_agent_before_us_stopped(link: DynamoLink) -> None:
     found = stored(link, "Heartbeat")
     assert found is not None
     assert found["seq"] == {"N": "42"}
+
+
+def test_a_beat_says_what_runs_here_for_another_ci(link: DynamoLink) -> None:
+    for activity in ("", "build", "test", ""):
+        link.beat(None, activity=activity)
+        found = stored(link, "Heartbeat")
+        assert found is not None
+        assert found.get("activity", {}).get("S", "") == activity
 
 
 def test_a_beat_says_when_the_machine_will_be_taken(link: DynamoLink) -> None:
@@ -293,6 +305,51 @@ def test_nobody_registers_for_a_round_that_is_over(link: DynamoLink, moved: dict
 
 def test_nobody_registers_without_a_record(link: DynamoLink) -> None:
     assert not link.register(CLAIMED)
+
+
+@pytest.fixture
+def github_link(link: DynamoLink) -> DynamoLink:
+    return DynamoLink(replace(link._config, ci="github"), link._client, lambda: None)
+
+
+def put_secret(link: DynamoLink, expires: datetime = THRESHOLD, **changes: Any) -> None:
+    """As `refresh` writes it."""
+    content = {"url": "https://github.com/acme", "group": "", "registration": "R", "removal": "V", "oldest": "2.1"}
+    said = {"content": {"S": json.dumps({**content, "pool": "pool"})}, "expiresAt": {"S": items.moment(expires)}}
+    item = SECRET_KEY | said | changes
+    DynamoDB.call(link._client, "PutItem", TableName=link._config.table, Item=item)
+
+
+def test_on_github_a_runner_is_given_what_it_needs_and_is_on_no_list_of_ours(github_link: DynamoLink) -> None:
+    put_record(github_link)
+    put_secret(github_link)
+    expected = Pass(f"pool.{INSTANCE}.a1", "run-1", "https://github.com/acme", "", "R", "V", oldest="2.1")
+    assert github_link.register(CLAIMED) == expected
+    assert stored(github_link, "Registration") is None
+
+
+@pytest.mark.parametrize("moved", [{"round": "b2"}, {"run_id": "run-2"}, {"state": instance.TERMINATED}])
+def test_on_github_a_record_that_has_moved_on_gets_no_secret(github_link: DynamoLink, moved: dict[str, Any]) -> None:
+    put_record(github_link, **moved)
+    put_secret(github_link)
+    assert github_link.register(CLAIMED) is False
+
+
+@pytest.mark.parametrize("spoilt", [{"content": {"N": "1"}}, {"content": {"S": "{"}}, {"expiresAt": {"S": "soon"}}])
+def test_a_secret_that_says_nothing_to_us_is_none(github_link: DynamoLink, spoilt: dict[str, Any]) -> None:
+    put_record(github_link)
+    put_secret(github_link, **spoilt)
+    with pytest.raises(NoPass, match="no valid registration token; run `bullpen refresh`"):
+        github_link.register(CLAIMED)
+
+
+def test_without_a_valid_secret_a_runner_says_what_to_do(github_link: DynamoLink) -> None:
+    put_record(github_link)
+    for age in (None, 1.0):
+        if age is not None:
+            put_secret(github_link, datetime.now(UTC) - timedelta(seconds=age))
+        with pytest.raises(NoPass, match="no valid registration token; run `bullpen refresh`"):
+            github_link.register(CLAIMED)
 
 
 def test_whoever_may_be_registered_is_not_before_it_says_so(link: DynamoLink, table: Table) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.bell import Bell
 from bullpen.agent.caller import ServiceAway
 from bullpen.agent.config import Config
@@ -58,7 +59,7 @@ def link() -> Iterator[HttpLink]:
 
 
 def answering(link: HttpLink, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> Answers:
-    link._caller = link._pulse = Answers(*answers)  # type: ignore[assignment]
+    link._caller = link._pulse = link._registrar = Answers(*answers)  # type: ignore[assignment]
     return link._caller  # type: ignore[return-value]
 
 
@@ -161,6 +162,36 @@ def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(lin
     assert [method for method, *_ in asked] == ["PUT", "DELETE", "POST"]
     link.report(Kind.REMOVE_REG_OK, RECORD, "")
     assert [method for method, *_ in asked[3:]] == ["POST"]
+
+
+def test_a_runner_is_given_what_the_service_was_given_for_it(link: HttpLink) -> None:
+    given: dict[str, Any] = {"runner": "bullpen.i-1.a1", "label": "r", "url": "https://github.com/acme", "token": "T"}
+    given |= {"registered": True}
+    asked = answering(link, (200, given), (200, {})).asked
+    assert link.register(RECORD) == Pass("bullpen.i-1.a1", "r", "https://github.com/acme", token="T")
+    link.deregister("bullpen.i-1.a1")
+    assert [path.rpartition("/")[2] for _, path, _ in asked] == ["registration", "registration?runner=bullpen.i-1.a1"]
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_where_there_is_nothing_to_be_given_a_runner_learns_whether_it_is_registered(
+    link: HttpLink, registered: bool
+) -> None:
+    answering(link, (200, {"registered": registered}))
+    assert link.register(RECORD) is registered
+
+
+def test_why_the_ci_gives_nothing_is_for_people_to_read(link: HttpLink) -> None:
+    answering(link, (200, {"registered": False, "refusal": "no such organisation"}))
+    with pytest.raises(NoPass, match="no such organisation"):
+        link.register(RECORD)
+
+
+def test_a_beat_says_what_runs_here_for_another_ci(link: HttpLink) -> None:
+    asked = answering(link, (200, BEATEN), (200, BEATEN)).asked
+    link.beat(None, activity="build")
+    link.beat(None)
+    assert [body.get("activity") for _, _, body in asked] == ["build", None]
 
 
 def test_the_result_of_a_lost_job_is_not_even_sent(link: HttpLink) -> None:

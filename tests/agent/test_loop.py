@@ -278,7 +278,7 @@ from bullpen.agent.loop import Agent
 
 class Surprise:
     def has_changed(self): raise RuntimeError("surprise")
-    def deregister(self): print("deregistered")
+    def deregister(self, runner): print("deregistered")
     def close(self): print("closed")
 
 directory = Path({str(tmp_path)!r})
@@ -319,7 +319,7 @@ class Scripted:
         self._ask("look")
         return RUNNING
 
-    def beat(self, job: object, leaving: object) -> Grant:
+    def beat(self, job: object, leaving: object, activity: str) -> Grant:
         self._ask("beat")
         return Grant(OURS, next_in=60.0)
 

@@ -149,7 +149,7 @@ class Beats:
     def __init__(self) -> None:
         self.leaving: list[Any] = []
 
-    def beat(self, job: object, leaving: datetime | None) -> Grant:
+    def beat(self, job: object, leaving: datetime | None, activity: str) -> Grant:
         self.leaving.append(leaving)
         return Grant(Holder("worker", 1), next_in=60.0)
 

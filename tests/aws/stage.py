@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     yield
     reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
     if skipped := [reason.partition(f"{SKIPPED}: ")[2] for reason in reasons if SKIPPED in reason]:
-        line = f"{SKIPPED}: {len(skipped)} tests of the AWS engine have not run; {skipped[0]}"
+        line = f"{SKIPPED}: {len(skipped)} tests have not run; {skipped[0]}"
         terminalreporter.write_line(line, red=True, bold=True)
 
 

@@ -111,6 +111,7 @@ def test_a_provision_that_was_met_answers_with_every_promised_field(
                 "usageClass": "on-demand",
             },
         ],
+        "kept": [],
         "discarded": [{"instanceId": "i-3", "origin": "selected", "reason": "mute", "outcome": "terminated"}],
         "collisions": 1,
     }
@@ -164,7 +165,7 @@ def test_release_answers_what_became_of_each_instance(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def release(ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell) -> Released:
-        return Released(run_id, ("i-1",), ("i-2",), ("i-3",), 0.5)
+        return Released(run_id, ("i-1",), ("i-2",), ("i-3",), 0.5, ("i-4",))
 
     monkeypatch.setattr("bullpen.release.release", release)
     ran = bullpen("release", "--run-id", "run-1", "--json")
@@ -175,8 +176,11 @@ def test_release_answers_what_became_of_each_instance(
         "offered": ["i-1"],
         "terminated": ["i-2"],
         "pending": ["i-3"],
+        "busy": ["i-4"],
         "durationSeconds": 0.5,
     }
+    told = bullpen("release", "--run-id", "run-1").out
+    assert "  i-4 left: a job runs there; it goes back once that has ended\n" in told
 
 
 def test_refresh_answers_with_a_reason_per_action(
@@ -218,6 +222,7 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "cpu": one.cpu,
         "mem": one.mem,
         "provisionId": "",
+        "repository": "",
         "offeredAt": "2030-01-01T00:00:00Z",
         "owes": {"kind": "await-and-offer", "dueAt": found["owes"]["dueAt"]},
         "purgeAt": None,
@@ -225,6 +230,7 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "signal": "UD_OK",
         "heartbeatAt": "2030-01-01T00:00:00Z",
         "leavingAt": None,
+        "job": None,
     }
 
 

@@ -1,9 +1,11 @@
 """Bad input to `provision` and `release`: refused by name, with what is allowed, before anything is touched."""
 
+from typing import Any
+
 import pytest
 
 from bullpen.cli.arguments import checked_request
-from bullpen.config import Settings
+from bullpen.config import Engines, Github, Settings
 from bullpen.model.ticket import UsageClass
 from bullpen.provision.outcome import Request
 from command_line import CommandLine
@@ -43,9 +45,9 @@ MISTAKES = [
     ("--max-runtime-min", "0", "from 1 to 10080 minutes"),
     ("--max-runtime-min", "10081", "from 1 to 10080 minutes"),
     ("--max-runtime-min", "soon", "from 1 to 10080 minutes"),
-    ("--trust-domain", "", "1 to 63"),
-    ("--trust-domain", "a/b", "1 to 63"),
-    ("--trust-domain", "main\n", "1 to 63"),
+    ("--trust-domain", "", "1 to 200"),
+    ("--trust-domain", "a b", "1 to 200"),
+    ("--trust-domain", "main\n", "1 to 200"),
 ]
 
 
@@ -133,3 +135,111 @@ def test_what_was_asked_arrives_in_the_requirements() -> None:
 @pytest.mark.parametrize("run_id", ["4711", "owner/repo#12", "x" * 128, "läufer-1"])
 def test_ordinary_run_ids_are_taken_as_they_are(run_id: str) -> None:
     assert request(run_id=run_id).run_id == run_id
+
+
+GITHUB = """
+[engines]
+ci = "github"
+[github]
+scope = "acme"
+token = "t"
+"""
+PAGE = "https://github.com/acme/widgets/actions/runs/4711"
+
+
+def github(**changed: Any) -> Settings:
+    return Settings(engines=Engines(ci="github"), github=Github(**{"scope": "acme", "token": "t", **changed}))
+
+
+def asked(settings: Settings, **options: Any) -> Request:
+    given: dict[str, Any] = {"run_id": "4711", "count": "1", "resource_class": "large", "usage_class": "on-demand"}
+    given |= {"allowed_types": "*", "cpu": "0", "mem": "0", "max_runtime_min": None, "trust_domain": "default"}
+    return checked_request(settings, **{**given, "allow_partial": False, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [
+        ({}, "4711"),
+        ({"run_id": PAGE}, "4711"),
+        ({"run_id": f"{PAGE}/attempts/3"}, "4711"),
+        ({"run_id": f"{PAGE}/job/99?pr=1"}, "4711"),
+        ({"run_id": "4711-2-large"}, "4711-2-large"),
+        ({"label_by": "attempt", "attempt": "2"}, "4711-2"),
+        ({"label_by": "attempt", "run_id": f"{PAGE}/attempts/3"}, "4711-3"),
+        ({"label_by": "attempt", "run_id": f"{PAGE}/attempts/3/job/99", "attempt": "3"}, "4711-3"),
+        ({"label_by": "class"}, "4711-large"),
+        ({"label_by": "attempt-class", "attempt": "2"}, "4711-2-large"),
+    ],
+)
+def test_the_label_follows_from_how_the_run_is_named(options: dict[str, str], label: str) -> None:
+    assert asked(github(), **options).run_id == label
+
+
+@pytest.mark.parametrize(
+    ("scope", "options", "repository"),
+    [
+        ("acme", {}, ""),
+        ("acme/widgets", {}, "acme/widgets"),
+        ("acme", {"run_id": PAGE}, "acme/widgets"),
+        ("acme", {"repository": "acme/gadgets"}, "acme/gadgets"),
+        ("ACME/Widgets", {"repository": "acme/widgets"}, "acme/widgets"),
+        ("acme", {"run_id": PAGE, "repository": "Acme/Widgets"}, "Acme/Widgets"),
+    ],
+)
+def test_whose_run_it_is_is_said_or_follows(scope: str, options: dict[str, str], repository: str) -> None:
+    assert asked(github(scope=scope), **options).needs.repository == repository
+
+
+ON_GITHUB = [
+    (("--run-id", "nightly"), "--run-id 'nightly': must be a workflow run's number"),
+    (("--run-id", "https://github.com/acme/widgets"), "must be the page of a workflow run"),
+    (("--run-id", "https://github.com/acme/widgets/actions/runs/0"), "must be the page of a workflow run"),
+    (("--run-id", "https://ghe.local/acme/widgets/actions/runs/1"), "must be a run at https://github.com"),
+    (("--run-id", "https://github.com/other/one/actions/runs/1"), "--run-id other/one: must be in acme (github.scope)"),
+    (("--repository", "widgets"), "--repository 'widgets': must be owner/name"),
+    (("--repository", "acme/wid gets"), "must be owner/name"),
+    (("--repository", "other/one"), "--repository other/one: must be in acme (github.scope)"),
+    (("--run-id", PAGE, "--repository", "acme/gadgets"), "--repository acme/gadgets: the address names acme/widgets"),
+    (("--label-by", "atempt"), "Did you mean attempt?"),
+    (("--label-by", ""), "one of run, attempt, class, attempt-class"),
+    (("--label-by", "attempt"), "--attempt: must be given for --label-by attempt"),
+    (("--label-by", "attempt", "--attempt", "0"), "from 1 to 9999"),
+    (("--label-by", "attempt", "--attempt", "two"), "a whole number"),
+    (("--attempt", "2"), "--attempt 2: has no place in --label-by run"),
+    (("--label-by", "class", "--attempt", "2"), "--attempt 2: has no place in --label-by class"),
+    (("--run-id", f"{PAGE}/attempts/3", "--label-by", "attempt", "--attempt", "2"), "the address names attempt 3"),
+    (
+        ("--run-id", "4711-2", "--label-by", "attempt", "--attempt", "2"),
+        "must be a workflow run's number for --label-by",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), ON_GITHUB)
+def test_a_mistake_about_the_run_is_named_and_changes_nothing(
+    bullpen: CommandLine, options: tuple[str, ...], told: str
+) -> None:
+    bullpen.write_settings(GITHUB)
+    ran = bullpen("provision", "--run-id", "4711", "--count", "1", *options)
+    assert ran.code == 2
+    assert told in ran.err
+    assert bullpen.left_behind == []
+
+
+@pytest.mark.parametrize("command", [("release", "--run-id"), ("why",)])
+def test_release_and_why_take_the_page_of_a_run(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+    ran = bullpen(*command, PAGE)
+    assert "4711: " in ran.out + ran.err
+    assert "github.com" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("command", [("run", "--count", "1", "--", "true"), ("job", "submit", "--run-id", "1", "true")])
+def test_jobs_of_our_own_are_refused_where_runners_execute_those_of_github(
+    bullpen: CommandLine, command: tuple[str, ...]
+) -> None:
+    bullpen.write_settings(GITHUB)
+    ran = bullpen(*command)
+    assert ran.code == 2
+    assert 'engines.ci is "github"' in ran.err
+    assert bullpen.left_behind == []

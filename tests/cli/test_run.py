@@ -168,6 +168,7 @@ def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: C
         "offered": ["i-1"],
         "terminated": ["i-2"],
         "pending": [],
+        "busy": [],
     }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullpen.ports import CI, Compute, Jobs, Logs, Observations, PoolQueue, Ports, Records, Signals, Workers
+from bullpen.ports import CI, Compute, Jobs, Logs, Observations, PoolQueue, Ports, Records, Signals, Vault, Workers
 from conformance.engines import ENGINES, Engine, Opened
 
-PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs"}
+PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,3 +106,8 @@ def jobs(ports: Ports) -> Jobs:
 @pytest.fixture
 def logs(ports: Ports) -> Logs:
     return ports.logs
+
+
+@pytest.fixture
+def vault(ports: Ports) -> Vault:
+    return ports.vault

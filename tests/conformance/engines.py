@@ -21,9 +21,11 @@ from bullpen.engines.aws.dynamodb.observations import DynamoObservations
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.signals import DynamoSignals
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.vault import DynamoVault
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.aws.ec2.compute import LISTED_AFTER, Ec2Compute
 from bullpen.engines.aws.sqs.queue import SqsQueue
+from bullpen.engines.github.naming import runner_name
 from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.sqlite.ci import SqliteCI
@@ -33,12 +35,15 @@ from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
+from bullpen.engines.sqlite.vault import FileVault
 from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.ports import Ports
 from bullpen.sim.loop import VirtualLoop
 from engines.aws.tables import a_cloud_with_a_table
+from engines.github.places import a_ci
 from engines.sqlite.plans import plans_checked
+from github.hub import FakeGithub, JobSpec
 from real_machines import a_pool, with_room
 
 CAPACITY = 8
@@ -96,6 +101,7 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             workers=SqliteWorkers(database),
             jobs=SqliteJobs(database, clock, SystemChance()),
             logs=FileLogs(directory),
+            vault=FileVault(directory, clock),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -132,6 +138,7 @@ async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),
             queue=SqsQueue(cloud, clock, SystemChance()),
+            vault=DynamoVault(table, clock),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -169,19 +176,32 @@ async def ec2(cloud: Control) -> AsyncIterator[Opened]:
         yield Opened(replace(Memory().ports(), clock=clock, compute=compute), hire)
 
 
+@asynccontextmanager
+async def on_github(github: FakeGithub) -> AsyncIterator[Opened]:
+    async def hire(name: str, label: str, busy: bool) -> None:
+        runner = runner_name("bullpen", name, "0123456789abcdef")
+        github.add_runner("acme/widgets", runner, [label])
+        if busy:
+            run = github.start_run("acme/widgets", [JobSpec("build", (label,))])
+            github.begin(run, "build", runner)
+
+    async with a_ci(github) as (ci, ports):
+        yield Opened(replace(ports, ci=ci), hire)
+
+
 ENGINES = {
     "memory": Engine(
         memory,
         VirtualLoop,
-        keeps=("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs"),
+        keeps=("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
     ),
     "sqlite": Engine(
-        sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs")
+        sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault")
     ),
     "aws": Engine(
         aws,
         asyncio.new_event_loop,
-        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs"),
+        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs", "vault"),
         given="aws_settings",
         purges=False,
         wakes=False,
@@ -189,4 +209,5 @@ ENGINES = {
     ),
     "local": Engine(local, asyncio.new_event_loop, keeps=("compute",)),
     "ec2": Engine(ec2, asyncio.new_event_loop, keeps=("compute",), given="cloud"),
+    "github": Engine(on_github, asyncio.new_event_loop, keeps=("ci",), given="github"),
 }

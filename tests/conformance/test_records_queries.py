@@ -261,6 +261,13 @@ async def test_live_are_all_whose_end_is_not_confirmed_in_pages(records: Records
     assert ids(await records.live(3, "i-7")) == []
 
 
+async def test_a_list_shows_whose_run_an_instance_serves_until_it_is_given_back(records: Records) -> None:
+    serving = claim(await land(records, on_offer("i-1")), needs=needs(repository="acme/widgets"))
+    for change, shown in ((serving, "acme/widgets"), (roll_back(serving.after), "")):
+        await records.apply(change)
+        assert [one.repository for one in await records.live(10)] == [shown]
+
+
 async def test_counts_are_of_live_instances_by_class_and_state(records: Records) -> None:
     walks = (registered("i-1"), on_offer("i-2"), cleaning("i-3"), claimed("i-4"), running("i-5"), terminated("i-6"))
     for walk in (*walks, buried("i-7"), on_offer("i-8", resource_class="large")):

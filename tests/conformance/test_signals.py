@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from builders import NOW, later
+from bullpen.model.activity import LONGEST
 from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
 from bullpen.ports import Signals
 
@@ -30,6 +31,13 @@ async def test_a_heartbeat_is_read_as_it_was_sent(signals: Signals) -> None:
     beat = replace(BEAT, at=later(0.123456))
     assert await signals.beat(beat)
     assert (await signals.read(["i-1"]))["i-1"] == Pulse(heartbeat=beat)
+
+
+async def test_a_heartbeat_says_what_runs_until_one_says_nothing(signals: Signals) -> None:
+    for seq, activity in enumerate(("build", "x" * LONGEST, ""), start=5):
+        beat = replace(BEAT, seq=seq, activity=activity)
+        assert await signals.beat(beat)
+        assert (await signals.read(["i-1"]))["i-1"].heartbeat == beat
 
 
 @pytest.mark.parametrize("seq", [4, 5])

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,40 @@ async def test_a_beat_from_another_place_moves_the_worker_and_one_that_names_non
     assert moved.instance_id == (place.get("instance_id") or first.instance_id)
     assert moved.domain == (place.get("domain") or first.domain)
     assert await stored(workers) == moved
+
+
+async def test_what_a_worker_runs_is_what_its_last_beat_names(signals: Signals, workers: Workers) -> None:
+    """By every way that a beat may take: the first, a plain one, one that says nothing, moves or leaves."""
+    said: list[dict[str, Any]] = [
+        {"activity": "first"},
+        {"activity": "second"},
+        {},
+        {"activity": "third", "request_id": ""},
+        {"activity": "fourth", "domain": "zone-b"},
+        {"activity": "fifth", "leaving": later(120)},
+        {"activity": "sixth"},
+        {},
+    ]
+    for token, beat in enumerate(said):
+        worker = await accepted(workers, token=token, **beat)
+        assert worker.activity == beat.get("activity", "")
+        assert await stored(workers) == worker
+        heartbeat = (await signals.read(["i-1"]))["i-1"].heartbeat
+        assert heartbeat is not None
+        assert heartbeat.activity == worker.activity
+
+
+async def test_a_beat_that_does_not_count_binds_and_unbinds_nothing(workers: Workers) -> None:
+    await accepted(workers, activity="build", request_id="same")
+    for beat in (a_beat(7, activity="late"), a_beat(0, request_id="same")):
+        await workers.beat([(KEY, beat)])
+        assert (await stored(workers)).activity == "build"
+
+
+async def test_a_lost_worker_takes_along_what_it_ran(records: Records, workers: Workers) -> None:
+    worker = await accepted(workers, activity="build")
+    await records.apply(lose(worker, later(60)))
+    assert [one.activity for one in await workers.owing(10)] == ["build"]
 
 
 async def test_the_same_request_again_is_answered_again_and_moves_nothing(workers: Workers) -> None:

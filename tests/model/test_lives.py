@@ -25,6 +25,7 @@ from builders import (
     release,
     roll_back,
     settle,
+    spare,
 )
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import instance as instances
@@ -50,6 +51,7 @@ TRIES: dict[str, Try] = {
     "offer on a failure": lambda i: offer(i, signal=a_signal(i, Kind.CLEAN_FAILED)),
     "offer on a stale signal": lambda i: offer(i, signal=a_signal(i, Kind.CLEAN_OK, round="stale")),
     "keep": keep,
+    "spare": spare,
     "expire": expire,
     "expire of another round": lambda i: expire(i, round="stale"),
     "done": done,
@@ -89,14 +91,16 @@ def test_no_step_leads_to_a_record_that_no_store_would_keep(run_id: str, tries: 
 
 @given(tries=lives)
 def test_an_instance_is_claimed_only_off_an_attestation(tries: list[str]) -> None:
-    assert all(c.before.attested for c in live(register(), tries) if c.after.state is instances.CLAIMED)
+    became = [c for c in live(register(), tries) if c.after.state is instances.CLAIMED is not c.before.state]
+    assert all(c.before.attested for c in became)
 
 
 @given(tries=lives)
-def test_only_an_offer_or_an_expiry_touches_what_is_idle_and_not_attested(tries: list[str]) -> None:
+def test_what_is_idle_and_not_attested_is_offered_spared_or_ended_and_nothing_else(tries: list[str]) -> None:
     walk = live(register(), tries)
     touched = {c.step for c in walk if c.before.state is instances.IDLE and not c.before.attested}
-    assert touched <= {"offer", "expire"}
+    assert touched <= {"offer", "spare", "expire"}
+    assert all(not c.after.attested for c in walk if c.step == "spare")
 
 
 @given(tries=lives)

@@ -11,6 +11,7 @@ import pytest
 from bullpen.config import Liveness, Settings
 from bullpen.errors import Unavailable
 from bullpen.liveness import HeartbeatRequest
+from bullpen.model.activity import LONGEST
 from bullpen.model.worker import ACTIVE
 from bullpen.web import heartbeats, intake
 from bullpen.web.heartbeats import KEYS_WITHIN, MOST_KEYS, Newcomers
@@ -63,6 +64,27 @@ async def test_metadata_is_kept_and_shown(tmp_path: Path) -> None:
         await house.beat(metadata=said)
         shown = (await house.ask("GET", "/v1/workers/w-1")).json()
         assert {name: shown[name] for name in said} == said
+
+
+@pytest.mark.parametrize("batched", [False, True])
+async def test_what_a_worker_runs_is_kept_until_a_beat_names_nothing(tmp_path: Path, batched: bool) -> None:
+    async with a_house(tmp_path) as house:
+        for token, activity in enumerate(("", "x" * LONGEST, "build", "")):
+            beat = {"workerInstanceKey": "w-1", "token": token, **({"activity": activity} if activity else {})}
+            if batched:
+                await house.ask("POST", "/v1/heartbeats/batch", json={"heartbeats": [beat]})
+            else:
+                await house.ask("POST", "/v1/heartbeats", json=beat)
+            stored = (await house.ports.workers.workers(["w-1"]))["w-1"]
+            assert (stored.token, stored.activity) == (token + 1, activity)
+
+
+@pytest.mark.parametrize("activity", ["x" * (LONGEST + 1), "two\nlines", 7, None])
+async def test_an_activity_that_cannot_be_one_is_refused_by_name(tmp_path: Path, activity: object) -> None:
+    async with a_house(tmp_path) as house:
+        answer = await house.beat(activity=activity)
+        assert (answer.status_code, answer.json()["field"]) == (400, "activity")
+        assert await house.is_untouched()
 
 
 async def test_a_worker_of_an_instance_is_known_by_it(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Every other endpoint: what it answers, and what it leads to."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,10 @@ import pytest
 
 from builders import register, running
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
+from bullpen.errors import Refused
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
-from bullpen.ports import Registration
+from bullpen.ports import Pass, Registration, Removal
 from bullpen.web.admission import Admission
 from web.house import INSTANCE, OTHER, House, a_house
 
@@ -218,6 +222,81 @@ async def test_an_agent_registers_and_leaves_but_not_under_its_job(tmp_path: Pat
         house.memory.registrations[INSTANCE] = Registration(INSTANCE, "r", busy=False)
         assert (await house.ask("DELETE", agents("registration"), INSTANCE)).json() == {"registered": False}
         assert house.memory.registrations == {}
+
+
+class AnotherCI:
+    """Has agents register themselves, and knows them by other names."""
+
+    def __init__(self, answer: Pass | Refused | None) -> None:
+        self.answer = answer
+        self.removed: list[str] = []
+
+    async def registrations(self) -> list[Registration]:
+        return []
+
+    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        return {}
+
+    async def register(self, name: str, label: str, round: str) -> Pass | None:
+        if isinstance(self.answer, Refused):
+            raise self.answer
+        return self.answer
+
+    async def remove(self, handle: str) -> Removal:
+        self.removed.append(handle)
+        return Removal.REMOVED
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            Pass("bullpen.x.a1", "r", "https://github.com/acme", "big", token="T", removal="V", oldest="2.1"),
+            {"registered": True, "runner": "bullpen.x.a1", "label": "r", "url": "https://github.com/acme"}
+            | {"group": "big", "token": "T", "removal": "V", "oldest": "2.1"},
+        ),
+        (Pass("bullpen.x.a1", "r", jit="J"), {"registered": True, "runner": "bullpen.x.a1", "label": "r", "jit": "J"}),
+        (None, {"registered": False}),
+        (Refused("no such scope"), {"registered": False, "refusal": "no such scope"}),
+        (Refused("no scope", remedy="see it"), {"registered": False, "refusal": "no scope; see it"}),
+    ],
+)
+async def test_an_agent_is_told_what_it_needs_to_register_elsewhere(
+    tmp_path: Path, answer: Pass | Refused | None, told: dict[str, Any]
+) -> None:
+    async with a_house(tmp_path) as house:
+        house.context.ports = replace(house.ports, ci=AnotherCI(answer))
+        asked = {"runId": "r", "round": "a1"}
+        assert (await house.ask("PUT", agents("registration"), INSTANCE, json=asked)).json() == told
+        assert (await house.ask("PUT", agents("registration"), OTHER, json=asked)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("runner", "status", "removed"),
+    [
+        ("", 200, [INSTANCE]),
+        (f"bullpen.{INSTANCE}.a1", 200, [f"bullpen.{INSTANCE}.a1"]),
+        (f"bullpen.{INSTANCE}.a1.3", 200, [f"bullpen.{INSTANCE}.a1.3"]),
+        (f"bullpen.{OTHER}.a1", 403, []),
+        (f"another.{INSTANCE}.a1", 403, []),
+        ("the-companys-own", 403, []),
+        ("x" * 65, 400, []),
+    ],
+)
+async def test_an_agent_takes_nobody_but_itself_off_the_list(
+    tmp_path: Path, runner: str, status: int, removed: list[str]
+) -> None:
+    async with a_house(tmp_path) as house:
+        ci = AnotherCI(None)
+        house.context.ports = replace(house.ports, ci=ci)
+        answer = await house.ask("DELETE", agents("registration"), INSTANCE, params={"runner": runner})
+        assert (answer.status_code, ci.removed) == (status, removed)
+
+
+async def test_an_agent_sees_whose_run_it_serves(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await house.ports.records.apply(register(INSTANCE, run_id="r", repository="acme/widgets"))
+        assert (await house.ask("GET", agents("record"), INSTANCE)).json()["repository"] == "acme/widgets"
 
 
 # ---- the pool

@@ -1,4 +1,4 @@
-"""The user as whom jobs run where the machine is ours alone: never root, and not we."""
+"""The user as whom jobs run: never root, and not we."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def account_of(name: str) -> Account:
     if found.pw_uid in (0, os.geteuid()):
         raise ValueError(f"jobs must not run as {name!r}: its user is root's or our own")
     return Account(name, found.pw_uid, found.pw_gid, tuple(os.getgrouplist(name, found.pw_gid)))
+
+
+def obstacle(account: Account, path: Path) -> Path | None:
+    """The directory above `path` that does not let the account pass."""
+    for above in reversed(path.resolve().parents):
+        status = above.stat()
+        needed = 0o100 if status.st_uid == account.user else 0o010 if status.st_gid in account.groups else 0o001
+        if not status.st_mode & needed:
+            return above
+    return None
 
 
 def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None:

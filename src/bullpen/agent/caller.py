@@ -23,7 +23,7 @@ class ServiceAway(Exception):
     """The service did not answer, or not now; nothing is known about what it did."""
 
 
-class Pass(Protocol):
+class Badge(Protocol):
     """What lets us in."""
 
     def token(self) -> str:
@@ -49,9 +49,9 @@ class Given:
 class Caller:
     """One connection to the service. Not for two threads."""
 
-    def __init__(self, url: str, shown: Pass, patience: float) -> None:
+    def __init__(self, url: str, shown: Badge, patience: float) -> None:
         self._url = urlsplit(url)
-        self._pass = shown
+        self._badge = shown
         self._patience = patience
         self._connection: HTTPConnection | None = None
         self._failures = 0
@@ -67,7 +67,7 @@ class Caller:
             raise ServiceAway("waiting before the next attempt")
         content = json.dumps(body).encode() if isinstance(body, dict) else body
         try:
-            token = self._pass.token()
+            token = self._badge.token()
             status, answer, retry_after = self._exchange(method, path, content, token)
         except ServiceAway:
             self._failed()
@@ -76,7 +76,7 @@ class Caller:
             self._failed()
             raise ServiceAway(f"{self._url.netloc}: {str(exc) or type(exc).__name__}") from exc
         if status == 401:
-            self._pass.refused(token)
+            self._badge.refused(token)
         if status in (401, 403, 429) or status >= 500:
             self._failed(at_least=retry_after)
             raise ServiceAway(f"{self._url.netloc} answered {status}: {answer.get('error', '')}")

@@ -33,7 +33,12 @@ class Config:
     domain: str = ""  # what fails together with this machine; empty: its availability zone, or itself
     endpoint: str = ""  # of DynamoDB; empty: the region's own
     imds: bool = False  # EC2's metadata service is there: identity, credentials, notices
-    runner_user: str = ""  # as whom jobs run, where the machine is ours alone; empty: as we do
+    runner_user: str = ""  # as whom jobs run; empty: as we do
+    shares_machine: bool = False  # others use it too: nothing of that user's is ours to end or remove but what we began
+    ci: str = ""  # whose jobs we run: "github"; empty: those of Bullpen's own queue
+    runner_directory: str = ""  # where GitHub's runner lies on this machine
+    runner_url: str = ""  # where its archive is fetched from instead, with runner_sha256
+    runner_sha256: str = ""
     shutdown: tuple[str, ...] = ()  # the command that ends the machine, our last deed
 
     @property

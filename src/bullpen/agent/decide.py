@@ -19,6 +19,10 @@ a lease that ran out we come back in a new epoch, and what the old one held is s
 
 Once there is notice that the machine will be taken from us, no new job begins here, and a claim is refused at once; the
 job that runs may go on, for it may end in time.
+
+GitHub gives its jobs to a runner of its own, which we start and stop. Starting takes seconds, so a registration may be
+under way; and it is not stopped while a job runs on it, whoever wants us back. A runner for one job is followed by the
+next in the same round, with a cleaning in between. One that cannot go on ends us: whoever counts on us looks elsewhere.
 """
 
 from __future__ import annotations
@@ -64,6 +68,7 @@ class Step(StrEnum):
     REGISTER = "register with the CI"
     TAKE_JOB = "take a job"
     SETTLE_JOB = "report the job's end"
+    HANG_UP = "stop listening for the CI's jobs"
     DEREGISTER = "deregister"
 
 
@@ -153,12 +158,18 @@ def _until_next_judgement(sight: Sight, progress: Progress, limits: Limits) -> f
     if known is None:
         return None
     left = known.threshold + GRACE - sight.now
-    if sight.record is UNKNOWN and progress.job is not None:
+    if sight.record is UNKNOWN and (began := _job_began(progress)) is not None:
         # The record may have moved on to a later threshold that we cannot see: the job gets what it may need at most.
-        left = max(left, progress.job.began + limits.max_runtime + GRACE - sight.monotonic)
+        left = max(left, began + limits.max_runtime + GRACE - sight.monotonic)
     if _awaits_its_offer(known, progress):
         left = max(left, progress.signalled_at + limits.idle + GRACE - sight.monotonic)
     return left
+
+
+def _job_began(progress: Progress) -> float | None:
+    if progress.activity is not None:
+        return progress.activity_began
+    return progress.job.began if progress.job is not None else None
 
 
 def _awaits_its_offer(record: Record, progress: Progress) -> bool:
@@ -185,7 +196,7 @@ def _next(record: Record, progress: Progress, notice: str) -> Action | None:
     if progress.boot.phase is not Phase.DONE:
         return None
     if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
-        return Report(Kind.OK)
+        return Report(Kind.OK, _versions(progress))
     if progress.cleaning is not None and progress.cleaning.phase is Phase.UNDER_WAY:
         return None
     if record.state is State.IDLE:
@@ -207,7 +218,12 @@ def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
         return _deregister(record, progress)
     attempt = progress.registration
     if attempt is not None and attempt.round == record.round and attempt.phase is Phase.FAILED:
-        return _once(Report(Kind.REG_FAILED, attempt.text), record, progress)
+        return _cannot_serve(attempt.text, record, progress)
+    if attempt is not None and attempt.phase is Phase.UNDER_WAY:
+        return None
+    if notice and progress.activity is None:
+        # A runner that listens would be given a job that cannot end in time.
+        return _deregister(record, progress) if progress.runner else None
     if not progress.registered_for:
         return _prepare(record, progress) if _meets_leftovers(record, progress) else Step.REGISTER
     if not progress.has_reported(Kind.REG_OK, record.round):
@@ -215,6 +231,13 @@ def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
     if record.state is State.RUNNING and record.has_job and progress.job is None and not notice:
         return Step.TAKE_JOB
     return None
+
+
+def _cannot_serve(why: str, record: Record, progress: Progress) -> Action | None:
+    """Said to whoever waits for us. Nobody does once we have served: then our end is what they notice."""
+    if progress.has_reported(Kind.REG_OK, record.round):
+        return Stop(why)
+    return _once(Report(Kind.REG_FAILED, why), record, progress)
 
 
 def _meets_leftovers(record: Record, progress: Progress) -> bool:
@@ -226,7 +249,7 @@ def _meets_leftovers(record: Record, progress: Progress) -> bool:
 def _prepare(record: Record, progress: Progress) -> Action | None:
     if progress.cleaning is not None and progress.cleaning.round == record.round:
         # It failed, for a cleaning that succeeds leaves nothing to prepare.
-        return _once(Report(Kind.REG_FAILED, progress.cleaning.text), record, progress)
+        return _cannot_serve(progress.cleaning.text, record, progress)
     return Clean(keep=progress.kept_for == record.trust_domain)
 
 
@@ -244,14 +267,29 @@ def _give_back(record: Record, progress: Progress) -> Action | None:
         return Clean()
     if progress.cleaning.phase is Phase.FAILED:
         return _once(Report(Kind.CLEAN_FAILED, progress.cleaning.text), record, progress)
-    return _once(Report(Kind.CLEAN_OK), record, progress)
+    return _once(Report(Kind.CLEAN_OK, _versions(progress)), record, progress)
 
 
 def _deregister(record: Record, progress: Progress) -> Action | None:
-    refused = progress.removal
-    if refused is not None and refused.round == record.round:
-        return _once(Report(Kind.REMOVE_REG_FAILED, refused.text), record, progress)
+    if (activity := progress.activity) is not None:
+        attempt = progress.registration
+        if attempt is not None and attempt.phase is Phase.FAILED:
+            return Stop(attempt.text)  # its runner is dead: the job will not end here
+        busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
+        return _once(Report(Kind.REMOVE_REG_FAILED, busy), record, progress)
+    removal = progress.removal
+    if removal is not None and removal.phase is Phase.UNDER_WAY:
+        return None
+    if progress.listens:
+        return Step.HANG_UP
+    if removal is not None and removal.round == record.round:
+        return _once(Report(Kind.REMOVE_REG_FAILED, removal.text), record, progress)
     return Step.DEREGISTER
+
+
+def _versions(progress: Progress) -> str:
+    """Of what a CI may refuse once it is too old."""
+    return f"runner={progress.version}" if progress.version else ""
 
 
 def _once(report: Report, record: Record, progress: Progress) -> Report | None:

@@ -37,7 +37,9 @@ class Lease:
         self._token = 0
         self._request = _drawn()
 
-    def beat(self, connection: sqlite3.Connection, at: datetime, leaving: datetime | None) -> Accepted | Rejected:
+    def beat(
+        self, connection: sqlite3.Connection, at: datetime, leaving: datetime | None, activity: str
+    ) -> Accepted | Rejected:
         beat = Beat(
             at=at,
             by=self._config.instance_id,
@@ -47,6 +49,7 @@ class Lease:
             instance_id=self._config.instance_id,
             domain=self._config.domain or self._host,
             leaving=leaving,
+            activity=activity,
         )
         outcome = receive(WORKERS.read(connection, self.key), self.key, beat)
         if not isinstance(outcome, Change):

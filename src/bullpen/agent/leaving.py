@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, NoRecord, Report
@@ -14,11 +15,24 @@ from bullpen.engines.processes import TreeSurvived, end_tree, identify, mark_of
 PATIENCE = 5.0  # seconds for everything below us to end
 
 
-def leave(config: Config, link: Link, record: Record | NoRecord, progress: Progress, reason: str, log: Journal) -> None:
-    """Leave nothing running and no registration behind, as far as the store can be reached."""
+def leave(
+    config: Config,
+    link: Link,
+    record: Record | NoRecord,
+    progress: Progress,
+    reason: str,
+    log: Journal,
+    hang_up: Callable[[], None] = lambda: None,
+) -> None:
+    """Leave nothing running and no registration behind, as far as the store can be reached. `hang_up` says goodbye to
+    a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives us up."""
     log(f"stops: {reason}")
     _say(link, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
     is_clear = True
+    try:
+        hang_up()
+    except Exception as exc:
+        log(f"cannot take leave of the CI: {exc!r}")
     try:
         end_tree(identify(os.getpid()), mark_of(config.instance_id), patience=PATIENCE)
     except TreeSurvived as exc:
@@ -28,7 +42,7 @@ def leave(config: Config, link: Link, record: Record | NoRecord, progress: Progr
         if (job := progress.job) is not None and is_clear:
             # What survived may still be at work: then the job waits until our lease runs out.
             link.give_back_job(job, f"its runner stopped: {reason}")
-        link.deregister()
+        link.deregister(progress.runner)
     except StoreUnreachable as exc:
         log(f"leaves its registration behind: {exc}")
     link.close()

@@ -24,6 +24,8 @@ from bullpen.engines.sqlite import wake
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 
 if TYPE_CHECKING:
+    from bullpen.agent.actions.pass_ import Pass
+    from bullpen.agent.actions.vault import Passes
     from bullpen.agent.lease import Lease
 
 PATIENCE = 1.0
@@ -81,6 +83,7 @@ class Link:
         self._file: tuple[int, int] | None = None
         self._version = -1
         self._lease: Lease | None = None
+        self._passes: Passes | None = None
 
     def has_changed(self) -> bool:
         """True if anybody else has written since the last call: the net under the wake-ups."""
@@ -96,9 +99,10 @@ class Link:
             row = connection.execute(_LOOK, (self._id,)).fetchone()
             if row is None:
                 return ABSENT
-            state, run_id, round, threshold, attested, trust_domain = row
+            state, run_id, round, threshold, attested, trust_domain, repository = row
             has_job = state == State.RUNNING and self._lease is not None and self._has_job(connection, run_id)
-            return Record(State(state), run_id, round, threshold / 1e6, bool(attested), trust_domain, has_job)
+            owned = (State(state), run_id, round, threshold / 1e6, bool(attested), trust_domain)
+            return Record(*owned, has_job, repository)
 
     def _has_job(self, connection: sqlite3.Connection, run_id: str) -> bool:
         from bullpen.agent import work
@@ -106,8 +110,11 @@ class Link:
         assert self._lease is not None, "nobody takes a job before its first beat"
         return work.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
-    def beat(self, job: Job | None, leaving: datetime | None = None) -> Grant:
-        """Renew the lease and say in the same write which job runs here, and when the machine will be taken from us."""
+    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+        """Renew the lease and say in the same write which job runs here, and when the machine will be taken from us.
+
+        `activity` is a job of a CI that has jobs of its own; a beat without one says that none runs.
+        """
         # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
         # waits for our registration, not for our pulse.
         from bullpen.agent.lease import Lease, bind
@@ -117,7 +124,7 @@ class Link:
         while True:
             at = _now()
             with self._transaction() as connection:
-                outcome = lease.beat(connection, at, leaving)
+                outcome = lease.beat(connection, at, leaving, activity)
                 if isinstance(outcome, Accepted) and job is not None:
                     bind(connection, job, outcome.worker, at)
             if lease.heard(outcome):
@@ -139,15 +146,30 @@ class Link:
         with self._transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
 
-    def register(self, record: Record) -> bool:
-        """Appear under the label of the record's run, and see that it is so. False: the record has moved on."""
+    def register(self, record: Record) -> Pass | bool:
+        """Appear under the label of the record's run, and see that it is so; or be given what it takes to do so at the
+        CI. False: the record has moved on. Raise NoPass, which says why, if there is nothing to be given."""
+        if self._config.ci == "github":
+            return self._pass(record)
         with self._transaction() as connection:
             connection.execute(_REGISTER, (self._id, record.run_id, record.round))
         with self._translated():
             found = self._connected().execute("SELECT label, round FROM registrations WHERE name = ?", (self._id,))
             return bool(found.fetchone() == (record.run_id, record.round))
 
-    def deregister(self) -> None:
+    def _pass(self, record: Record) -> Pass | bool:
+        from bullpen.agent.actions import vault
+
+        with self._translated():
+            found = self._connected().execute(_IS_OURS, (self._id, record.run_id, record.round)).fetchone()
+        if found is None:
+            return False
+        self._passes = self._passes or vault.Passes(self._id)
+        return self._passes.make(*vault.read_file(self._config.home), record)
+
+    def deregister(self, runner: str = "") -> None:
+        """Leave the list of our own CI. Another one, which knows us as `runner`, is told by whoever holds its
+        credentials: `bullpen serve`, and no link that uses the store."""
         with self._transaction(tells_control=True) as connection:
             connection.execute("DELETE FROM registrations WHERE name = ?", (self._id,))
 
@@ -247,7 +269,7 @@ def _now() -> datetime:
 
 
 _LOOK = """
-SELECT state, run_id, round, threshold, attested, trust_domain FROM instances WHERE id = ?
+SELECT state, run_id, round, threshold, attested, trust_domain, repository FROM instances WHERE id = ?
 """
 _REPORT = """
 INSERT INTO signals (instance_id, kind, run_id, round, seq, text) VALUES (?, ?, ?, ?, 1, ?)
@@ -255,8 +277,6 @@ ON CONFLICT (instance_id) DO UPDATE
 SET kind = excluded.kind, run_id = excluded.run_id, round = excluded.round, seq = signals.seq + 1, text = excluded.text
 """
 # Only while the record is still the one we saw: a late registration would draw another run's jobs to this one's label.
-_REGISTER = """
-INSERT OR REPLACE INTO registrations (name, label, round, busy)
-SELECT id, run_id, round, 0 FROM instances
-WHERE id = ? AND run_id = ? AND round = ? AND state IN ('created', 'claimed', 'running')
-"""
+_OURS = "FROM instances WHERE id = ? AND run_id = ? AND round = ? AND state IN ('created', 'claimed', 'running')"
+_REGISTER = f"INSERT OR REPLACE INTO registrations (name, label, round, busy) SELECT id, run_id, round, 0 {_OURS}"
+_IS_OURS = f"SELECT 1 {_OURS}"

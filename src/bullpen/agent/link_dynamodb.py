@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bullpen.agent.actions.pass_ import Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.dynamodb import Away, ConditionFailed, DynamoDB, Refused
@@ -24,12 +25,15 @@ from bullpen.agent.imds import Metadata, NoMetadata
 from bullpen.agent.link import TEXT_LIMIT, Grant, StoreUnreachable
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
 from bullpen.engines.aws.dynamodb import entries, items
-from bullpen.engines.aws.dynamodb.items import Item, moment, number, raw_key, text
+from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import direct_key
 from bullpen.model.worker import State as WorkerState
 from bullpen.model.worker import Worker
+
+if TYPE_CHECKING:
+    from bullpen.agent.actions.vault import Passes
 
 WAITING_EVERY = 0.5  # seconds between two looks at the record while somebody may be about to claim us
 RUNNING_EVERY = 5.0  # and while a run has us: only its release is news
@@ -59,6 +63,7 @@ class DynamoLink:
         self._look_at = 0.0
         self._beats = self._signals = 0  # the numbers of the last ones
         self._may_be_registered = True  # an agent before us may have been
+        self._passes: Passes | None = None
 
     def has_changed(self) -> bool:
         """True if it is time to look again."""
@@ -71,12 +76,13 @@ class DynamoLink:
         self._look_at = time.monotonic() + (RUNNING_EVERY if is_running else WAITING_EVERY)
         return record
 
-    def beat(self, job: Job | None, leaving: datetime | None = None) -> Grant:
+    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         """One write: its number and the length of the lease. Whoever sweeps sets the deadline, by its own clock."""
-        pulse = {
+        pulse: dict[str, Value | None] = {
             "instanceId": text(self._id),
             "domain": text(self._domain),
             "lease": number(self._config.lease),
+            "activity": text(activity) if activity else None,
         }
         if leaving is not None:
             pulse["leaving"] = text(moment(leaving))
@@ -96,7 +102,7 @@ class DynamoLink:
     def report(self, kind: Kind, record: Record, words: str) -> None:
         if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
             self.deregister()
-        signal = {
+        signal: dict[str, Value | None] = {
             "value": {"M": {"signal": text(kind), "runId": text(record.run_id)}},
             "round": text(record.round),
             "text": text(words[:TEXT_LIMIT]),
@@ -110,7 +116,9 @@ class DynamoLink:
             self._signals = _seq(found)
         raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times")
 
-    def register(self, record: Record) -> bool:
+    def register(self, record: Record) -> Pass | bool:
+        if self._config.ci == "github":
+            return self._pass(record)
         states = {f":{state}": text(state) for state in (State.CREATED, State.CLAIMED, State.RUNNING)}
         check = {
             "TableName": self._config.table,
@@ -136,7 +144,19 @@ class DynamoLink:
             return False
         return True
 
-    def deregister(self) -> None:
+    def _pass(self, record: Record) -> Pass | bool:
+        from bullpen.agent.actions import vault
+
+        found = self.look()
+        if not isinstance(found, Record) or (found.run_id, found.round) != (record.run_id, record.round):
+            return False
+        if found.state not in (State.CREATED, State.CLAIMED, State.RUNNING):
+            return False
+        secret = self._call("GetItem", Key=raw_key("Secret", vault.NAME), ConsistentRead=True).get("Item", {})
+        self._passes = self._passes or vault.Passes(self._id)
+        return self._passes.make(*_secret(secret), record)
+
+    def deregister(self, runner: str = "") -> None:
         self._call("DeleteItem", Key=raw_key("Registration", self._id))
         self._may_be_registered = False
 
@@ -145,20 +165,25 @@ class DynamoLink:
 
     # ---------------------------------------------------------------------------------------------------------- calling
 
-    def _count_up(self, kind: str, seq: int, values: Item, first: Item | None = None) -> tuple[bool, Item]:
+    def _count_up(
+        self, kind: str, seq: int, said: Mapping[str, Value | None], first: Item | None = None
+    ) -> tuple[bool, Item]:
         """Write our item of this kind as number `seq`, unless it is as far already, or its worker is cleaned up, and
-        `first` only where it is missing. Returns whether what stands there now is ours, and what stands there."""
-        first = first or {}
-        values = {**values, "seq": number(seq), "updatedAt": text(moment(datetime.now(UTC)))}
+        `first` only where it is missing; what is None goes. Returns whether what stands there now is ours, and what
+        stands there."""
+        first, gone = first or {}, [name for name, value in said.items() if value is None]
+        values = {name: value for name, value in said.items() if value is not None}
+        values |= {"seq": number(seq), "updatedAt": text(moment(datetime.now(UTC)))}
         written = [f"#{name} = :{name}" for name in values]
         written += [f"#{name} = if_not_exists(#{name}, :{name})" for name in first]
+        removed = f" REMOVE {', '.join(f'#{name}' for name in gone)}" if gone else ""
         try:
             answer = self._call(
                 "UpdateItem",
                 Key=raw_key(kind, self._id),
-                UpdateExpression=f"SET {', '.join(written)}",
+                UpdateExpression=f"SET {', '.join(written)}{removed}",
                 ConditionExpression="(attribute_not_exists(#seq) OR #seq < :seq) AND NOT #state = :gone",
-                ExpressionAttributeNames={f"#{name}": name for name in (*values, *first, "state")},
+                ExpressionAttributeNames={f"#{name}": name for name in (*values, *gone, *first, "state")},
                 ExpressionAttributeValues={
                     **{f":{name}": value for name, value in (values | first).items()},
                     ":gone": text("cleaned-up"),
@@ -193,7 +218,15 @@ def _record(item: Item) -> Record:
     except (Unreadable, ValueError) as exc:
         raise StoreUnreachable(str(exc)) from exc
     threshold = found.threshold.timestamp()
-    return Record(state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
+    owned = (state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
+    return Record(*owned, repository=found.repository)
+
+
+def _secret(item: Item) -> tuple[str, float]:
+    try:
+        return item["content"]["S"], items.parse_moment(item["expiresAt"]["S"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return "", 0.0  # as one that has ended
 
 
 def _entries(instance_id: str, leaving: datetime | None) -> Item:

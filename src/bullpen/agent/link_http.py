@@ -11,11 +11,13 @@ import math
 import os
 import threading
 import time
+from dataclasses import fields
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
+from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.bell import Bell
-from bullpen.agent.caller import Answer, Caller, Given, Pass, ServiceAway
+from bullpen.agent.caller import Answer, Badge, Caller, Given, ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.link import TEXT_LIMIT, Grant, Order, StoreUnreachable
@@ -23,6 +25,7 @@ from bullpen.agent.link_log import HttpLog
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
 
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
+REGISTRATION_PATIENCE = 6.0  # the service asks the CI in turn; a lease lasts longer
 POLL = 20.0  # seconds that the service may keep a poll open
 ATTEMPTS = 3  # to find the token or key that the service accepts
 
@@ -36,11 +39,12 @@ class HttpLink:
         self._config = config
         self._bell = bell
         self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
-        shown = _pass(config)
+        shown = _badge(config)
         self._caller = Caller(config.serve_url, shown, PATIENCE)
         # Beats and signals have a pause of their own: a log that is refused for now must not cost us our lease.
         self._pulse = Caller(config.serve_url, shown, PATIENCE)
         self._poll = Caller(config.serve_url, shown, POLL + PATIENCE)
+        self._registrar = Caller(config.serve_url, shown, REGISTRATION_PATIENCE)
         self._news: Answer | None = None
         self._changed = True
         self._closing = threading.Event()
@@ -73,13 +77,13 @@ class HttpLink:
         except ValueError as exc:
             raise StoreUnreachable(str(exc)) from exc
         has_job = found["hasJob"] and self._epoch > 0
-        return Record(
-            state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"], has_job
-        )
+        owned = (state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"])
+        return Record(*owned, has_job, found.get("repository", ""))
 
-    def beat(self, job: Job | None, leaving: datetime | None = None) -> Grant:
+    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         for _ in range(ATTEMPTS):
-            status, answer = self._exchange("POST", "/v1/heartbeats", self._beat(job, leaving), self._pulse)
+            said = self._beat(job, leaving, activity)
+            status, answer = self._exchange("POST", "/v1/heartbeats", said, self._pulse)
             if status == 200:
                 return self._granted(answer, job)
             match answer.get("error"):
@@ -113,13 +117,19 @@ class HttpLink:
             self._seq = max(self._seq, self._call("GET", f"{self._base}/record").get("signalSeq", 0))
         raise StoreUnreachable(f"{kind} was not stored")
 
-    def register(self, record: Record) -> bool:
+    def register(self, record: Record) -> Pass | bool:
         self._may_be_registered = True
         asked = {"runId": record.run_id, "round": record.round}
-        return bool(self._call("PUT", f"{self._base}/registration", asked)["registered"])
+        answer = self._call("PUT", f"{self._base}/registration", asked, self._registrar)
+        if reason := answer.get("refusal", ""):
+            raise NoPass(reason)
+        if not answer["registered"] or not (answer.get("token") or answer.get("jit")):
+            return bool(answer["registered"])
+        return Pass(**{field.name: answer.get(field.name, "") for field in fields(Pass)})
 
-    def deregister(self) -> None:
-        self._call("DELETE", f"{self._base}/registration")
+    def deregister(self, runner: str = "") -> None:
+        named = f"?{urlencode({'runner': runner})}" if runner else ""
+        self._call("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
         self._may_be_registered = False
 
     def take_job(self, record: Record) -> Order | None:
@@ -156,8 +166,8 @@ class HttpLink:
         for log in self._logs:
             log.flush(at_once=True)
         self._closing.set()
-        self._caller.close()
-        self._pulse.close()
+        for caller in (self._caller, self._pulse, self._registrar):
+            caller.close()
 
     # ---------------------------------------------------------------------------------------------------------- beating
 
@@ -166,7 +176,7 @@ class HttpLink:
         self._epoch = self._token = 0
         self._request = os.urandom(8).hex()
 
-    def _beat(self, job: Job | None, leaving: datetime | None) -> Answer:
+    def _beat(self, job: Job | None, leaving: datetime | None, activity: str) -> Answer:
         beat: Answer = {
             "workerInstanceKey": self._key,
             "token": self._token,
@@ -176,6 +186,8 @@ class HttpLink:
         }
         if leaving is not None:
             beat["leavingAt"] = leaving.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if activity:
+            beat["activity"] = activity
         if job is not None:
             # A job of an earlier epoch is asked about, not claimed: the answer says that it is over.
             is_ours = job.holder == Holder(self._key, self._epoch)
@@ -236,7 +248,7 @@ class HttpLink:
                 self._bell.ring()
 
 
-def _pass(config: Config) -> Pass:
+def _badge(config: Config) -> Badge:
     """On EC2 nobody could give us a token before we started: we prove who we are."""
     if config.token or not config.imds:
         return Given(config.token)

@@ -12,7 +12,6 @@ whole agent works, not that one thread of it still turns.
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import time
@@ -26,11 +25,13 @@ from bullpen.agent.journal import Journal
 from bullpen.agent.leaving import leave
 from bullpen.agent.link import Link, StoreUnreachable
 from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
+from bullpen.agent.signals import Signals
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.engines.processes import become_subreaper, reap
 from bullpen.engines.sqlite.wake import Listener
 
 if TYPE_CHECKING:
+    from bullpen.agent.actions.admission import Asked
     from bullpen.agent.notices import Notice, Notices
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
@@ -59,40 +60,42 @@ class Agent:
         self._take_at = 0.0
         self._tasks = Tasks(config, self._log)
         self._ending = ""
-        self._signals, self._signalled = os.pipe()
+        self._signals = Signals()
 
     def run(self) -> bool:
         """Live until something says stop, then leave nothing running and no registration behind. False: by a mistake
         of ours, which is in the log; even then our job goes to another worker at once, not when our lease runs out."""
         try:
             become_subreaper()
-            self._hear_signals()
-            reason, is_well = self._live(), True
+            self._signals.hear()
+            while not (reason := self._turn()):
+                pass
+            is_well = True
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
             reason, is_well = f"something unexpected went wrong: {exc!r}", False
-        leave(self._config, self._link, self._record, self._progress, reason, self._log)
+        leave(self._config, self._link, self._record, self._progress, reason, self._log, self._tasks.leave)
         for end in (self._listener, self._notices):
             if end is not None:
                 end.close()
         return is_well
 
-    def _live(self) -> str:
-        """Why it is over."""
-        while True:
-            self._keep_in_touch()
-            action = decide(self._sight(), self._progress, self._limits)
-            match action:
-                case Stop(reason):
-                    return reason
-                # The first one. Between other deeds there is no time for it: whoever waits for us waits for no beat.
-                # But without a lease we ask for no job, for we would be refused.
-                case Wait() | Step.TAKE_JOB if self._beat_if_due():
-                    continue
-                case Wait(seconds):
-                    self._wait(seconds)
-                case _:
-                    self._carry_out(action)
+    def _turn(self) -> str:
+        """Look around and do one thing, or wait for something to do. Says why it is over, if it is."""
+        self._keep_in_touch()
+        action = decide(self._sight(), self._progress, self._limits)
+        match action:
+            case Stop(reason):
+                return reason
+            # The first one. Between other deeds there is no time for it: whoever waits for us waits for no beat.
+            # But without a lease we ask for no job, for we would be refused.
+            case Wait() | Step.TAKE_JOB if self._beat_if_due():
+                pass
+            case Wait(seconds):
+                self._wait(seconds)
+            case _:
+                self._carry_out(action)
+        return ""
 
     # ----------------------------------------------------------------------------------------------------------- seeing
 
@@ -127,18 +130,19 @@ class Agent:
 
     def _awaits_a_job(self) -> bool:
         record = self._record
-        if not self._link.gives_jobs or not isinstance(record, Record) or time.monotonic() < self._take_at:
+        if self._config.ci or not self._link.gives_jobs or time.monotonic() < self._take_at:
             return False
-        return record.state is State.RUNNING and self._progress.job is None
+        return isinstance(record, Record) and record.state is State.RUNNING and self._progress.job is None
 
     def _beat_if_due(self) -> bool:
         """Send the heartbeat; True if that changed anything that the next decision looks at."""
         now = time.monotonic()
         if now < self._beat_at or self._progress.seen is None:
             return False
-        before = self._progress.holder
+        before, activity = self._progress.holder, self._progress.activity
+        leaving = self._notice.at if self._notice else None
         try:
-            grant = self._link.beat(self._progress.job, self._notice.at if self._notice else None)
+            grant = self._link.beat(self._progress.job, leaving, activity.text() if activity is not None else "")
         except StoreUnreachable as exc:
             if self._beat_wait == RETRY_FIRST:
                 self._log(f"cannot reach the store with a heartbeat: {exc}")
@@ -157,7 +161,7 @@ class Agent:
 
     def _see(self, record: Record | NoRecord) -> None:
         self._must_look = False
-        if isinstance(record, Record) and time.monotonic() < self._take_at:
+        if isinstance(record, Record) and (self._config.ci or time.monotonic() < self._take_at):
             record = replace(record, has_job=False)
         if record != self._record:
             self._log(f"sees {_shown(record)}")
@@ -191,11 +195,15 @@ class Agent:
                     self._progress = progress.reported(kind, record.round, time.monotonic())
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
-                    if self._link.register(record):
-                        self._progress = progress.registered(record, keeps=bool(self._config.keep))
                     self._must_look = True
+                    if self._config.ci == "github":
+                        self._progress = self._tasks.github.register(self._link, progress, record)
+                    elif self._link.register(record):
+                        self._progress = progress.registered(record, keeps=bool(self._config.keep))
+                case Step.HANG_UP:
+                    self._progress = self._tasks.github.hang_up(progress, record)
                 case Step.DEREGISTER:
-                    self._link.deregister()
+                    self._link.deregister(progress.runner)
                     self._progress = progress.deregistered(record)
                 case Step.TAKE_JOB:
                     self._take_job(record)
@@ -205,6 +213,16 @@ class Agent:
                     self._progress = self._tasks.begin_cleaning(progress, record, keep)
         except StoreUnreachable as exc:
             self._lose_sight(exc)
+
+    def _admit(self, asked: Asked) -> None:
+        """Say whether a job of GitHub's may begin here. Whoever finds us dead under it has to know of it first."""
+        with suppress(StoreUnreachable):  # then what we know has to do
+            self._see(self._link.look())
+        self._progress, is_admitted = self._tasks.github.admit(self._progress, asked)
+        if is_admitted:
+            self._beat_at = 0.0
+            self._beat_if_due()
+            self._tasks.github.let_go(asked)
 
     def _take_job(self, record: Record) -> None:
         order = self._link.take_job(record)
@@ -248,7 +266,7 @@ class Agent:
         if (end := self._tasks.must_be_checked_at()) is not None:
             ends.append(end)
         poll = select.poll()
-        poll.register(self._signals, select.POLLIN)
+        poll.register(self._signals.fileno(), select.POLLIN)
         if self._listener is not None:
             poll.register(self._listener.fileno(), select.POLLIN)
         for output in self._tasks.outputs():
@@ -259,23 +277,17 @@ class Agent:
     def _take_events(self) -> None:
         if self._listener is not None and self._listener.drain():
             self._must_look = True
+        before = self._progress.activity
         self._progress = self._tasks.check(self._progress)
-        try:
-            heard = os.read(self._signals, 4096)
-        except BlockingIOError:
-            return
+        if self._progress.activity is not before:
+            self._beat_at = 0.0  # whoever waits for us to be free should know now
+        if (asked := self._tasks.asked()) is not None:
+            self._admit(asked)
+        heard = self._signals.take()
         if signal.SIGTERM in heard or signal.SIGINT in heard:
             self._ending = "it was asked to stop"
         if signal.SIGCHLD in heard:
             reap(awaited=self._tasks.awaited())
-
-    def _hear_signals(self) -> None:
-        for end in (self._signals, self._signalled):
-            os.set_blocking(end, False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-            # The handler does nothing: the number arrives in the pipe, and so in the loop, where nothing is half done.
-            signal.signal(number, lambda *_: None)
-        signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
 
 
 def _shown(record: Record | NoRecord) -> str:

@@ -1,24 +1,28 @@
-"""A machine that is ours alone: jobs run as a user of their own, and what they leave is looked for beyond their places.
+"""Jobs run as a user of their own: on a machine that is ours alone, and on one that we share.
 
-Only where the agent is told of such a user. On a machine that it shares, docker and /tmp belong to others as well.
+On the first, what they leave is looked for beyond their places, and all that runs as this user is theirs. On the other,
+docker, /tmp and other processes of that user belong to others as well, such as the jobs of another instance.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 
-from bullpen.agent.account import account_of, settle_in
+from bullpen.agent.account import account_of, obstacle, settle_in
 from bullpen.agent.baseline import Baseline, take_baseline
-from bullpen.agent.config import LOGS, Config
+from bullpen.agent.config import Config
 from bullpen.agent.docker import Docker
 from bullpen.agent.hygiene import Aspect
 from bullpen.agent.shared import PLACES, SharedPlaces
-from bullpen.agent.turn import Turn
+from bullpen.agent.sweep import Path
+from bullpen.agent.turn import CannotSettle, Turn
 from bullpen.engines.processes import mark_of
 
 
-class OwnMachine:
+class Machine:
+    """Only where the agent is told of such a user."""
+
     def __init__(self, config: Config, log: Callable[[str], None]) -> None:
         """Raise ValueError if jobs cannot run as the user that the agent is told of."""
         self.account = account_of(config.runner_user)
@@ -32,16 +36,24 @@ class OwnMachine:
         """The pid of a command of docker's that runs now."""
         return self._docker.child if self._docker is not None else None
 
-    def settle(self) -> Generator[Turn, None, Baseline]:
-        """What the pre-runner script left becomes the baseline, docker included if it is there by now."""
-        config, account = self._config, self.account
-        settle_in(account, config.directory, config.places.values())
+    def move_in(self) -> None:
+        """Give the user its places, with what the pre-runner script has put there."""
+        directory = self._config.directory
+        settle_in(self.account, directory, self._config.places.values())
+        if (closed := obstacle(self.account, directory / "work")) is not None:
+            raise CannotSettle(f"user {self.account.name} cannot reach {directory}: {closed} does not let others pass")
+
+    def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
+        """What is there now, docker included if it is there by now and ours."""
+        config, mark = self._config, mark_of(self._config.instance_id)
+        if config.shares_machine:
+            return take_baseline(config.cleaned, mark, growing)
         if (program := shutil.which("docker")) is not None:
             self._docker = docker = Docker(program)
             if trouble := (yield from docker.take_baseline()):
                 self._log(f"docker does not answer, and should have nothing to clean: {trouble}")
             self.beside += (docker,)
-        baseline = take_baseline(config.cleaned, mark_of(config.instance_id), LOGS, account.user)
+        baseline = take_baseline(config.cleaned, mark, growing, self.account.user)
         roots = [baseline.root(name) for name in baseline.places]
-        self.beside += (SharedPlaces(account.user, roots, PLACES),)
+        self.beside += (SharedPlaces(self.account.user, roots, PLACES),)
         return baseline

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bullpen.model.activity import Activity
 
 
 class State(StrEnum):
@@ -52,6 +56,7 @@ class Record:
     attested: bool = False
     trust_domain: str = ""
     has_job: bool = False  # a job of its run waits for a runner
+    repository: str = ""  # whose run it is, where the CI has several
 
 
 class Phase(Enum):
@@ -107,8 +112,13 @@ class Progress:
     began: float  # monotonic reading at start
     seen: Record | None = None  # the last record read; what holds while the store cannot be reached
     boot: Attempt = Attempt("", Phase.DUE)
-    registration: Attempt | None = None  # the CI knows us by the label of this round, or refused
-    removal: Attempt | None = None  # the CI refused to forget us in this round
+    registration: Attempt | None = None  # the CI knows us by the label of this round, or will, or refused
+    runner: str = ""  # the name by which it knows us, where it has names of its own
+    listens: bool = False  # a runner of the CI runs here, or its files lie here: to be ended before the CI forgets us
+    activity: Activity | None = None  # the job that the CI runs here
+    activity_began: float = 0.0  # monotonic reading
+    version: str = ""  # of the CI's runner
+    removal: Attempt | None = None  # we stop listening, or the CI refused to forget us in this round
     cleaning: Attempt | None = None
     is_used: bool = False  # somebody could have run something here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
@@ -120,9 +130,9 @@ class Progress:
 
     @property
     def registered_for(self) -> str:
-        """The round whose label the CI knows us by; empty if it does not know us."""
+        """The round whose label the CI knows us by, or may know us by; empty if it does not know us."""
         attempt = self.registration
-        return attempt.round if attempt and attempt.phase is Phase.DONE else ""
+        return attempt.round if attempt and (attempt.phase is Phase.DONE or self.runner) else ""
 
     def has_reported(self, kind: Kind, round: str) -> bool:
         """True if `round` has come as far as `kind`. A failure implies what came before it, not what it failed at."""
@@ -142,8 +152,8 @@ class Progress:
     def booting(self) -> Progress:
         return replace(self, boot=Attempt("", Phase.UNDER_WAY))
 
-    def booted(self, failure: str = "") -> Progress:
-        return replace(self, boot=Attempt("", Phase.FAILED if failure else Phase.DONE, failure))
+    def booted(self, failure: str = "", *, version: str = "") -> Progress:
+        return replace(self, boot=Attempt("", Phase.FAILED if failure else Phase.DONE, failure), version=version)
 
     def registered(self, record: Record, failure: str = "", *, keeps: bool = False) -> Progress:
         """The CI has answered. Even a refusal leaves the instance used: how far the attempt went is not known."""
@@ -151,10 +161,35 @@ class Progress:
         kept_for = record.trust_domain if keeps else ""
         return replace(self, registration=attempt, removal=None, cleaning=None, is_used=True, kept_for=kept_for)
 
+    def registering(self, record: Record, runner: str, *, keeps: bool = False) -> Progress:
+        """The CI may know us by this name from now on; that we listen for its jobs takes time."""
+        begun = self.registered(record, keeps=keeps)
+        return replace(begun, registration=Attempt(record.round, Phase.UNDER_WAY), runner=runner, listens=True)
+
+    def listening(self, failure: str = "") -> Progress:
+        """What `registering` began is done, or has failed, also later."""
+        assert self.registration is not None, "listening without having registered"
+        phase = Phase.FAILED if failure else Phase.DONE
+        return replace(self, registration=Attempt(self.registration.round, phase, failure))
+
+    def hanging_up(self, record: Record) -> Progress:
+        return replace(self, removal=Attempt(record.round, Phase.UNDER_WAY))
+
+    def hung_up(self) -> Progress:
+        """Nobody listens any more; whether the CI knows that is another question."""
+        return replace(self, removal=None, listens=False, activity=None)
+
+    def forgotten(self) -> Progress:
+        """The CI has forgotten us by itself: a registration may have been for one job."""
+        return replace(self, registration=None, removal=None, listens=False, runner="", activity=None)
+
+    def bound(self, activity: Activity | None, at: float) -> Progress:
+        return replace(self, activity=activity, activity_began=at)
+
     def deregistered(self, record: Record, failure: str = "") -> Progress:
         if failure:
             return replace(self, removal=Attempt(record.round, Phase.FAILED, failure))
-        return replace(self, registration=None, removal=None)
+        return replace(self, registration=None, removal=None, runner="")
 
     def cleaning_began(self, record: Record) -> Progress:
         return replace(self, cleaning=Attempt(record.round, Phase.UNDER_WAY))

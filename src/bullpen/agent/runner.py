@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
@@ -39,11 +40,12 @@ class Child:
         cwd: Path,
         log: Sink,
         account: Account | None = None,
+        limit: int = LOG_LIMIT,
     ) -> None:
         """Raise OSError or ValueError where the command cannot be started. The log is closed with the output."""
         self._mark = f"BULLPEN_TASK={name}"
         self._tail = b""
-        self._room = LOG_LIMIT
+        self._room = limit
         self._log = log
         self._output, writing_end = os.pipe()
         try:
@@ -107,6 +109,10 @@ class Child:
         if fits and not self._room:
             self._log.write(b"\n[the log ends here: its limit is reached]\n")
 
+    def interrupt(self) -> None:
+        """Ask it to end by itself."""
+        self._process.send_signal(SIGINT)
+
     def end(self) -> None:
         """Kill it with all its descendants; what does not leave in time is left to the cleaning, which reports it."""
         with suppress(TreeSurvived):
@@ -126,7 +132,7 @@ def start_script(config: Config) -> Child:
     path.write_text(config.pre_runner_script, encoding="utf-8")
     path.chmod(0o700)
     command = [str(path)] if config.pre_runner_script.startswith("#!") else ["/bin/sh", str(path)]
-    return _start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
+    return start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
 
 
 def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Account | None = None) -> Child:
@@ -136,17 +142,20 @@ def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Acc
         raise ValueError("the job has no command")
     job = order.job
     known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
-    return _start(config, f"{job.id}.{job.fence}", order.command, known, log, account)
+    return start(config, f"{job.id}.{job.fence}", order.command, known, log, account)
 
 
-def _start(
+def start(
     config: Config,
     task: str,
     command: Sequence[str],
     extra: Mapping[str, str],
     log: Sink,
     account: Account | None = None,
+    *,
+    limit: int = LOG_LIMIT,
 ) -> Child:
+    """In the instance's own places, with nothing of our environment but what the launcher chose, and `extra`."""
     places = config.places
     environment = {
         **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
@@ -156,4 +165,4 @@ def _start(
         **(account.environment if account else {}),
         **extra,
     }
-    return Child(f"{config.instance_id}/{task}", command, environment, places["work"], log, account)
+    return Child(f"{config.instance_id}/{task}", command, environment, places["work"], log, account, limit)

@@ -15,11 +15,15 @@ from bullpen.agent.keep import KeepList
 from bullpen.agent.link import Order, Sink
 from bullpen.agent.progress import End, Progress, Record
 from bullpen.agent.runner import CANNOT_START, Child, start_job, start_script
-from bullpen.agent.turn import Turn
+from bullpen.agent.sweep import Path
+from bullpen.agent.turn import CannotSettle, Turn
 from bullpen.engines.processes import mark_of
 
 if TYPE_CHECKING:
-    from bullpen.agent.machine import OwnMachine
+    from bullpen.agent.account import Account
+    from bullpen.agent.actions.admission import Asked
+    from bullpen.agent.actions.serving import Actions
+    from bullpen.agent.machine import Machine
 
 SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
 LOOK_AGAIN = 0.020  # seconds until we look whether a child has ended; its end wakes the loop as well
@@ -39,27 +43,48 @@ class Tasks:
         self._script_ends_at = 0.0
         self._job: Child | None = None
         self._printing: list[Child] = []  # also those that ended and left somebody behind who holds their output
-        self._machine: OwnMachine | None = None
+        self._machine: Machine | None = None
+        self._actions: Actions | None = None
         self._settling: Iterator[Turn] | None = None
         self._cleaning: Iterator[Cleaning | Clean | Dirty] | None = None
         self._cleaning_keeps = True
         self._slice_at = 0.0  # when what is done in slices goes on
 
+    @property
+    def github(self) -> Actions:
+        """What serves GitHub's jobs, once the boot has begun, where they are whose jobs we run."""
+        assert self._actions is not None, "jobs are our own"
+        return self._actions
+
+    def asked(self) -> Asked | None:
+        """A job of GitHub's that waits for our word."""
+        return self._actions.asked() if self._actions is not None else None
+
+    def leave(self) -> None:
+        """Take leave of GitHub, if jobs are GitHub's."""
+        if self._actions is not None:
+            self._actions.leave()
+
     def outputs(self) -> list[int]:
         """Descriptors to wait on."""
         # Asked of each child anew: one may have closed since the last check began, with its last words taken.
-        return [child.output for child in self._printing if child.output >= 0]
+        outputs = [child.output for child in self._printing if child.output >= 0]
+        return outputs if self._actions is None else outputs + self._actions.outputs()
 
     def must_be_checked_at(self) -> float | None:
         """A monotonic reading, where time alone makes a check due."""
         if self._cleaning is not None or self._settling is not None:
             return self._slice_at
-        return self._script_ends_at if self._script is not None else None
+        if self._script is not None:
+            return self._script_ends_at
+        return self._actions.must_be_checked_at() if self._actions is not None else None
 
     def awaited(self) -> list[int]:
         """Children whose end is ours to collect."""
         pids = [child.pid for child in (self._script, self._job) if child is not None]
-        return pids if self._machine is None or self._machine.child is None else [*pids, self._machine.child]
+        if self._machine is not None and self._machine.child is not None:
+            pids.append(self._machine.child)
+        return pids if self._actions is None else pids + self._actions.awaited()
 
     def check(self, progress: Progress) -> Progress:
         """Take output, and notice what has ended. Never waits, works for no longer than a slice, and never raises."""
@@ -67,6 +92,8 @@ class Tasks:
             for child in self._printing:
                 child.pump()
             self._printing = [child for child in self._printing if child.output >= 0]
+            if self._actions is not None:
+                progress = self._actions.check(progress)
             progress = self._check_settling(self._check_script(progress))
             return self._check_cleaning(self._check_job(progress))
         except Exception as exc:
@@ -87,16 +114,20 @@ class Tasks:
             progress = self._fail_boot(progress, why)
         if self._cleaning is not None:
             progress = self._finish_cleaning(progress, why)
-        return progress
+        return self._actions.give_up(progress, why) if self._actions is not None else progress
 
     def begin_boot(self, progress: Progress) -> Progress:
         progress = progress.booting()
         try:
             self._keep = KeepList.of(self._config.keep)
             if self._config.runner_user:
-                from bullpen.agent.machine import OwnMachine  # what it needs takes time to load
+                from bullpen.agent.machine import Machine  # what it needs takes time to load
 
-                self._machine = OwnMachine(self._config, self._log)
+                self._machine = Machine(self._config, self._log)
+            if self._config.ci == "github":
+                from bullpen.agent.actions.serving import Actions
+
+                self._actions = Actions(self._config, self._account(), self._log)
         except ValueError as exc:
             return self._fail_boot(progress, str(exc))
         if not self._config.pre_runner_script.strip():
@@ -138,30 +169,41 @@ class Tasks:
         """Go on noting what is there at boot."""
         if self._settling is None or time.monotonic() < self._slice_at:
             return progress
+        end = time.monotonic() + SLICE
         try:
             for turn in self._settling:
-                if turn is Turn.WAITING:
-                    self._slice_at = time.monotonic() + LOOK_AGAIN
+                if turn is Turn.WAITING or time.monotonic() >= end:
+                    self._slice_at = time.monotonic() + LOOK_AGAIN if turn is Turn.WAITING else 0.0
                     return progress
+        except CannotSettle as exc:
+            self._settling = None
+            return self._fail_boot(progress, str(exc))
         except Exception as exc:
             self._settling = None
             return self._fail_boot(progress, f"what is there at boot cannot be read: {exc}")
         self._settling = None
         self._log("booted")
-        return progress.booted()
+        return progress.booted(version=self._actions.version if self._actions is not None else "")
 
     def _settle(self) -> Iterator[Turn]:
-        """What the script left is the baseline."""
+        """What the script left is the baseline, with GitHub's runner if jobs are GitHub's."""
+        growing: tuple[Path, ...] = LOGS
         if self._machine is not None:
-            self._baseline = yield from self._machine.settle()
+            self._machine.move_in()
+        if self._actions is not None:
+            growing += yield from self._actions.settle()
+        if self._machine is not None:
+            self._baseline = yield from self._machine.take_baseline(growing)
         else:
-            self._baseline = take_baseline(self._config.cleaned, mark_of(self._config.instance_id), LOGS)
+            self._baseline = take_baseline(self._config.cleaned, mark_of(self._config.instance_id), growing)
+
+    def _account(self) -> Account | None:
+        return self._machine.account if self._machine is not None else None
 
     def begin_job(self, progress: Progress, order: Order, run_id: str, open_log: Callable[[], Sink]) -> Progress:
         progress = progress.took(order.job)
         try:
-            account = self._machine.account if self._machine is not None else None
-            self._job = start_job(self._config, order, run_id, open_log(), account)
+            self._job = start_job(self._config, order, run_id, open_log(), self._account())
         except Exception as exc:
             self._log(f"job {order.job.id} could not be started: {exc}")
             return progress.job_ended(CANNOT_START)

@@ -1,6 +1,7 @@
 """What the commands answer with --json: the field names are a promise to scripts."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ from bullpen.model.ticket import format_time
 
 if TYPE_CHECKING:
     from bullpen.inventory import Standing, Status, Story
+    from bullpen.model.activity import Activity
     from bullpen.model.job import Job
     from bullpen.model.transition import Debt, StoryLine
-    from bullpen.provision.outcome import Outcome
+    from bullpen.ports.health import Limit
+    from bullpen.provision.outcome import Member, Outcome
     from bullpen.running import Ran
 
 
@@ -33,17 +36,8 @@ def of_outcome(outcome: "Outcome") -> dict[str, Any]:
         "timings": {name: round(seconds, 3) for name, seconds in outcome.timings.items()},
         "reason": outcome.reason,
         "remedy": outcome.remedy,
-        "instances": [
-            {
-                "instanceId": member.instance.id,
-                "origin": member.origin.value,
-                "state": member.instance.state.value,
-                "resourceClass": member.instance.resource_class,
-                "instanceType": member.instance.instance_type,
-                "usageClass": member.instance.usage_class.value,
-            }
-            for member in outcome.members
-        ],
+        "instances": [_of_member(member) for member in outcome.members],
+        "kept": [_of_member(member) for member in outcome.kept],
         "discarded": [
             {
                 "instanceId": one.instance_id,
@@ -57,7 +51,18 @@ def of_outcome(outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def of_status(status: "Status") -> dict[str, Any]:
+def _of_member(member: "Member") -> dict[str, Any]:
+    return {
+        "instanceId": member.instance.id,
+        "origin": member.origin.value,
+        "state": member.instance.state.value,
+        "resourceClass": member.instance.resource_class,
+        "instanceType": member.instance.instance_type,
+        "usageClass": member.instance.usage_class.value,
+    }
+
+
+def of_status(status: "Status", limits: "Sequence[Limit]" = ()) -> dict[str, Any]:
     return {
         "instances": [_of_standing(standing) for standing in status.instances],
         "pools": [
@@ -76,6 +81,10 @@ def of_status(status: "Status") -> dict[str, Any]:
             for silence in status.silent
         ],
         "hold": status.hold,
+        "limits": [
+            {"resource": one.resource, "limit": one.limit, "remaining": one.remaining, "resetsAt": _time(one.resets_at)}
+            for one in limits
+        ],
     }
 
 
@@ -97,6 +106,7 @@ def _of_standing(standing: "Standing") -> dict[str, Any]:
         "cpu": one.cpu,
         "mem": one.mem,
         "provisionId": one.provision_id,
+        "repository": one.repository,
         "offeredAt": _time(one.offered_at),
         "owes": _of_debt(one.owes),
         "purgeAt": _time(one.purge_at),
@@ -104,6 +114,19 @@ def _of_standing(standing: "Standing") -> dict[str, Any]:
         "signal": pulse.signal.kind.value if pulse.signal else None,
         "heartbeatAt": _time(pulse.heartbeat.at) if pulse.heartbeat else None,
         "leavingAt": _time(standing.leaving),
+        "job": _of_activity(standing.activity),
+    }
+
+
+def _of_activity(activity: "Activity | None") -> dict[str, Any] | None:
+    if activity is None:
+        return None
+    return {
+        "repository": activity.repository,
+        "run": activity.run,
+        "attempt": activity.attempt,
+        "name": activity.job,
+        "runner": activity.runner,
     }
 
 
@@ -113,6 +136,7 @@ def of_story(story: "Story") -> dict[str, Any]:
         "state": story.record.state.value if story.record else None,
         "owes": _of_debt(getattr(story.record, "owes", None)),
         "leavingAt": _time(story.leaving),
+        "job": _of_activity(story.activity),
         "story": [of_line(line) for line in story.lines],
     }
 
@@ -164,6 +188,7 @@ def of_ran(ran: "Ran") -> dict[str, Any]:
         "offered": list(released.offered) if released else [],
         "terminated": list(released.terminated) if released else [],
         "pending": list(released.pending) if released else [],
+        "busy": list(released.busy) if released else [],
     }
 
 

@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING, NoReturn
 
+from bullpen.cli.runs import LABELS, MOST_ATTEMPTS, label_of, named_run, repository_of
 from bullpen.config import DOMAIN, Settings
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
@@ -14,7 +15,6 @@ from bullpen.settings.showing import shortened
 if TYPE_CHECKING:
     from bullpen.jobs.request import JobRequest
 
-RUN_ID_LIMIT = 128  # characters: a run id is also a label at the CI
 LONGEST_RUNTIME = 7 * 24 * 60  # minutes; no job of a CI system lasts longer than a week
 MOST_CPU = 1024
 MOST_MEM = 32 * 1024 * 1024  # MiB
@@ -33,6 +33,9 @@ def checked_request(
     max_runtime_min: str | None,
     trust_domain: str,
     allow_partial: bool,
+    repository: str = "",
+    label_by: str = "run",
+    attempt: str | None = None,
 ) -> Request:
     """The request that these options ask for, or ConfigError."""
     patterns = allowed_types.replace(",", " ").split()
@@ -45,19 +48,23 @@ def checked_request(
     if not re.match(DOMAIN, trust_domain):
         allowed = "1 to 200 letters, digits and . _ - / #, the first a letter or digit"
         _refuse("--trust-domain", shortened(trust_domain), allowed)
+    resource_class = _one_of("--resource-class", resource_class, list(settings.classes))
+    run = named_run(run_id)
     needs = settings.requirements(
-        _one_of("--resource-class", resource_class, list(settings.classes)),
+        resource_class,
         UsageClass(_one_of("--usage-class", usage_class, [one.value for one in UsageClass])),
         tuple(patterns),
         _whole("--cpu", cpu, 0, MOST_CPU),
         _whole("--mem", mem, 0, MOST_MEM, "MiB"),
         trust_domain,
+        repository_of(settings, run, repository),
     )
+    number = 0 if attempt is None else _whole("--attempt", attempt, 1, MOST_ATTEMPTS)
     runtime = settings.timings.max_runtime
     if max_runtime_min is not None:
         runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, LONGEST_RUNTIME, "minutes")
     return Request(
-        run_id=checked_run_id(run_id),
+        run_id=label_of(settings, run, _one_of("--label-by", label_by, list(LABELS)), number, resource_class),
         count=_whole("--count", count, 1, settings.limits.max_count, "(limits.max-count)"),
         needs=needs,
         max_runtime=runtime,
@@ -85,16 +92,14 @@ def checked_job(
 
 
 def checked_run_id(run_id: str) -> str:
-    """A run id as it goes into records, labels and messages."""
-    if not 1 <= len(run_id) <= RUN_ID_LIMIT or not run_id.isprintable() or " " in run_id:
-        allowed = f"1 to {RUN_ID_LIMIT} printable characters without spaces"
-        found = f"{shortened(run_id)} ({len(run_id)} characters)" if len(run_id) > RUN_ID_LIMIT else shortened(run_id)
-        _refuse("--run-id", found, allowed)
-    return run_id
+    """A run id as it goes into records, labels and messages; of a run's page, the run's number."""
+    return named_run(run_id).id
 
 
 def checked_id(id: str) -> str:
-    """The id of any record: a run's, or one that we drew."""
+    """The id of any record: a run's, or one that we drew. A run may also be named by its page."""
+    if id.startswith(("http://", "https://")):
+        return named_run(id).id
     if not id or not id.isprintable() or " " in id:
         _refuse("ID", shortened(id), "printable characters without spaces", "`bullpen status` lists the instances.")
     return id

@@ -11,13 +11,14 @@ from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
+from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.inventory import Status, status
 from bullpen.ports import Ports
 from bullpen.ports.health import Finding, Health
 from bullpen.provision.outcome import Tell
 from bullpen.settings import Loaded
-from bullpen.wiring import is_unused
+from bullpen.wiring import examine_ci, is_unused
 
 EPILOG = """
 \b
@@ -32,7 +33,7 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """Check this machine or the AWS account, the settings and the pool; say what to do where something is amiss.
+    """Check this machine or the AWS account, the settings, the CI and the pool; say what to do where one is amiss.
 
     Changes nothing.
     """
@@ -63,10 +64,19 @@ def _examine(given: Given) -> Iterator[Finding]:
     yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set, file: {loaded.file or 'none'}")
     if is_embedded:
         yield check_capacity(loaded.settings)
+        yield from _examine_ci(loaded.settings)
         if not is_unused(given.directory, loaded.settings):
             yield from _examine_pool(given, loaded)
     else:
         yield from _examine_account(given, loaded)
+
+
+def _examine_ci(settings: Settings) -> list[Finding]:
+    """A pool elsewhere has it among what it stands on."""
+    try:
+        return asyncio.run(examine_ci(settings))
+    except ConfigError as exc:  # such as a client that is not installed
+        return [Finding("github", Health.FAILED, str(exc), exc.remedy)]
 
 
 def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:

@@ -43,9 +43,13 @@ def command(given: Given, as_json: bool) -> int:
     remedy = REMEDIES[settings.engines.pool]
     if as_json:
         answer = {"state": "success", "terminated": list(done.ended), "left": list(done.left)}
+        answer |= {"listed": list(done.listed)} if done.listed else {}
         print_json(answer | {"state": "failed", "reason": reason, "remedy": remedy} if reason else answer)
     else:
         say("\n".join([f"{plural(len(done.ended), 'instance')} ended", *(f"  {id}" for id in done.ended)]))
+        if done.listed:
+            say(f"{plural(len(done.listed), 'runner')} still listed at GitHub until it has given up on the job there:")
+            say("\n".join(f"  {name}" for name in done.listed))
     if reason:
         complain(reason, remedy)
         return BullpenError.exit_code

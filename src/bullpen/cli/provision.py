@@ -22,9 +22,12 @@ Examples:
   bullpen provision --run-id 4711 --count 3
   bullpen provision --run-id 4711 --count 10 --resource-class large --usage-class spot
   bullpen provision --run-id 4711 --count 2 --allowed-instance-types "local.* c*" --json
+  bullpen provision --run-id https://github.com/acme/widgets/actions/runs/4711 --count 2
+  bullpen provision --run-id 4711 --label-by attempt --attempt 2 --count 2
 
-A second call for the same run tops up to its count. Exit code 1: not met, and everything acquired was given back.
-75: an engine was away or throttled us; try again.
+A run may be named by its page at GitHub. The label that its jobs ask for in runs-on is 4711; with --label-by attempt
+4711-2, with class 4711-large, with attempt-class 4711-2-large. A second call for the same label tops up to its count.
+Exit code 1: not met, and everything acquired was given back. 75: an engine was away or throttled us; try again.
 """
 
 
@@ -56,8 +59,20 @@ RUNNERS = (
 
 @click.command("provision", epilog=EPILOG)
 @click.option(
-    "--run-id", required=True, metavar="ID", help="Whose runners: the run's id, and the label its jobs ask for."
+    "--run-id",
+    required=True,
+    metavar="ID",
+    help="Whose runners: the run's id, which is its jobs' label; or its page.",
 )
+@click.option("--repository", default="", metavar="OWNER/NAME", help="Whose run: no other job is let in.")
+@click.option(
+    "--label-by",
+    default="run",
+    show_default=True,
+    metavar="run|attempt|class|attempt-class",
+    help="What the label tells.",
+)
+@click.option("--attempt", metavar="N", help="The run's attempt, for --label-by attempt.")
 @runner_options
 @json_option
 @pool_options
@@ -95,6 +110,8 @@ def _tell(request: Request, outcome: Outcome) -> None:
             (m.instance.id, m.origin.value, m.instance.instance_type, m.instance.usage_class) for m in outcome.members
         ]
         say(columns(rows, indent="  "))
+        for member in outcome.kept:
+            say(f"  {member.instance.id} kept besides: a job of the run had begun there")
     else:
         complain(f"{request.run_id}: {outcome.reason}", outcome.remedy)
     for (reason, fate), ids in _by_reason(outcome).items():

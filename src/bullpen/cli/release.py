@@ -19,13 +19,16 @@ EPILOG = """
 Examples:
   bullpen release --run-id 4711
   bullpen release --run-id 4711 --json
+  bullpen release --run-id 4711-2                                            a label by attempt
+  bullpen release --run-id https://github.com/acme/widgets/actions/runs/4711
 
-Cut off anywhere, it is safe to run again.
+Cut off anywhere, it is safe to run again. A runner on which a GitHub job runs is left to it: it goes back once that has
+ended, with `serve`, the next refresh, or the next provision or release.
 """
 
 
 @click.command("release", epilog=EPILOG)
-@click.option("--run-id", required=True, metavar="ID", help="The run whose runners go back.")
+@click.option("--run-id", required=True, metavar="ID", help="The run whose runners go back, or its page.")
 @json_option
 @pool_options
 @click.pass_obj
@@ -50,14 +53,19 @@ def command(given: Given, run_id: str, as_json: bool) -> int:
                 "offered": list(released.offered),
                 "terminated": list(released.terminated),
                 "pending": list(released.pending),
+                "busy": list(released.busy),
                 "durationSeconds": round(released.duration, 3),
             }
         )
-    elif not (released.offered or released.terminated or released.pending):
+    elif not (released.offered or released.terminated or released.pending or released.busy):
         say(f"{run_id}: holds no runners; nothing to release")
     else:
         say(f"{run_id}: {plural(len(released.offered), 'runner')} on offer again in {released.duration:.2f} s")
-        for label, ids in (("ended", released.terminated), ("still cleaning", released.pending)):
+        for label, ids in (
+            ("ended", released.terminated),
+            ("still cleaning", released.pending),
+            ("left: a job runs there; it goes back once that has ended", released.busy),
+        ):
             for id in ids:
                 say(f"  {id} {label}")
     return Interrupted.exit_code if interrupted else 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from bullpen.cli.answers import of_outcome, of_ran, print_json
-from bullpen.cli.arguments import checked_job, checked_request
+from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.output import complain, say
@@ -65,7 +65,8 @@ def command(
     Interrupted, it cancels the jobs and gives everything back.
     """
     settings = given.load().settings
-    run_id = run_id if run_id is not None else f"run-{secrets.token_hex(4)}"
+    check_served(settings)
+    run_id = checked_run_id(run_id) if run_id is not None else f"run-{secrets.token_hex(4)}"
     request = checked_request(settings, run_id=run_id, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
     if jobs_file is None:
         template = checked_job(
@@ -76,7 +77,6 @@ def command(
         raise ConfigError("--jobs: each job says its own command and options", remedy="Leave out one of both.")
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
-    check_served(settings)
     width = max(len(job.name) for job in wanted)
 
     def write(job: Job, line: str) -> None:

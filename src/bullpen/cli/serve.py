@@ -44,6 +44,7 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
     listening = _bound(host, port)
     where = _url(listening)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request, and we of what came of them
 
     def announce() -> None:
         say(json.dumps({"state": "listening", "url": where}) if as_json else f"listening on {where}")

@@ -1,16 +1,20 @@
 """`bullpen status`: every instance, and what each pool has on offer."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 
 from bullpen.cli.answers import of_status, print_json
 from bullpen.cli.given import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
+from bullpen.errors import BullpenError
 from bullpen.inventory import Pool, Silence, Standing, Status, status
 from bullpen.model.worker import ACTIVE, Fate
+from bullpen.ports.health import Limit
 
 EPILOG = """
 \b
@@ -27,19 +31,24 @@ Examples:
 def command(given: Given, as_json: bool) -> int:
     """Show every instance and what each pool has on offer. Changes nothing."""
     settings = given.load().settings
-    from bullpen.wiring import is_unused
+    from bullpen.wiring import is_unused, rate_limits
 
     found = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
     if not is_unused(given.directory, settings):
         found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings), as_json=as_json)
+    limits: Sequence[Limit] = ()
+    try:
+        limits = asyncio.run(rate_limits(settings)) if settings.on_github else ()
+    except BullpenError as exc:  # the pool is shown all the same
+        complain(f"what GitHub still allows is not known: {exc}", exc.remedy)
     if as_json:
-        print_json(of_status(found))
+        print_json(of_status(found, limits))
     else:
-        _tell(found, datetime.now(UTC))
+        _tell(found, limits, datetime.now(UTC))
     return 0
 
 
-def _tell(found: Status, now: datetime) -> None:
+def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
     if found.instances:
         titles = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
         say(columns([titles, *(_row(standing, now) for standing in found.instances)]) + "\n")
@@ -56,6 +65,12 @@ def _tell(found: Status, now: datetime) -> None:
             ]
         )
     )
+    if limits:
+        say("\nGitHub allows " + ", ".join(_left(one, now) for one in limits))
+
+
+def _left(one: Limit, now: datetime) -> str:
+    return f"{one.remaining} of {one.limit} requests of {one.resource} (anew {ago(one.resets_at, now)})"
 
 
 def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
@@ -67,6 +82,8 @@ def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
 def _row(standing: Standing, now: datetime) -> tuple[str, ...]:
     one, heartbeat = standing.instance, standing.pulse.heartbeat
     state = "idle, cleaning" if one.state.value == "idle" and not one.attested else one.state.value
+    if standing.activity:
+        state += f", job {standing.activity.job}" if standing.activity.job else ", busy"
     if standing.leaving:
         state += f", leaves {ago(standing.leaving, now)}"
     return (

@@ -2,6 +2,7 @@
 
 import click
 
+from bullpen.busy import told
 from bullpen.cli.answers import of_story, print_json
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.given import Given, json_option, pool_options
@@ -19,7 +20,7 @@ EPILOG = """
 Examples:
   bullpen why i-0123456789abcdef
   bullpen why j-0123456789abcdef
-  bullpen why 4711                  everything that belongs to run 4711
+  bullpen why 4711                  everything that belongs to run 4711, which may also be named by its page
 """
 
 
@@ -38,7 +39,7 @@ def command(given: Given, id: str, as_json: bool) -> int:
         raise NotFound(
             f"{id}: there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME."
         )
-    found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, id), as_json=as_json)
+    found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, settings, id), as_json=as_json)
     if as_json:
         print_json({"id": id, "stories": [of_story(story) for story in found]})
     else:
@@ -51,6 +52,8 @@ def _told(story: Story) -> str:
     head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
     if isinstance(record, Instance | Provision) and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
+    if story.activity:
+        head += f", and executes {told(story.activity)}"
     if story.leaving:
         head += f", and its machine is to be taken away at {format_time(story.leaving)}"
     lines = [

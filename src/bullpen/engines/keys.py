@@ -1,12 +1,14 @@
-"""A home's keys: operators' tokens, kept as hashes, and the secret from which each agent's token is derived.
+"""A home's keys: operators' tokens, kept as hashes, and the secret from which agents' and runs' tokens are derived.
 
     bpo_<id>_<secret>               an operator's: found by its id, compared by the hash of the whole
     bpa_<instance>_<until>_<mac>    an agent's: bound to its instance and a time, proved by the mac; stored nowhere
+    bpr_<claims>_<mac>              a workflow run's: bound to it, its repository, its trust domain and a time; as above
 
 Both files are the owner's alone (0600). A token is one line of `tokens`: adding one is one append, so two at once lose
 nothing, and taking a line out revokes it.
 """
 
+import base64
 import hashlib
 import hmac
 import json
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeAlias
 
 from bullpen.errors import ConfigError
 
@@ -24,6 +27,8 @@ TOKENS, SECRET = "tokens", "agent.secret"
 LOOK_EVERY = 1.0  # seconds: for so long at most a revoked token still opens
 AGENT_LASTS = 30 * 24 * 3600
 """Seconds that an agent's token is valid: longer than any instance should live, short enough to be worth little."""
+RUN_LASTS = 15 * 60
+"""Seconds that a run's token is valid: a provision and its watching; a job gets another one as easily."""
 
 
 class Scope(StrEnum):
@@ -51,6 +56,20 @@ class Operator:
 @dataclass(frozen=True, slots=True)
 class Agent:
     instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A job of a workflow run, which speaks for all of it. Where it comes from, and how far that is trusted, is not for
+    it to say."""
+
+    repository: str
+    run: str
+    attempt: int
+    trust: str
+
+
+Speaker: TypeAlias = Operator | Agent | Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +115,23 @@ class Keys:
     def agent_token(self, instance_id: str, now: float) -> str:
         """The token of an instance, derived from the home's secret, which is made when first needed."""
         until = int(now) + AGENT_LASTS
-        return f"bpa_{instance_id}_{until}_{self._mac(instance_id, until)}"
+        return f"bpa_{instance_id}_{until}_{self._mac(instance_id, str(until))}"
 
-    def bearer(self, token: str, now: float) -> Operator | Agent | None:
+    def run_token(self, run: Run, now: float) -> str:
+        """A token with which the jobs of a workflow run speak for it."""
+        claims = [run.repository, run.run, run.attempt, run.trust, int(now) + RUN_LASTS]
+        packed = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()
+        return f"bpr_{packed}_{self._mac('run', packed)}"
+
+    def bearer(self, token: str, now: float) -> Speaker | None:
         """Whose token it is; None if it is nobody's, or no longer."""
-        if token.startswith("bpa_"):
-            return self._agent(token, now)
-        if token.startswith("bpo_"):
-            return self._operator(token, now)
+        match token[:4]:
+            case "bpa_":
+                return self._agent(token, now)
+            case "bpo_":
+                return self._operator(token, now)
+            case "bpr_":
+                return self._run(token, now)
         return None
 
     def _agent(self, token: str, now: float) -> Agent | None:
@@ -111,7 +139,7 @@ class Keys:
         if len(parts) != 4 or not (parts[2].isascii() and parts[2].isdigit() and len(parts[2]) < 16):
             return None
         _, instance_id, until, mac = parts
-        if not hmac.compare_digest(mac.encode(), self._mac(instance_id, int(until)).encode()):
+        if not hmac.compare_digest(mac.encode(), self._mac(instance_id, until).encode()):
             return None
         return Agent(instance_id) if now < int(until) else None
 
@@ -125,10 +153,19 @@ class Keys:
             return None
         return Operator(id_, line.scope)
 
-    def _mac(self, instance_id: str, until: int) -> str:
+    def _run(self, token: str, now: float) -> Run | None:
+        packed, _, mac = token.removeprefix("bpr_").rpartition("_")
+        if not hmac.compare_digest(mac.encode(), self._mac("run", packed).encode()):
+            return None
+        # Nothing of it was read before it was proved to be ours.
+        repository, run, attempt, trust, until = json.loads(base64.urlsafe_b64decode(packed))
+        return Run(repository, run, attempt, trust) if now < until else None
+
+    def _mac(self, subject: str, said: str) -> str:
+        """Proves that we said so of the subject. No instance is called like another kind of subject."""
         if not self._secret:
             self._secret = _made_secret(self._secret_file)
-        return hmac.digest(self._secret, f"{instance_id}\n{until}".encode(), "sha256").hex()
+        return hmac.digest(self._secret, f"{subject}\n{said}".encode(), "sha256").hex()
 
     def _look(self, now: float) -> None:
         if self._looked_at is not None and 0 <= now - self._looked_at < LOOK_EVERY:

@@ -48,7 +48,13 @@ def checked(request: JobRequest) -> JobRequest:
 
 
 def check_served(settings: Settings) -> None:
-    """Raise ConfigError where no agent would ever ask for a job: on AWS they do so through `serve` only."""
+    """Raise ConfigError where no agent would ever ask for a job: if it executes GitHub's; and on AWS, where they do so
+    through `serve` only, without one."""
+    if settings.on_github:
+        raise ConfigError(
+            'engines.ci is "github": its workflows say what the runners execute',
+            remedy="Let jobs of the workflow ask for the run's label in runs-on; or use a pool of its own for this.",
+        )
     if settings.engines.pool == "aws" and not settings.agent.serve_url:
         raise ConfigError(
             'agent.serve-url is not set: with engines.pool = "aws" jobs reach their runners through `bullpen serve`',

@@ -126,6 +126,7 @@ def _beat(request: HeartbeatRequest, now: datetime, lease: float) -> Beat:
         instance_id=request.instance_id,
         domain=request.domain,
         leaving=request.leaving,
+        activity=request.activity,
     )
 
 

@@ -17,7 +17,8 @@ What becomes of the machine is written with the loss, as the worker's fate. *Ret
 or if a job with side effects runs there, which only its end makes safe to repeat: the worker does not come back, and
 its machine is ended by whoever pays the debt (reschedule.py), so that the pool replaces it. Otherwise *keep*: it is
 mute, but may be alive behind a broken network, and comes back in a new epoch with its machine and its caches. Until
-then its run may replace it, and if nobody does, its instance's threshold ends it.
+then its run may replace it, and if nobody does, its instance's threshold ends it. One that runs a job of another CI is
+always kept: it may be mute to us and at work for that CI, whose word decides about it (bullpen.workflows).
 """
 
 import asyncio
@@ -148,6 +149,8 @@ class Sweeper:
         async def fate(one: Worker) -> Fate:
             if seen.is_ending(one.instance_id):
                 return Fate.RETIRE
+            if one.activity:
+                return Fate.KEEP
             held = await self._ports.jobs.held(one.id, one.epoch, HELD_JOBS)
             # Without a machine of ours there is nothing to end: such a worker may come back.
             return Fate.RETIRE if one.instance_id and any(job.side_effects for job in held) else Fate.KEEP

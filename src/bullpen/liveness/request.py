@@ -7,6 +7,7 @@ from typing import Any
 
 from bullpen.config import Liveness
 from bullpen.errors import ConfigError
+from bullpen.model.activity import LONGEST as LONGEST_ACTIVITY
 from bullpen.model.worker import Card
 
 LONGEST_KEY = 128
@@ -33,6 +34,7 @@ class HeartbeatRequest:
     is recorded. `running` are those that the worker asks about: what it must stop comes back. Without any of them a
     beat reads nothing. A `request_id` that is drawn once and kept over the retries of a beat makes these harmless;
     `card` is sent with the first beat and when it changes. `leaving` is when its machine is to be taken away.
+    `activity` is what it runs for a CI that has jobs of its own, said with every beat.
     """
 
     key: str
@@ -46,6 +48,7 @@ class HeartbeatRequest:
     running: tuple[Binding, ...] = ()
     card: Card | None = None
     leaving: datetime | None = None
+    activity: str = ""
 
 
 def check(request: HeartbeatRequest) -> None:
@@ -55,6 +58,8 @@ def check(request: HeartbeatRequest) -> None:
     _check_text("instance_id", request.instance_id, LONGEST_NAME)
     _check_text("domain", request.domain, LONGEST_NAME)
     _check_number("token", request.token, 0)
+    if request.activity != "":  # hardly any beat of our own CI
+        _check_text("activity", request.activity, LONGEST_ACTIVITY, spaces=True)
     if request.leaving is not None and request.leaving.tzinfo is None:
         raise ConfigError(f"leaving: {request.leaving} names no time zone")
     _check_lease(request.lease)

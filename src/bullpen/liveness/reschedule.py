@@ -8,6 +8,9 @@ read finds no job any more: no assignment can follow, for it needs the worker ac
 A job with side effects waits until the machine of the lost worker is gone; that end is asked for here, by expiring the
 instance's record. The same goes for the machine of every retired worker. A worker that runs on no machine of ours
 cannot be ended: such a job waits until the worker is cleaned up and can no longer come back.
+
+Where the CI has jobs of its own, a worker that is lost to one of its runs is left to bullpen.workflows, which alone
+settles it, and alone may end its machine: nothing here knows whether its runner is still at work.
 """
 
 import asyncio
@@ -21,19 +24,20 @@ from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.jobs import give_up_stranded, rescue
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
-from bullpen.model import worker as workers
+from bullpen.liveness.settling import settle
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import FINISHED, Job
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Fate, Worker
+from bullpen.model.worker import CLEANED_UP, Fate, Worker
 from bullpen.ports import Ports
+from bullpen.workflows.loss import loss_of
 
 BY = "rescheduler"
 PAGE = 1000  # debts, and jobs nobody took up, of one pass
 JOBS = 500  # of one worker at a time
 AT_ONCE = 16  # debts paid side by side
-SETTLE_TRIES = 3  # a worker that came back beats while we settle its old epoch
 STRANDED_EVERY = 5.0  # seconds
 LONGEST_BACKOFF = 30.0
+LEFT_FOR = 60.0  # seconds until we look again at one that was left to its workflow run: such a debt may stand for hours
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Rescheduler:
         self._settings = settings
         self._stranded_at = 0.0
         self._later: dict[str, tuple[int, float]] = {}
-        """Workers whose debt could not be paid: how often in a row, and when to try again."""
+        """Workers whose debt could not be paid, or is not ours: how often in a row, and when to try again."""
 
     async def run_once(self) -> Rescheduling:
         """One pass of bounded work. A debt that cannot be paid now is tried again, later each time; others go on."""
@@ -68,8 +72,9 @@ class Rescheduler:
             return done
         overdue = await self._ports.jobs.unverified(self._ports.clock.now(), PAGE)
         unproven = [job.instance_id for job in overdue if job.side_effects]
-        seen = await evidence.gather(self._ports, [*(one.instance_id for one in owing), *unproven])
-        await self._pay_all(owing, seen, done)
+        due = self._due(owing)
+        seen = await evidence.gather(self._ports, [*(one.instance_id for one in due), *unproven])
+        await self._pay_all(due, seen, done)
         for rest in (partial(self._requeue_unverified, overdue, seen), self._fail_stranded):
             try:
                 await rest(done)
@@ -77,15 +82,20 @@ class Rescheduler:
                 done.alarms.append(f"jobs could not be given away ({failure})")
         return done
 
-    async def _pay_all(self, owing: Sequence[Worker], seen: Evidence, done: Rescheduling) -> None:
+    def _due(self, owing: Sequence[Worker]) -> list[Worker]:
         time = asyncio.get_running_loop().time()
         keys = {one.id for one in owing}
         self._later = {key: entry for key, entry in self._later.items() if key in keys}
-        due = [one for one in owing if self._later.get(one.id, (0, time))[1] <= time]
+        return [one for one in owing if self._later.get(one.id, (0, time))[1] <= time]
+
+    async def _pay_all(self, due: Sequence[Worker], seen: Evidence, done: Rescheduling) -> None:
         for start in range(0, len(due), AT_ONCE):
             await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in due[start : start + AT_ONCE]))
 
     async def _try_to_pay(self, worker: Worker, seen: Evidence, done: Rescheduling) -> None:
+        if loss_of(self._settings, worker, seen.instances.get(worker.instance_id)) is not None:
+            self._later[worker.id] = (0, asyncio.get_running_loop().time() + LEFT_FOR)
+            return
         try:
             if await self._pay(worker, seen, done):
                 self._later.pop(worker.id, None)
@@ -123,7 +133,8 @@ class Rescheduler:
             return False
         if worker.fate is Fate.RETIRE and not gone:
             return False
-        await self._settle(worker, done)
+        if await settle(self._ports, worker, "it has no jobs any more", by=BY):
+            done.settled.append(worker.id)
         return True
 
     async def _rescue(self, lost: Sequence[Job], why: str, done: Rescheduling) -> list[Conflict]:
@@ -136,19 +147,6 @@ class Rescheduler:
             if not isinstance(job, Conflict):
                 (done.given_up if job.state is FINISHED else done.requeued).append(job.id)
         return [one for one in landed if isinstance(one, Conflict) and one.found is None]
-
-    async def _settle(self, worker: Worker, done: Rescheduling) -> None:
-        epoch = worker.lost_epoch
-        found: Worker | None = worker
-        for _ in range(SETTLE_TRIES):
-            if found is None or found.settled_epoch >= epoch:
-                return
-            paid = workers.Rescheduled(at=self._ports.clock.now(), by=BY, why="it has no jobs any more", epoch=epoch)
-            (landed,) = await self._ports.records.apply_each([_SETTLE[found.state](found, paid)])
-            if not isinstance(landed, Conflict):
-                done.settled.append(worker.id)
-                return
-            found = landed.found
 
     async def _requeue_unverified(self, overdue: Sequence[Job], seen: Evidence, done: Rescheduling) -> None:
         """Assigned and never taken up, or over without a result: another worker gets them; this one stays active."""
@@ -180,10 +178,3 @@ class Rescheduler:
         if record is not None and record.state is TERMINATED:
             return instance_id in await handover.terminate(self._ports, self._settings, [record], by=BY)
         return instance_id in await self._ports.compute.terminate([instance_id])
-
-
-_SETTLE = {
-    ACTIVE: workers.settle_active,
-    INACTIVE: workers.settle_inactive,
-    CLEANED_UP: workers.settle_cleaned_up,
-}

@@ -23,7 +23,7 @@ class Activity:
     def text(self) -> str:
         """As it travels: one line, the longest part cut if need be."""
         shortened = asdict(self) | {"job": self.job[:200]}
-        return json.dumps(shortened, separators=(",", ":"), sort_keys=True)
+        return json.dumps(shortened, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def parse(text: str) -> Activity | None:
@@ -32,7 +32,7 @@ def parse(text: str) -> Activity | None:
         return None
     try:
         found = json.loads(text)
-        if set(found) != {field.name for field in fields(Activity)} or not isinstance(found["attempt"], int):
+        if set(found) != {field.name for field in fields(Activity)} or type(found["attempt"]) is not int:
             return None
         if not all(isinstance(value, str) for name, value in found.items() if name != "attempt"):
             return None

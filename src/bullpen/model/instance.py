@@ -11,8 +11,8 @@
     └─────────┘            any live state ── expire ──▶ terminated ── done
 
 Every change of owner (register, claim, roll_back, release) draws a random *round*: the claim's nonce, the fence of the
-attestation, and how a writer whose answer was lost recognises its own write. Only `offer` and `expire` touch an idle
-record that is not attested, so no path leads an uncleaned instance to a claim.
+attestation, and how a writer whose answer was lost recognises its own write. Only `offer`, `spare` and `expire` touch
+an idle record that is not attested, and only `offer` attests it: no path leads an uncleaned instance to a claim.
 """
 
 from dataclasses import dataclass, replace
@@ -191,6 +191,11 @@ class Kept(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spared(Event):
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
     round: str
 
@@ -292,6 +297,14 @@ def keep(instance: Instance, event: Kept) -> Step:
     return replace(instance, threshold=event.until), (Guard("attested", "is", True),)
 
 
+@transition(CREATED, CLAIMED, IDLE, to=None)
+def spare(instance: Instance, event: Spared) -> Step:
+    """It executes a job that its CI gave it before anybody could take it away: it stays as it is until that has
+    ended."""
+    after = replace(instance, threshold=event.until)
+    return after, (Guard("attested", "is", False), Guard("round", "is", instance.round))
+
+
 @transition(CREATED, IDLE, CLAIMED, RUNNING, to=TERMINATED)
 def expire(instance: Instance, event: Expired) -> Step:
     """Marked first, terminated after: a crash in between leaves a debt, not a leak."""
@@ -307,7 +320,7 @@ def done(instance: Instance, event: Ended) -> Step:
     return replace(instance, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (register, adopt, claim, commit, roll_back, release, offer, keep, expire, done)
+STEPS = (register, adopt, claim, commit, roll_back, release, offer, keep, spare, expire, done)
 
 
 def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:

@@ -129,6 +129,11 @@ class Concluded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed(Event):
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
     purge_at: datetime
 
@@ -198,6 +203,14 @@ def release(provision: Provision, event: Concluded) -> Step:
     return replace(provision, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
 
 
+@transition(COMMITTED, ABORTED, to=None, silent=True)
+def postpone(provision: Provision, event: Postponed) -> Step:
+    """An instance that should be given back executes a job of its CI: the debt stays, and is looked at again later."""
+    if provision.owes is None:
+        raise Conflict(f"{provision.id} owes nothing", found=provision)
+    return replace(provision, owes=replace(provision.owes, due_at=event.due)), ()
+
+
 @transition(COMMITTED, to=COMMITTED)
 def settle_committed(provision: Provision, event: Settled) -> Step:
     """Every member runs, or was released, and every surplus instance is given back: nothing is owed."""
@@ -212,4 +225,4 @@ def settle_aborted(provision: Provision, event: Settled) -> Step:
     return replace(provision, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (open_, renew, plan_fleet, answer_fleet, commit, abort, release, settle_committed, settle_aborted)
+STEPS = (open_, renew, plan_fleet, answer_fleet, commit, abort, release, postpone, settle_committed, settle_aborted)

@@ -69,6 +69,7 @@ class Heartbeat:
     instance_id: str
     at: datetime
     seq: int
+    activity: str = ""  # what it runs for a CI that has jobs of its own, as `model.activity` writes it
 
 
 DIRECT_LEASE = 60.0
@@ -90,6 +91,7 @@ def beat_directly(heartbeat: Heartbeat, stored: Worker | None) -> Change[Worker]
         token=stored.token if stored else 0,
         lease=DIRECT_LEASE,
         instance_id=heartbeat.instance_id,
+        activity=heartbeat.activity,
     )
     change = workers.receive(stored, direct_key(heartbeat.instance_id), beat)
     if not isinstance(change, Change):

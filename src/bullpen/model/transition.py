@@ -135,7 +135,7 @@ class Transition(Generic[S, E]):
 
     step: str
     sources: tuple[StrEnum, ...]
-    target: StrEnum
+    target: StrEnum | None  # None: the record stays in its state
     draws_round: bool
     always: tuple[str, ...]
     silent: bool
@@ -149,15 +149,15 @@ class Transition(Generic[S, E]):
         for guard in guards:
             if not guard.holds(subject):
                 raise Conflict(f"{subject.id}: {self.step} needs {guard}", found=subject)
-        version = subject.version + 1
-        after = replace(after, state=self.target, version=version)  # type: ignore[type-var]
-        line = None if self.silent else StoryLine(version, self.step, self.target.value, event.at, event.by, event.why)
+        version, target = subject.version + 1, self.target or subject.state
+        after = replace(after, state=target, version=version)  # type: ignore[type-var]
+        line = None if self.silent else StoryLine(version, self.step, target.value, event.at, event.by, event.why)
         return Change(self.step, subject, after, guards, line, self.draws_round, self.always)
 
 
 def transition(
     *sources: StrEnum,
-    to: StrEnum,
+    to: StrEnum | None,
     draws_round: bool = False,
     always: tuple[str, ...] = (),
     silent: bool = False,

@@ -4,6 +4,7 @@ Everything is asked of the CI when it matters: what a webhook said may be old, d
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -37,6 +38,7 @@ class WorkflowJob:
     conclusion: Conclusion = Conclusion.NONE
     runner: str = ""  # empty while nobody has it
     labels: tuple[str, ...] = ()
+    started_at: datetime | None = None  # of several that one runner had, the last is what it lost
 
     @property
     def waits(self) -> bool:

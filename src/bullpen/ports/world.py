@@ -116,7 +116,7 @@ class Pass:
     token: str = field(default="", repr=False)  # registers
     removal: str = field(default="", repr=False)  # removes again
     jit: str = field(default="", repr=False)  # instead of both: a registration made already, for one job
-    oldest: str = ""  # the oldest version of the runner that the CI will still accept for a while
+    oldest: str = ""  # the oldest version of the runner that the CI accepts; empty: not known
 
 
 class Removal(StrEnum):
@@ -137,6 +137,13 @@ class CI(Protocol):
 
     async def remove(self, handle: str) -> Removal:
         """Take a runner off the CI's list unless it is busy. `Registration.handle` says who is meant."""
+
+    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        """Those of these versions of the runner's program that the CI refuses soon or already, and from when.
+
+        Soon is what the settings say. A version of which nothing can be learned now is not among them; never raises
+        Unavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)

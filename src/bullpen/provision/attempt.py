@@ -8,7 +8,7 @@ before we opened, is at work. (An index that lags may hide two from each other t
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -47,6 +47,7 @@ class Attempt:
     holdings: Holdings
     by: str
     timings: dict[str, float] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
     filled: int = 0
     waiting: Counter[str] = field(default_factory=Counter)
 
@@ -72,7 +73,7 @@ class Attempt:
             if stop.is_set():
                 raise stopped()
             with self._timed("settle"):
-                return self._outcome(await settlement.commit(members))
+                return self._outcome(await settlement.commit(members), kept=settlement.kept)
         except Withdrawn as reason:
             await settlement.roll_back(str(reason))
             return None
@@ -90,7 +91,7 @@ class Attempt:
                 async with asyncio.timeout(patience):
                     if await settlement.roll_back(str(failure)):
                         return self._outcome([], failure)
-                    return self._outcome(await settlement.finish_commit(self._decided()))
+                    return self._outcome(await settlement.finish_commit(self._decided()), kept=settlement.kept)
             except TimeoutError:
                 # Asked to stop, and the store is slow: what is not written yet is found by its deadline.
                 return self._outcome([], failure)
@@ -215,13 +216,18 @@ class Attempt:
 
     @contextmanager
     def _waits_for(self, what: str) -> Iterator[None]:
+        """Counted, and timed while anybody waits for it."""
         self.waiting[what] += 1
         if self.waiting[what] == 1:
+            self.since[what] = asyncio.get_running_loop().time()
             self._report()
         try:
             yield
         finally:
             self.waiting[what] -= 1
+            if not self.waiting[what]:
+                waited = asyncio.get_running_loop().time() - self.since[what]
+                self.timings[what] = self.timings.get(what, 0.0) + waited
 
     def _report(self) -> None:
         """Say who waits for what."""
@@ -241,12 +247,15 @@ class Attempt:
         finally:
             self.timings[phase] = asyncio.get_running_loop().time() - began
 
-    def _outcome(self, members: list[Member], failure: BullpenError | None = None) -> Outcome:
+    def _outcome(
+        self, members: list[Member], failure: BullpenError | None = None, *, kept: Sequence[str] = ()
+    ) -> Outcome:
         outcome = Outcome(
             run_id=self.request.run_id,
             provision_id=self.book.record.id,
             requested=self.request.count,
-            members=tuple(members),
+            members=tuple(member for member in members if member.instance.id not in kept),
+            kept=tuple(member for member in members if member.instance.id in kept),
             discarded=tuple(self.holdings.discarded),
             collisions=self.holdings.collisions,
             timings=dict(self.timings),

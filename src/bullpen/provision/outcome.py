@@ -53,12 +53,16 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer of provision. `members` is empty if it failed: everything acquired was given back."""
+    """The answer of provision. `members` is empty if it failed: everything acquired was given back.
+
+    `kept` serve the run besides those asked for: a job of the run had begun on each before it could be given back.
+    """
 
     run_id: str
     provision_id: str
     requested: int
     members: tuple[Member, ...] = ()
+    kept: tuple[Member, ...] = ()
     discarded: tuple[Discarded, ...] = ()
     collisions: int = 0
     duration: float = 0.0

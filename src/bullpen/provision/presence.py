@@ -1,8 +1,8 @@
 """Presence: what serves the run already, and who else is fetching more for it right now.
 
 A second provision of a run tops up to the asked count. An instance counts if this request could have been given it and
-its agent shows signs of life: a silent one is ended, unless the request spares it. One that does not fit, or whose
-machine is about to be taken away, is left as it is.
+its agent shows signs of life: a silent one is ended, unless the request spares it. One that does not fit, whose machine
+is about to be taken away, or which was released and only finishes its job, is left as it is.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from bullpen import debts, handover
 from bullpen.config import Settings
+from bullpen.errors import ConfigError
 from bullpen.liveness.leaving import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
@@ -73,13 +74,14 @@ class Presence:
                 # Decided and not carried out: whoever decided it may be dead, and its members count.
                 await debts.settle_provision(self._ports, self._settings, earlier, by=BY)
         running = await self._ports.records.run_instances(self._request.run_id)
-        serving = [one for one in running if one.state is RUNNING and self._fits(one)]
+        over = {earlier.id for earlier in found if earlier.is_over}
+        serving = [one for one in running if one.state is RUNNING and one.provision_id not in over and self._fits(one)]
         if serving:
             leaving = await leaving_instances(self._ports)
             serving = [one for one in serving if one.id not in leaving]
         alive = await self._alive(serving) if serving else set()
         silent = [one for one in serving if one.id not in alive]
-        if silent and not self._request.spares_silent:
+        if silent and not self._request.spares_silent and not self._settings.on_github:  # GitHub may see it at work
             fates = await handover.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
             self.discarded += [Discarded(one.id, Origin.SELECTED, SILENT, fates[one.id]) for one in silent]
         living = [Member(one, Origin.SELECTED) for one in serving if one.id in alive]
@@ -87,7 +89,16 @@ class Presence:
         return self._request.count - len(self.members)
 
     async def _provisions(self) -> list[Provision]:
-        return await self._ports.records.run_provisions(self._request.run_id)
+        """Those of the run that are not closed. Raise ConfigError if they serve somebody else's run of this name."""
+        found = await self._ports.records.run_provisions(self._request.run_id)
+        own = self._request.needs.repository
+        owners = [one.needs.repository for one in found if one.needs.repository]
+        if other := next((owner for owner in owners if own and owner.lower() != own.lower()), ""):
+            raise ConfigError(
+                f"label {self._request.run_id} is taken by {other}",
+                remedy="its runners serve that repository only: release them, or check the run's id and repository",
+            )
+        return found
 
     def _rivals(self, found: list[Provision]) -> list[Provision]:
         name = self._request.needs.resource_class

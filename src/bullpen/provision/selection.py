@@ -8,7 +8,7 @@ and waits until it is verified: registered in this very round, and alive. A clai
 import asyncio
 from dataclasses import dataclass, field
 
-from bullpen import handover
+from bullpen import busy, handover
 from bullpen.config import Settings, Timings
 from bullpen.errors import Conflict
 from bullpen.handover import Fate
@@ -165,15 +165,24 @@ class ClaimWorker:
             self.unanswered.add(key)
 
     async def condemn(self, claimed: Instance, reason: str) -> None:
+        """End it; unless it has registered after all, and got a job: then it is held on, and kept by the commit."""
+        if await self._is_at_work(claimed):
+            return
         fates = await handover.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
         self.holdings.discard(claimed.id, reason, fates[claimed.id])
 
     async def _part_with(self, loser: Instance) -> None:
-        """A hedge that was not needed never reaches running. One that never answered is ended: it may register yet."""
+        """A hedge that was not needed never reaches running, unless it got a job of the run already: then it is held
+        on, and kept by the commit. One that never answered is ended: it may register yet."""
+        if await self._is_at_work(loser):
+            return
         if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, 0.0) is None:
             await self.condemn(loser, "never acknowledged its claim; another was faster")
         else:
             await self._give_back(loser, "surplus: another was faster")
+
+    async def _is_at_work(self, claimed: Instance) -> bool:
+        return bool(await busy.at_work(self.ports, self.settings, [claimed.id]))
 
     async def _give_back(self, claimed: Instance, reason: str) -> None:
         change = handover.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)

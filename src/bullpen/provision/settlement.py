@@ -1,6 +1,6 @@
 """Settlement: how a provision ends. One write decides; the rest carries it out, and anybody may finish it.
 
-commit      all are verified: open → committed, then every member runs
+commit      all are verified: open → committed, then every member runs; so does a surplus one that got a job already
 roll back   an expected failure: open → aborted, then claims are given back and new machines ended
 dump        anything unexpected: everything held is marked for its end, and the original error is raised
 """
@@ -8,7 +8,7 @@ dump        anything unexpected: everything held is marked for its end, and the 
 import asyncio
 from contextlib import suppress
 
-from bullpen import handover
+from bullpen import busy, handover
 from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
@@ -36,26 +36,29 @@ class Settlement:
         self._book = book
         self._holdings = holdings
         self._by = by
+        self.kept: list[str] = []
+        """Members that the commit has besides those asked for: each got a job before it could be given back."""
 
     async def commit(self, members: list[Member]) -> list[Member]:
-        """Decide for these members and carry it out; returns them as they run."""
+        """Decide for these members, and for those that must be kept, and carry it out; returns all as they run."""
+        kept = await self._surplus_at_work(members)
+        self.kept = [member.instance.id for member in kept]
         decided = provisions.Decided(
             at=self._ports.clock.now(),
             by=self._by,
-            why=f"{len(members)} verified",
-            members=tuple(member.instance.id for member in members),
+            why=f"{len(members)} verified" + (f", {len(kept)} kept: a job runs there" if kept else ""),
+            members=tuple(member.instance.id for member in (*members, *kept)),
             settle_due=handover.later(self._ports.clock.now(), self._settings.timings.takeover),
         )
         await self._book.write(provisions.commit, decided)
-        return await self.finish_commit(members)
+        return await self.finish_commit([*members, *kept])
 
     async def finish_commit(self, members: list[Member]) -> list[Member]:
         """Carry out a commit that has landed."""
-        held = [held.instance for held in self._holdings.held.values()]
-        landed = await handover.carry_out(self._ports, self._settings, self._book.record, held, by=self._by)
-        await self._part_with(landed, keep={member.instance.id for member in members}, reason="surplus")
+        landed, at_work = await self._carry_out()
+        await self._part_with(landed, at_work, keep={member.instance.id for member in members}, reason="surplus")
         await self._part_with_losers()
-        await self._close()
+        await self._close(at_work)
         return [Member(landed.get(m.instance.id) or m.instance, m.origin) for m in members]
 
     async def roll_back(self, reason: str) -> bool:
@@ -67,22 +70,37 @@ class Settlement:
             return False
         unknown = await self._holdings.resolve_claims(IN_FLIGHT)
         await self._fence(unknown)
-        held = [held.instance for held in self._holdings.held.values()]
-        landed = await handover.carry_out(self._ports, self._settings, self._book.record, held, by=self._by)
-        await self._part_with(landed, keep=set(), reason=reason)
+        landed, at_work = await self._carry_out()
+        await self._part_with(landed, at_work, keep=set(), reason=reason)
         await self._part_with_losers()
-        await self._close()
+        await self._close(at_work)
         return True
 
     async def dump(self, reason: str) -> None:
-        """Something unexpected happened: end everything held. What cannot be written now is found by its threshold."""
+        """Something unexpected happened: end everything held but who is at work, whom the provision goes on to owe.
+        What cannot be written now is found by its threshold."""
         if not await self._abort(reason):
             return  # committed after all: the members are owed to the run, and anybody may carry that out
         await self._holdings.resolve_claims(IN_FLIGHT)
-        held = [held.instance for held in self._holdings.held.values()]
+        at_work = await self._at_work(list(self._holdings.held))
+        held = [held.instance for id, held in self._holdings.held.items() if id not in at_work]
         fates = await handover.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
-        for instance in held:
-            self._holdings.discard(instance.id, reason, fates[instance.id])
+        for id, fate in (dict.fromkeys(at_work, Fate.BUSY) | fates).items():
+            self._holdings.discard(id, reason, fate)
+
+    async def _surplus_at_work(self, members: list[Member]) -> list[Member]:
+        asked_for = {member.instance.id for member in members}
+        surplus = [id for id in self._holdings.held if id not in asked_for]
+        held = [self._holdings.held[id] for id in await self._at_work(surplus)]
+        return [Member(one.instance, one.origin) for one in held]
+
+    async def _at_work(self, ids: list[str]) -> list[str]:
+        return list(await busy.at_work(self._ports, self._settings, ids, hurry=self._stop.is_set()))
+
+    async def _carry_out(self) -> tuple[dict[str, Instance | None], list[str]]:
+        held = [held.instance for held in self._holdings.held.values()]
+        decided, hurry = self._book.record, self._stop.is_set()
+        return await handover.carry_out(self._ports, self._settings, decided, held, by=self._by, hurry=hurry)
 
     async def _abort(self, reason: str) -> bool:
         """Make sure that the record is aborted; False if it is committed."""
@@ -112,10 +130,12 @@ class Settlement:
                 else:
                     await handover.send_tickets(self._ports, [landed])
 
-    async def _part_with(self, landed: dict[str, Instance | None], *, keep: set[str], reason: str) -> None:
+    async def _part_with(
+        self, landed: dict[str, Instance | None], at_work: list[str], *, keep: set[str], reason: str
+    ) -> None:
         """Note what became of everything that is not kept; unless stopped, see it through."""
         gone = {id: one for id, one in landed.items() if id not in keep}
-        fates: dict[str, Fate] = dict.fromkeys(gone, Fate.NOT_OURS)
+        fates: dict[str, Fate] = dict.fromkeys(gone, Fate.NOT_OURS) | dict.fromkeys(at_work, Fate.BUSY)
         marked = [one for one in gone.values() if one is not None and one.state is TERMINATED]
         given = [one for one in gone.values() if one is not None and one.state is IDLE and not one.attested]
         fates |= {one.id: Fate.TERMINATING for one in marked} | {one.id: Fate.CLEANING for one in given}
@@ -123,12 +143,12 @@ class Settlement:
             certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
             fates |= dict.fromkeys(certain, Fate.TERMINATED)
             fates |= await handover.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
-        for id in gone:
+        for id, fate in fates.items():
             if id in self._holdings.held:
-                self._holdings.discard(id, reason, fates[id])
+                self._holdings.discard(id, reason, fate)
 
     async def _part_with_losers(self) -> None:
-        """Answer only when each loser has deregistered or was ended: no job of the run may land on it."""
+        """Answer only when each loser has deregistered or was ended: no further job of the run may land on it."""
         losers = [instance for instance, _, _ in self._holdings.losers.values()]
         fates = await handover.await_and_offer(
             self._ports,
@@ -143,9 +163,12 @@ class Settlement:
             self._holdings.discarded.append(Discarded(id, origin, reason, fates[id]))
         self._holdings.losers.clear()
 
-    async def _close(self) -> None:
-        """Nothing is owed any more. A Conflict means that somebody else has settled it: just as well. No answer: what
-        was decided stands and is carried out, and whoever pays debts writes that down."""
-        change = handover.settling(self._settings, self._book.record, self._ports.clock.now(), self._by)
+    async def _close(self, at_work: list[str]) -> None:
+        """Nothing is owed any more, unless somebody is at work who should be given back. A Conflict means that somebody
+        else has settled it: just as well. No answer: what was decided stands and is carried out, and whoever pays debts
+        writes that down."""
+        decided, now = self._book.record, self._ports.clock.now()
+        settled = handover.settling(self._settings, decided, now, self._by)
+        change = handover.postponing(decided, now, self._by) if at_work else settled
         with suppress(Unavailable):
             await self._ports.records.apply_each([change])

@@ -31,6 +31,15 @@ class Plan:
         return None
 
 
+def alarm(*actions: Action) -> Plan:
+    """What only somebody else can help with: it is said in every refresh until they do."""
+    return Plan(actions, _nothing)
+
+
+async def _nothing() -> None:
+    pass
+
+
 class Hindered(BullpenError):
     """Something was refused; all `actions` were tried, and everything that does not depend on it was done."""
 

@@ -15,6 +15,7 @@ from bullpen.model.instance import IDLE
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
+from bullpen.workflows.loss import losses_among
 
 PAGE = 5000  # as many as a sweeper looks at
 WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again
@@ -53,7 +54,10 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
         if await ports.jobs.held(one.id, one.epoch, 1):
             found[one.id] = f"{_silence(one)}, and it holds a job"
     if settings.liveness.reschedule:
-        found |= {one.id: "it is lost, and its jobs are not all given away" for one in await ports.workers.owing(PAGE)}
+        owing = await ports.workers.owing(PAGE)
+        # Those lost to a workflow run wait for its end, perhaps for hours: nothing here would settle them.
+        left = {loss.worker.id for loss in await losses_among(ports, settings, owing)}
+        found |= {one.id: "it is lost, and its jobs are not all given away" for one in owing if one.id not in left}
     return found
 
 

@@ -1,12 +1,13 @@
 """Reap: pay what is due, and end what has outstayed its threshold, in every live state."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import debts, handover
+from bullpen import busy, debts, handover
 from bullpen.config import Settings
 from bullpen.model import provision as provisions
+from bullpen.model.activity import Activity
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Kind
 from bullpen.ports import Ports
@@ -15,6 +16,9 @@ from bullpen.watch import Watcher
 
 PAGE = 100
 BY = "refresh"
+OVERTIME = 120.0
+"""Seconds that one at work has, past its maximum runtime, to end itself: its agent does so after a minute, and the CI
+hears of it at once instead of waiting for a runner that does not answer."""
 
 
 async def decisions(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
@@ -44,12 +48,19 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
             partial(debts.pay_offers, ports, settings, cleaning, by=BY),
         )
     late = [one for one in overdue if one.owes is None and one.threshold <= now]
-    if running := [one for one in late if one.state is RUNNING]:
+    if running := await _overtime(ports, settings, [one for one in late if one.state is RUNNING], now):
         yield _ending(ports, settings, running, "it ran longer than its maximum runtime")
     async for plan in _created(ports, settings, [one for one in late if one.state is CREATED]):
         yield plan
     async for plan in _claimed(ports, settings, [one for one in late if one.state is CLAIMED], now):
         yield plan
+
+
+async def _overtime(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> Sequence[Instance]:
+    """Those whose runtime is up: at once, or where a job runs a little later."""
+    fresh = [one.id for one in late if handover.later(one.threshold, OVERTIME) > now]
+    at_work = await busy.at_work(ports, settings, fresh)
+    return [one for one in late if one.id not in at_work]
 
 
 async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -> AsyncIterator[Plan]:
@@ -67,12 +78,20 @@ async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -
             tuple(Action("adopt", one.id, "pre-warmed and booted") for one in booted),
             partial(handover.offer_proven, ports, settings, booted, pulses, by=BY),
         )
-    if never := [one for one in late if one not in booted]:
-        yield _ending(ports, settings, never, "it was not ready by its threshold")
+    never = [one for one in late if one not in booted]
+    at_work = await busy.at_work(ports, settings, [one.id for one in never])
+    if at_work:
+        yield _sparing(ports, settings, never, at_work)
+    if ended := [one for one in never if one.id not in at_work]:
+        yield _ending(ports, settings, ended, "it was not ready by its threshold")
 
 
 async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> AsyncIterator[Plan]:
-    """A claim nobody finished: given back if its agent lives, ended if it is silent."""
+    """A claim nobody finished: given back if its agent lives and is free, ended if it is silent."""
+    at_work = await busy.at_work(ports, settings, [one.id for one in late])
+    if at_work:
+        yield _sparing(ports, settings, late, at_work)
+    late = [one for one in late if one.id not in at_work]
     if not late:
         return
     async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
@@ -85,6 +104,13 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
         )
     if silent := [one for one in late if one.id not in alive]:
         yield _ending(ports, settings, silent, "its claim was never finished and its agent is silent")
+
+
+def _sparing(ports: Ports, settings: Settings, late: Sequence[Instance], at_work: Mapping[str, Activity]) -> Plan:
+    return Plan(
+        tuple(Action("spare", id, f"it executes {busy.told(job)}") for id, job in at_work.items()),
+        partial(busy.spare, ports, settings, late, at_work, by=BY),
+    )
 
 
 def _ending(ports: Ports, settings: Settings, condemned: Sequence[Instance], reason: str) -> Plan:

@@ -12,8 +12,9 @@ from bullpen.errors import Refused
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.ports import Ports, Sighting
-from bullpen.refresh import tickets
-from bullpen.refresh.action import Action, Plan
+from bullpen.refresh import drift, registrations, tickets
+from bullpen.refresh.action import Action, Plan, alarm
+from bullpen.refresh.sightings import seen_twice
 
 BY = "refresh"
 
@@ -22,7 +23,7 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
     sightings = {seen.id: seen for seen in await ports.compute.sightings()}
     for seen in sightings.values():
         if seen.alive and seen.stays:  # its end is owed, and was asked for above: only somebody else can help
-            yield Plan((Action("cannot end", seen.id, seen.stays),), _nothing)
+            yield alarm(Action("cannot end", seen.id, seen.stays))
     async for plan in _unwanted(ports, settings, live):
         yield plan
     async for plan in _gone(ports, settings, live, sightings, dry_run):
@@ -31,7 +32,9 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
         yield plan
     async for plan in _unburied(ports, live, sightings, dry_run):
         yield plan
-    async for plan in _ghosts(ports, settings, live, dry_run):
+    async for plan in registrations.plans(ports, settings, live, dry_run=dry_run):
+        yield plan
+    async for plan in drift.plans(ports, settings, live, sightings):
         yield plan
     async for plan in tickets.plans(ports, settings, live, dry_run=dry_run):
         yield plan
@@ -55,7 +58,7 @@ async def _gone(
     """Records whose machine has ended, or is nowhere to be seen."""
     standing = [one for one in live if one.state is not TERMINATED]
     missing = [one.id for one in standing if one.id not in sightings]
-    confirmed = await _seen_twice(ports, settings, "record without machine", missing, dry_run)
+    confirmed = await seen_twice(ports, settings, "record without machine", missing, dry_run)
     gone = [one for one in standing if one.id in confirmed or (one.id in sightings and not sightings[one.id].alive)]
     pulses = await ports.signals.read([one.id for one in gone]) if gone else {}
     for one in gone:
@@ -77,11 +80,11 @@ async def _orphans(
     strangers = [seen for id, seen in sightings.items() if id not in known and seen.alive]
     askers = {id: await _is_open(ports, id) for id in dict.fromkeys(seen.provision_id for seen in strangers)}
     unknown = [seen for seen in strangers if not askers[seen.provision_id]]
-    confirmed = await _seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
+    confirmed = await seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
     spared = await _spared(ports, confirmed)
     if spared:
-        # An alarm: it stands in every refresh until somebody repairs the record, or the index has caught up.
-        yield Plan(tuple(Action("spare", id, "it has a record that no list shows") for id in spared), _nothing)
+        # Until somebody repairs the record, or the index has caught up.
+        yield alarm(*(Action("spare", id, "it has a record that no list shows") for id in spared))
     if ended := [id for id in confirmed if id not in spared]:
         yield Plan(
             tuple(Action("terminate", id, "a machine with our tag that no record knows") for id in ended),
@@ -95,10 +98,6 @@ async def _spared(ports: Ports, ids: Sequence[str]) -> list[str]:
         return []
     known, found = await ports.records.known(ids), await ports.records.instances(ids)
     return [id for id in ids if id in known and not (id in found and found[id].state is TERMINATED)]
-
-
-async def _nothing() -> None:
-    pass
 
 
 async def _unburied(
@@ -129,22 +128,6 @@ async def _is_open(ports: Ports, provision_id: str) -> bool:
     except Refused:
         return True
     return provision is not None and provision.state is provisions.OPEN
-
-
-async def _ghosts(ports: Ports, settings: Settings, live: Sequence[Instance], dry_run: bool) -> AsyncIterator[Plan]:
-    """Registrations of runners whose instance is gone."""
-    standing = {one.id for one in live if one.state is not TERMINATED}
-    ghosts = [found.name for found in await ports.ci.registrations() if found.name not in standing]
-    for name in await _seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
-        action = Action("deregister", name, "a registered runner whose instance is gone")
-        yield Plan((action,), partial(ports.ci.remove, name))
-
-
-async def _seen_twice(ports: Ports, settings: Settings, topic: str, ids: Sequence[str], dry_run: bool) -> list[str]:
-    """Those seen in this condition before, at least `timings.orphan` ago and at every look since."""
-    now = ports.clock.now()
-    since = await ports.observations.observe(topic, ids, now, remember=not dry_run)
-    return [id for id in ids if handover.later(since[id], settings.timings.orphan) <= now]
 
 
 def _ending(ports: Ports, settings: Settings, one: Instance, reason: str) -> Plan:

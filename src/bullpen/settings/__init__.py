@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import NODEFAULT
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
@@ -22,6 +23,17 @@ FILE = "bullpen.toml"
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings from elsewhere, tables and keys as in the file. `origin` is what messages call the place."""
+
+    origin: str
+    document: Mapping[str, Any]
+
+
+NOTHING = Layer("", {})
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """The settings, and each value with its origin by dotted name. `file` is None if none was read."""
 
@@ -30,28 +42,54 @@ class Loaded:
     file: Path | None
 
 
-def load(environ: Mapping[str, str], *, config: str = "", assignments: Iterable[str] = ()) -> Loaded:
+def load(
+    environ: Mapping[str, str],
+    *,
+    config: str = "",
+    assignments: Iterable[str] = (),
+    above: Layer = NOTHING,
+    beneath: Layer = NOTHING,
+) -> Loaded:
     """Read all four places. `config` names the file, before `BULLPEN_CONFIG` and `./bullpen.toml`; `assignments` are
-    `NAME=VALUE` of the command line.
+    `NAME=VALUE` of the command line. `above` wins over all of them, and all of them win over `beneath`.
 
     Raise ConfigError for whatever cannot be meant, and for settings that contradict each other.
     """
-    named = config or environ.get("BULLPEN_CONFIG", "")
-    file = Path(named or FILE) if named or Path(FILE).exists() else None
-    document = parse_file(file) if file else {}
-    classes = [*Settings().classes, *(class_names(document, file) if file else ())]
-    known = known_settings(dict.fromkeys(classes))
-    values = {name: Value(setting.default, "default") for name, setting in known.items() if setting.has_default}
-    values |= from_file(document, file, known) if file else {}
-    values |= from_environment(environ, known)
-    values |= from_options(assignments, known)
-    if missing := [name for name in known if name not in values]:
+    values, file = collect(environ, config=config, assignments=assignments, above=above, beneath=beneath)
+    if missing := [name for name, found in values.items() if found.value is NODEFAULT]:
         remedy = "A class needs cpu (how many) and mem (in MiB)."
-        raise ConfigError(f"{file}: {missing[0]} is not set and has no default", remedy=remedy)
+        raise ConfigError(f"{file or above.origin}: {missing[0]} is not set and has no default", remedy=remedy)
     settings = _built(values)
     if wrong := list(contradictions(settings)):
         raise ConfigError(f"{_places(values)}: {'; '.join(wrong)}", remedy="Change one of the values named.")
-    return Loaded(settings, {name: values[name] for name in known}, file)
+    return Loaded(settings, values, file)
+
+
+def collect(
+    environ: Mapping[str, str],
+    *,
+    config: str = "",
+    assignments: Iterable[str] = (),
+    above: Layer = NOTHING,
+    beneath: Layer = NOTHING,
+) -> tuple[Values, Path | None]:
+    """Every setting with its value and origin, each checked by itself, and the file that was read. A setting that is
+    not set and has no default is NODEFAULT."""
+    named = config or environ.get("BULLPEN_CONFIG", "")
+    file = Path(named or FILE) if named or Path(FILE).exists() else None
+    layers = [beneath, Layer(str(file), parse_file(file)) if file else NOTHING]
+    classes = [
+        *Settings().classes,
+        *(name for one in (*layers, above) for name in class_names(one.document, one.origin)),
+    ]
+    known = known_settings(dict.fromkeys(classes))
+    values = {name: Value(setting.default, "default") for name, setting in known.items()}
+    for one in layers:
+        values |= from_file(one.document, one.origin, known)
+    values |= from_environment(environ, known)
+    values |= from_options(assignments, known)
+    values |= from_file(above.document, above.origin, known)
+    return {name: values[name] for name in known}, file
 
 
 def _built(values: Values) -> Settings:

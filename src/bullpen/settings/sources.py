@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bullpen.config import NAME
 from bullpen.errors import ConfigError
 from bullpen.settings.setting import PREFIX, Setting, nearest
-from bullpen.settings.showing import shortened, shown
+from bullpen.settings.showing import HIDDEN, shortened, shown, suggests_secret
 
 LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (
@@ -60,32 +60,33 @@ def parse_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: not valid TOML: {exc}", remedy="Correct the file there.") from exc
 
 
-def class_names(document: dict[str, Any], file: Path) -> list[str]:
-    """The resource classes that a file speaks of."""
+def class_names(document: Mapping[str, Any], origin: str) -> list[str]:
+    """The resource classes that a file, or whatever has its form, speaks of."""
     tables = document.get("classes", {})
     names = list(tables) if isinstance(tables, dict) else []
     for name in names:
         if not re.match(NAME, name):
             allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
-            raise ConfigError(f"{file}: classes: {shortened(name)}: a class name must be {allowed}")
+            raise ConfigError(f"{origin}: classes: {shortened(name)}: a class name must be {allowed}")
     return names
 
 
-def from_file(document: dict[str, Any], file: Path, known: Known, above: str = "") -> Values:
+def from_file(document: Mapping[str, Any], origin: str, known: Known, above: str = "") -> Values:
     tables = {name.rpartition(".")[0] for name in known} | {"classes"}
     found: Values = {}
     for key, value in document.items():
         name = f"{above}{key}"
         if name in known:
-            found[name] = Value(known[name].checked(value, str(file)), str(file))
+            found[name] = Value(known[name].checked(value, origin), origin)
         elif name not in tables:
             # A table is not shown: it has names of its own, and may have secrets under them.
-            written = name if isinstance(value, dict | list) else f"{name} = {shown(name, value)}"
-            raise _unknown(f"{file}: {written}", name, [*known, *tables])
+            written = name if isinstance(value, dict | list) else f"{name} = {_guessed(name, value, known)}"
+            raise _unknown(f"{origin}: {written}", name, [*known, *tables])
         elif not isinstance(value, dict):
-            raise ConfigError(f"{file}: {name} = {shown(name, value)}: must be a table", remedy=f"Write [{name}].")
+            written = f"{name} = {_guessed(f'{name}.', value, known)}"
+            raise ConfigError(f"{origin}: {written}: must be a table", remedy=f"Write [{name}].")
         else:
-            found |= from_file(value, file, known, f"{name}.")
+            found |= from_file(value, origin, known, f"{name}.")
     return found
 
 
@@ -116,9 +117,16 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
             written = shown(assignment, assignment)
             raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy="Such as timings.idle=600.")
         if name not in known:
-            raise _unknown(f"--set {name}={shown(name, text)}", name, known)
+            raise _unknown(f"--set {name}={_guessed(name, text, known)}", name, known)
         found[name] = Value(known[name].read(text, f"--set {name}"), "--set")
     return found
+
+
+def _guessed(name: str, value: Any, known: Known) -> str:
+    """The value of a name that nobody knows. In a table that has secrets it may be one of them, misspelt."""
+    table = name.rpartition(".")[0]
+    is_among_secrets = any(suggests_secret(other) for other in known if other.rpartition(".")[0] == table)
+    return HIDDEN if is_among_secrets else shown(name, value)
 
 
 def _unknown(where: str, name: str, known: Iterable[str]) -> ConfigError:

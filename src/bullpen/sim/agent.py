@@ -1,7 +1,8 @@
 """A simulated agent: the real `decide()`, with virtual deeds."""
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from bullpen import jobs
 from bullpen.agent.decide import ABSENT, Clean, EndJob, Limits, Report, Sight, Step, Stop, Wait, decide
@@ -11,6 +12,7 @@ from bullpen.engines.memory import Memory
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.model import job as steps
+from bullpen.model.activity import Activity
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Result
 from bullpen.model.signal import Heartbeat, Kind, Signal, direct_key
@@ -31,6 +33,14 @@ class Temper:
     registration_failure: str = ""
     cleaning_failure: str = ""
     skew: float = 0.0  # seconds by which its clock is wrong
+    version: str = ""  # of the CI's runner
+    activity: Activity | None = None  # the job that a CI with jobs of its own runs there
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def work(self, activity: Activity | None) -> None:
+        """A job begins there, or with None ends, and a heartbeat says so at once."""
+        self.activity = activity
+        self.stirred.set()
 
 
 class SimulatedAgent:
@@ -59,6 +69,8 @@ class SimulatedAgent:
             found = (await self._ports.records.instances([self._id])).get(self._id)
             seen = _as_read(found, await self._has_job(found)) if found else None
             progress = progress.saw(seen) if seen else progress
+            if progress.activity != self._temper.activity:
+                progress = progress.bound(self._temper.activity, loop.time())
             if progress.job is not None:
                 progress = await self._look_at_job(progress, progress.job)
             now = self._ports.clock.now().timestamp()
@@ -76,6 +88,8 @@ class SimulatedAgent:
     def _patience(self, seconds: float, progress: Progress) -> float:
         if progress.job is not None:
             return min(seconds, max(self._job_ends - asyncio.get_running_loop().time(), 0.001))
+        if progress.activity is not None:
+            return min(seconds, LOOK_FOR_JOBS)
         return min(seconds, LOOK_FOR_JOBS) if self._memory.tables.jobs else seconds
 
     async def _has_job(self, found: Instance | None) -> bool:
@@ -132,7 +146,7 @@ class SimulatedAgent:
         temper = self._temper
         if action is Step.RUN_SCRIPT:
             await asyncio.sleep(temper.boots_in)
-            return progress.booting().booted(temper.boot_failure)
+            return progress.booting().booted(temper.boot_failure, version=temper.version)
         if isinstance(action, EndJob):
             return progress.job_ended(-9, action.why)
         assert record is not None, f"{action} without a record"
@@ -145,7 +159,7 @@ class SimulatedAgent:
             case Step.REGISTER:
                 await asyncio.sleep(temper.registers_in)
                 if not temper.registration_failure:
-                    await self._ci.register(self._id, record.run_id)
+                    await self._ci.register(self._id, record.run_id, record.round)
                 return progress.registered(record, temper.registration_failure)
             case Step.DEREGISTER:
                 await self._ci.remove(self._id)
@@ -165,8 +179,16 @@ class SimulatedAgent:
         seq = 0
         while True:
             seq += 1
-            await self._ports.signals.beat(Heartbeat(self._id, self._ports.clock.now(), seq))
-            await asyncio.sleep(self._settings.timings.heartbeat)
+            activity = self._temper.activity
+            said = activity.text() if activity else ""
+            await self._ports.signals.beat(Heartbeat(self._id, self._ports.clock.now(), seq, said))
+            if not self._settings.on_github:
+                await asyncio.sleep(self._settings.timings.heartbeat)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.timings.heartbeat):
+                    await self._temper.stirred.wait()
+            self._temper.stirred.clear()
 
 
 def _as_read(found: Instance, has_job: bool) -> Record:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance, Yard
+from bullpen.model.activity import Activity
 from bullpen.model.fleet import FleetPlan, Machine
 from bullpen.ports import Ports
 from bullpen.sim.agent import SimulatedAgent, Temper
@@ -40,7 +41,9 @@ class World:
 
     def __post_init__(self) -> None:
         yard = Yard(capacity=self.capacity, on_launch=self._launch, on_end=self._end)
-        self.memory = Memory(index_lag=self.index_lag, yard=yard)
+        self.memory = Memory(index_lag=self.index_lag, yard=yard, github=self.settings.on_github)
+        if self.memory.hub is not None:
+            self.memory.hub.on_work = self._work
 
     def ports(self, skew: float = 0.0, rates: Rates | None = None) -> Ports:
         """The access of a new process, with chances and faults of its own."""
@@ -63,8 +66,15 @@ class World:
         process = self.agents[machine.id] = Process(f"agent of {machine.id}")
         _loop().spawn(process, agent.live())
 
+    def _work(self, machine_id: str, activity: Activity | None) -> None:
+        """The CI gave a runner a job, or it has ended."""
+        if machine_id in self.tempers:
+            self.tempers[machine_id].work(activity)
+
     def _end(self, machine_id: str) -> None:
         self.agents[machine_id].kill()
+        if self.memory.hub is not None:
+            self.memory.hub.lose(machine_id)
 
 
 def _loop() -> VirtualLoop:

@@ -17,7 +17,7 @@ from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
 from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, of_error
-from bullpen.web.routes import agents, attestation, health, heartbeats, jobs, pool, runs
+from bullpen.web.routes import agents, attestation, github, health, heartbeats, jobs, oidc, pool, runs
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
 
@@ -63,19 +63,21 @@ def _litestar(context: Context) -> Litestar:
     described = OpenAPIConfig(
         title="Bullpen",
         version=__version__,
-        description="Keeps CI runners warm. Agents' endpoints need the instance's own token, all others an operator's.",
+        description="Keeps CI runners warm. Agents' endpoints need the instance's own token, all others an operator's;"
+        " those of a run also take the token of that run.",
         path="/v1",
         security=[{"token": []}],
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
-    polls = agents.Polls()
-    modules = (heartbeats, jobs, pool, runs, agents, attestation, health)
+    polls, deliveries = agents.Polls(), github.Deliveries()
+    modules = (heartbeats, jobs, pool, runs, agents, attestation, github, oidc, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
         dependencies={
             "context": Provide(lambda: context, sync_to_thread=False),
             "polls": Provide(lambda: polls, sync_to_thread=False),
+            "deliveries": Provide(lambda: deliveries, sync_to_thread=False),
         },
         exception_handlers={
             Problem: _problem,

@@ -1,4 +1,5 @@
-"""Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only.
+"""Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only, a
+workflow run for its own label only.
 
 Without a token file the service is open to operators, and then it listens on loopback only, answers to callers on this
 machine and loopback names only, and to no web page of another origin. Agents are bound to their instance even then. A
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-from bullpen.engines.keys import Agent, Keys, Operator, Scope
+from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
+from bullpen.model import label as labels
 from bullpen.ports import Clock
 from bullpen.web.problems import ErrorAnswer, Problem
 
@@ -44,23 +46,23 @@ class Doorkeeper:
         if self._is_open(self._clock.now().timestamp()):
             raise forbidden("without tokens the service answers to this machine only")
 
-    def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Operator | Agent:
+    def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Speaker:
         """Who speaks. Raise a 401 for a token that is nobody's, a 403 for whom the open service is not meant, a 503 if
         the keys cannot be read."""
         now = self._clock.now().timestamp()
         if authorization is None:
             if not self._is_open(now):
-                raise _unauthorized("a token is needed")
+                raise unauthorized("a token is needed")
             return _local_caller(host, origin)
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer":
-            raise _unauthorized("the Authorization header must be 'Bearer <token>'")
+            raise unauthorized("the Authorization header must be 'Bearer <token>'")
         try:
             found = self._keys.bearer(token.strip(), now)
         except BullpenError as exc:
             raise self._unreadable(exc) from exc
         if found is None:
-            raise _unauthorized("the token is wrong, expired or revoked")
+            raise unauthorized("the token is wrong, expired or revoked")
         return found
 
     def _is_open(self, now: float) -> bool:
@@ -77,16 +79,30 @@ class Doorkeeper:
         return Problem(503, ErrorAnswer("the service cannot read its keys; its log says more"), {"retry-after": "5"})
 
 
-def must_be_operator(speaker: Operator | Agent, scope: Scope) -> Operator:
+def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
     """Raise a 403 unless an operator speaks whose scope includes this one."""
-    if not isinstance(speaker, Operator):
+    if isinstance(speaker, Agent):
         raise forbidden("an agent's token speaks for its own instance only")
+    if isinstance(speaker, Run):
+        raise forbidden("a run's token speaks for its own run only")
     if not speaker.scope.includes(scope):
         raise forbidden(f"the token's scope is {speaker.scope.value}: this needs {scope.value}")
     return speaker
 
 
-def must_be_agent(speaker: Operator | Agent, instance_id: str) -> Agent:
+def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run:
+    """Raise a 403 unless the workflow run whose label it is speaks, or an operator whose scope includes this one."""
+    if not isinstance(speaker, Run):
+        return must_be_operator(speaker, scope)
+    found = labels.parse(label)
+    if found is None or not found.admits(speaker.run, speaker.attempt):
+        raise forbidden(
+            f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it cannot speak for another"
+        )
+    return speaker
+
+
+def must_be_agent(speaker: Speaker, instance_id: str) -> Agent:
     """Raise a 403 unless the agent of this very instance speaks."""
     if not isinstance(speaker, Agent):
         raise forbidden("only the instance's own agent may speak here")
@@ -125,7 +141,7 @@ def forbidden(error: str) -> Problem:
     return Problem(403, ErrorAnswer(error))
 
 
-def _unauthorized(error: str) -> Problem:
+def unauthorized(error: str) -> Problem:
     return Problem(401, ErrorAnswer(error), {"www-authenticate": "Bearer"})
 
 

@@ -9,6 +9,7 @@ from bullpen.engines.keys import Agent, Operator
 from bullpen.errors import ConfigError
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded
 from bullpen.liveness.request import Binding, HeartbeatRequest
+from bullpen.model.activity import LONGEST
 from bullpen.model.worker import Card, Code
 from bullpen.web.problems import ErrorAnswer, Problem
 from bullpen.web.wire import Answer, Asked
@@ -48,7 +49,8 @@ class Metadata(Asked, frozen=True):
 class Heartbeat(Asked, frozen=True):
     """One beat. `token` is that of the last answer, 0 in the first beat of a key. Activities come as differences, but
     for `runningActivities`, which are asked about. A lease of 0 or none gets the default. `leavingAt` is when the
-    worker's machine is to be taken away: it gets no new job."""
+    worker's machine is to be taken away: it gets no new job. `activity` is the job that it runs for a CI with jobs of
+    its own, said with every beat while it runs."""
 
     worker_instance_key: Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^\S+\Z")]
     token: Annotated[int, Meta(ge=0, le=2**53)] = 0
@@ -60,6 +62,7 @@ class Heartbeat(Asked, frozen=True):
     unbound_activities: Annotated[tuple[Activity, ...], Meta(max_length=1000)] = ()
     running_activities: Annotated[tuple[Activity, ...], Meta(max_length=1000)] = ()
     leaving_at: Annotated[datetime, Meta(tz=True)] | None = None
+    activity: Annotated[str, Meta(max_length=LONGEST)] = ""
 
 
 class Beaten(Answer, frozen=True):
@@ -99,6 +102,7 @@ def request_of(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
         running=_bindings(beat.running_activities),
         card=_card(beat.metadata) if beat.metadata is not None else None,
         leaving=beat.leaving_at,
+        activity=beat.activity,
     )
 
 

@@ -10,11 +10,13 @@ from litestar.di import NamedDependency
 
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.attest import Attestor
-from bullpen.engines.keys import Agent, Keys, Operator, Scope
+from bullpen.engines.github.oidc import Identities
+from bullpen.engines.github.webhooks import Webhooks
+from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.ports import Ports
 from bullpen.service import Service
 from bullpen.web.admission import Admission
-from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator
+from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run
 from bullpen.web.events import Events
 from bullpen.web.lookout import Lookout
 from bullpen.web.operations import Operations
@@ -32,6 +34,8 @@ class Context:
     service: Service
     keys: Keys
     attestor: Attestor | None = None  # where agents are launched without a token
+    webhooks: Webhooks | None = None  # where GitHub tells us of runs
+    identities: Identities | None = None  # where jobs are GitHub's
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     doorkeeper: Doorkeeper = field(init=False)
@@ -45,12 +49,15 @@ class Context:
         self.lookout = Lookout(self.ports)
         self.events = Events(self.ports)
 
-    def speaker(self, request: Asking) -> Operator | Agent:
+    def speaker(self, request: Asking) -> Speaker:
         headers = request.headers
         return self.doorkeeper.identify(headers.get("authorization"), headers.get("host"), headers.get("origin"))
 
     def operator(self, request: Asking, scope: Scope) -> Operator:
         return must_be_operator(self.speaker(request), scope)
+
+    def operator_or_run(self, request: Asking, label: str, scope: Scope) -> Operator | Run:
+        return must_serve_run(self.speaker(request), label, scope)
 
     def agent(self, request: Asking, instance_id: str) -> Agent:
         return must_be_agent(self.speaker(request), instance_id)
@@ -60,7 +67,7 @@ class Context:
         self.stop.set()
         await self.lookout.close()
         await self.events.close()
-        await self.operations.stop()
+        await self.operations.close()
 
 
 Ctx: TypeAlias = NamedDependency[Context]

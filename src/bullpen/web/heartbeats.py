@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bullpen.config import Settings
-from bullpen.engines.keys import Agent, Operator
+from bullpen.engines.keys import Agent, Operator, Run
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.liveness import record_heartbeats
 from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
@@ -170,7 +170,10 @@ class Heartbeats:
                 host = value.decode("latin-1")
             elif name == b"origin":
                 origin = value.decode("latin-1")
-        return self._doorkeeper.identify(authorization, host, origin)
+        speaker = self._doorkeeper.identify(authorization, host, origin)
+        if isinstance(speaker, Run):
+            raise forbidden("a run's token speaks for its own run only: it has no worker")
+        return speaker
 
     def _refuse(self, problem: Problem, reply: Reply) -> None:
         reply(problem.status, self._encode(problem.answer), problem.headers)

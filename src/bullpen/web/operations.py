@@ -9,13 +9,14 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from bullpen.errors import BullpenError, NotFound
+from bullpen.errors import BullpenError, Conflict, NotFound
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
 from bullpen.web.problems import too_busy
@@ -45,6 +46,13 @@ Tell = Callable[[str], None]
 Work = Callable[[asyncio.Event, Tell], Awaitable[tuple[bool, str, dict[str, Any]]]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    operation: Operation
+    stop: asyncio.Event
+    task: "asyncio.Task[None]"
+
+
 class Operations:
     """The operations of this process, and a look at those of others."""
 
@@ -52,12 +60,12 @@ class Operations:
         self._folder = home / "operations"
         self._clock = clock
         self._chance = chance
-        self._stop = asyncio.Event()
-        self._running: dict[str, tuple[Operation, asyncio.Task[None]]] = {}
+        self._closed = False
+        self._running: dict[str, _Running] = {}
 
     def begin(self, kind: str, run_id: str, lasts: float, work: Work) -> Operation:
         """Start it and return it. Raise a 429 if too many run already."""
-        if len(self._running) >= MOST_AT_ONCE or self._stop.is_set():
+        if len(self._running) >= MOST_AT_ONCE or self._closed:
             raise too_busy(5.0)
         now = self._clock.now()
         operation = Operation(
@@ -69,15 +77,16 @@ class Operations:
             ends_by=format_time(now + timedelta(seconds=lasts)),
         )
         self._write(operation)
-        task = asyncio.get_running_loop().create_task(self._run(operation, work))
-        self._running[operation.id] = operation, task
+        stop = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
+        self._running[operation.id] = _Running(operation, stop, task)
         task.add_done_callback(lambda _: self._running.pop(operation.id, None))
         return operation
 
     def find(self, operation_id: str) -> Operation:
         """Raise NotFound."""
         if operation_id in self._running:
-            return self._running[operation_id][0]
+            return self._running[operation_id].operation
         try:
             if re.fullmatch(r"op-[0-9a-f]{16}", operation_id) is None:
                 raise FileNotFoundError(operation_id)
@@ -89,17 +98,29 @@ class Operations:
             found.state, found.reason = "lost", "the process that ran it has ended"
         return found
 
-    async def stop(self) -> None:
-        """Ask every operation to stop, as a signal would, and wait until each has given back what it held."""
-        self._stop.set()
-        await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
+    def stop(self, operation_id: str) -> Operation:
+        """Ask an operation to stop, as a signal would; ended already is success. Raise NotFound, and Conflict for one
+        that another process runs: only that one can be asked."""
+        if operation_id in self._running:
+            self._running[operation_id].stop.set()
+        found = self.find(operation_id)
+        if found.state == "running" and operation_id not in self._running:
+            raise Conflict(f"{operation_id} runs in another process: releasing its run stops it too")
+        return found
 
-    async def _run(self, operation: Operation, work: Work) -> None:
+    async def close(self) -> None:
+        """Ask every operation to stop, and wait until each has given back what it held."""
+        self._closed = True
+        for one in self._running.values():
+            one.stop.set()
+        await asyncio.gather(*(one.task for one in self._running.values()), return_exceptions=True)
+
+    async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
         def tell(line: str) -> None:
             operation.progress = line
 
         try:
-            succeeded, operation.reason, operation.result = await work(self._stop, tell)
+            succeeded, operation.reason, operation.result = await work(stop, tell)
             operation.state = "succeeded" if succeeded else "failed"
         except BullpenError as exc:
             operation.state, operation.reason, operation.remedy = "failed", str(exc), exc.remedy

@@ -13,6 +13,8 @@ import uvicorn
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.attest import attestor
+from bullpen.engines.github.oidc import identities
+from bullpen.engines.github.webhooks import webhooks
 from bullpen.engines.keys import Keys
 from bullpen.service import Service
 from bullpen.web.app import App
@@ -35,7 +37,16 @@ async def serve(
 ) -> None:
     """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
     async with opened(home, settings) as ports:
-        context = Context(home, ports, settings, Service(ports, settings), Keys(home), attestor(settings))
+        context = Context(
+            home,
+            ports,
+            settings,
+            Service(ports, settings),
+            Keys(home),
+            attestor=attestor(settings),
+            webhooks=webhooks(settings),
+            identities=identities(settings),
+        )
         context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
         app = App(context)
         server = _Server(app, listening)

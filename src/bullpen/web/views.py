@@ -55,6 +55,7 @@ def of_instance(one: Instance, pulse: Pulse | None = None, story: Sequence[Story
         cpu=one.cpu,
         mem=one.mem,
         provision_id=one.provision_id,
+        repository=one.repository,
         signal=pulse.signal.kind.value if pulse and pulse.signal else None,
         heartbeat_at=time_of(pulse.heartbeat.at) if pulse and pulse.heartbeat else None,
         story=[of_line(line) for line in story],

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bullpen.config import DOMAIN
+from bullpen.settings.ci import REPOSITORY
 
 RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x1f\x7f]+\Z", description="A run's id.")]
 Word = Annotated[str, Meta(max_length=128)]
@@ -68,8 +69,9 @@ class ProvisionRun(Asked, frozen=True):
     cpu: Annotated[int, Meta(ge=0, le=1024)] = 0
     mem: Annotated[int, Meta(ge=0, le=32 * 1024 * 1024)] = 0
     max_runtime_min: Annotated[int, Meta(ge=1, le=7 * 24 * 60)] | None = None
-    trust_domain: Annotated[str, Meta(pattern=DOMAIN)] = "default"
+    trust_domain: Annotated[str, Meta(pattern=DOMAIN)] | None = None
     allow_partial: bool = False
+    repository: Annotated[str, Meta(pattern=rf"^({REPOSITORY})?\Z")] = ""
 
 
 class ReportSignal(Asked, frozen=True):
@@ -143,6 +145,7 @@ class InstanceAnswer(Answer, frozen=True):
     cpu: int
     mem: int
     provision_id: str
+    repository: str
     signal: str | None = None
     heartbeat_at: str | None = None
     story: list[StoryLineAnswer] = []
@@ -233,14 +236,27 @@ class RecordAnswer(Answer, frozen=True):
     trust_domain: str = ""
     has_job: bool = False
     signal_seq: int = 0
+    repository: str = ""
 
 
 class AgentToken(Answer, frozen=True):
     token: str
 
 
-class Registered(Answer, frozen=True):
+class Registered(Answer, frozen=True, omit_defaults=True):
+    """Whether the record still asks for it, and what the agent needs to do it itself; nothing, where it is done.
+    `refusal` is why the CI gives nothing, for people. Never logged: the three secrets open the CI."""
+
     registered: bool
+    runner: str = ""
+    label: str = ""
+    url: str = ""
+    group: str = ""
+    token: str = ""
+    removal: str = ""
+    jit: str = ""
+    oldest: str = ""
+    refusal: str = ""
 
 
 class Stored(Answer, frozen=True):

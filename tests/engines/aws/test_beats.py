@@ -45,7 +45,7 @@ def test_a_beat_writes_no_attribute_of_an_index() -> None:
     projected = {name for index in indexes()[-1:] for name in index["Projection"]["NonKeyAttributes"]}
     request = renewal(KEY, a_beat(1))
     written = {name for alias, name in request["ExpressionAttributeNames"].items() if alias in _set(request)}
-    assert written == {"rev", "seq", "deadline", "lease", "updatedAt", "requestId"}
+    assert written == {"rev", "seq", "deadline", "lease", "updatedAt", "requestId", "activity"}
     assert written.isdisjoint(keyed | projected)
 
 

@@ -51,6 +51,21 @@ async def test_the_first_sweep_gives_the_lease_by_its_own_clock(engines: Engines
         assert await workers.listed(10) == [seen]
 
 
+async def test_what_an_agent_runs_is_for_it_to_say_and_a_sweep_changes_nothing_of_it(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, agent = DynamoWorkers(bench.table), bench.agent()
+        for second, activity in enumerate(("", "build", "test", "")):
+            agent.beat(None, activity=activity)
+            assert (await stored(workers, DIRECT)).activity == activity
+            assert await workers.rearm(later(20 * second), 10) == 1
+            assert (await stored(workers, DIRECT)).activity == activity
+            heartbeat = (await DynamoSignals(bench.table, SystemClock()).read(["i-1"]))["i-1"].heartbeat
+            assert heartbeat is not None
+            assert heartbeat.activity == activity
+
+
 async def test_an_agent_that_goes_on_beating_is_no_suspect_whatever_its_clock_says(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:

@@ -98,7 +98,8 @@ def _nodes(tree: ast.AST, without: set[str]) -> Iterator[ast.AST]:
 
 
 def allowed(policy: Policy) -> set[str]:
-    return {action for statement in policy["Statement"] for action in statement["Action"]}
+    statements = [statement for statement in policy["Statement"] if statement["Effect"] == "Allow"]
+    return {action for statement in statements for action in statement["Action"]}
 
 
 def test_the_control_plane_may_do_exactly_what_the_engine_does() -> None:
@@ -149,6 +150,30 @@ def test_an_instance_reaches_only_the_kinds_of_items_that_it_reads_and_writes() 
         assert key == "dynamodb:LeadingKeys"
         assert statement["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
         assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta"} & set(kinds)
+
+
+def kinds_read(policy: Policy) -> list[str]:
+    (read,) = (one for one in policy["Statement"] if "dynamodb:GetItem" in one["Action"])
+    kinds: list[str] = read["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
+    return kinds
+
+
+def test_only_an_instance_that_registers_at_github_by_itself_reads_the_secret_for_it() -> None:
+    on_github = replace(SETTINGS, engines=Engines(pool="aws", ci="github"))
+    served = replace(on_github, agent=Agent(serve_url="https://pool.example"))
+    assert "TYPE#Secret" in kinds_read(instance(place_of(on_github)))
+    assert "TYPE#Secret" not in kinds_read(instance(place_of(SETTINGS)))
+    assert "TYPE#Secret" not in kinds_read(instance(place_of(served)))
+    writes = [one for one in instance(place_of(on_github))["Statement"] if "dynamodb:GetItem" not in one["Action"]]
+    assert "TYPE#Secret" not in str(writes)
+
+
+def test_a_workflow_reaches_no_secret_whatever_else_allows_it() -> None:
+    (denied,) = (one for one in workflow(PLACE)["Statement"] if one["Effect"] == "Deny")
+    assert denied["Action"] == ["dynamodb:*"]
+    assert denied["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
+    assert denied["Condition"] == {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": ["TYPE#Secret"]}}
+    assert "Deny" not in str(control_plane(PLACE))
 
 
 def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:

@@ -1,5 +1,6 @@
 """The Terraform module makes what refresh makes: the published one is read back and compared with the engine's data."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -129,11 +130,16 @@ def test_the_policies_are_those_that_iam_policy_prints(policy: Any) -> None:
     assert f"jsonencode(local.{policy.__name__})" in RESOURCES["aws_iam_policy"][policy.__name__]["policy"]
 
 
-def test_machines_that_are_served_get_the_narrower_policy() -> None:
-    place = Place("acme", "acme-instance", "acme-instance", region="eu-central-1", account="123456789012", served=True)
-    assert filled(MODULE["locals"]["served_instance"]) == instance(place)
-    chosen = RESOURCES["aws_iam_policy"]["instance"]["policy"]
-    assert chosen == "${var.served ? jsonencode(local.served_instance) : jsonencode(local.instance)}"
+def test_machines_get_the_policy_of_their_way_to_work() -> None:
+    place = Place("acme", "acme-instance", "acme-instance", region="eu-central-1", account="123456789012")
+    assert filled(MODULE["locals"]["served_instance"]) == instance(dataclasses.replace(place, served=True))
+    assert filled(MODULE["locals"]["github_instance"]) == instance(dataclasses.replace(place, on_github=True))
+    assert RESOURCES["aws_iam_policy"]["instance"]["policy"] == (
+        "${var.served ? jsonencode(local.served_instance)"
+        " : var.on_github ? jsonencode(local.github_instance) : jsonencode(local.instance)}"
+    )
+    on_github = replace(SETTINGS, engines=Engines(pool="aws", ci="github"))
+    assert (variables(SETTINGS)["on_github"], variables(on_github)["on_github"]) == (False, True)
     served = replace(SETTINGS, agent=Agent(serve_url="https://pool.example"))
     assert (variables(SETTINGS)["served"], variables(served)["served"]) == (False, True)
 

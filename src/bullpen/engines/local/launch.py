@@ -3,6 +3,9 @@
 <home>/instances/<id>/
     agent.json  agent.log      what the agent is told, and what it says
     work  home  tmp            what a job may fill, and what is cleaned after it
+    runner  hooks              GitHub's runner and how it asks about jobs, where those are GitHub's
+
+Jobs that run as a user of their own may pass through the home to their places, and read nothing on the way.
 """
 
 import json
@@ -19,6 +22,7 @@ import bullpen
 from bullpen.config import Settings
 from bullpen.engines.keys import Keys
 from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
+from bullpen.settings.agents import told_of_ci
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
@@ -40,6 +44,9 @@ def launch(home: Path, instance_id: str, settings: Settings) -> Identity:
     directory = directory_of(home, instance_id)
     try:
         directory.mkdir(mode=0o700, parents=True)
+        if _account(settings):
+            for above in (home, directory.parent):
+                above.chmod(0o711)
         for name in ("work", "home", "tmp"):
             (directory / name).mkdir(mode=0o700)
         config = directory / "agent.json"
@@ -121,8 +128,17 @@ def _told(home: Path, instance_id: str, settings: Settings) -> dict[str, Any]:
         "verify": settings.liveness.verify,
         "purge": timings.purge,
         "capabilities": list(agent.capabilities),
+        **_account(settings),
+        **told_of_ci(settings),
         **_credentials(home, instance_id, agent.serve_url),
     }
+
+
+def _account(settings: Settings) -> dict[str, Any]:
+    """As whom jobs run, if not as we do, which only root can choose. The machine is never an instance's alone."""
+    if not settings.local.runner_user or os.geteuid() != 0:
+        return {}
+    return {"runner_user": settings.local.runner_user, "shares_machine": True}
 
 
 def _credentials(home: Path, instance_id: str, serve_url: str) -> dict[str, str]:

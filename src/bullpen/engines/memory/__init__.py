@@ -10,6 +10,7 @@ from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.clock import LoopClock, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
+from bullpen.engines.memory.hub import Hub
 from bullpen.engines.memory.jobs import MemoryJobs
 from bullpen.engines.memory.logs import MemoryLogs
 from bullpen.engines.memory.observations import MemoryObservations
@@ -17,22 +18,29 @@ from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.engines.memory.signals import MemorySignals, Reports
 from bullpen.engines.memory.tables import Tables
+from bullpen.engines.memory.vault import MemoryVault
 from bullpen.engines.memory.workers import MemoryWorkers
-from bullpen.ports import Chance, Clock, Ports, Registration
+from bullpen.engines.memory.workflows import MemoryWorkflows
+from bullpen.ports import Chance, Clock, NoWorkflows, Ports, Registration, Secret
 
-__all__ = ["Failure", "Faults", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
+__all__ = ["Failure", "Faults", "Hub", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
 
 
 class Memory:
-    """The services. `index_lag` is by how many seconds the queries of records stay behind the records."""
+    """The services. `index_lag` is by how many seconds the queries of records stay behind the records. With `github`
+    the CI has runs and jobs of its own."""
 
-    def __init__(self, *, index_lag: float = 0.0, yard: Yard | None = None) -> None:
+    def __init__(self, *, index_lag: float = 0.0, yard: Yard | None = None, github: bool = False) -> None:
         self.reports = Reports()
         self.tables = Tables(self.reports.bell, index_lag)
         self.queues: dict[str, Messages] = {}
         self.yard = yard or Yard()
         self.registrations: dict[str, Registration] = {}
+        self.hub = Hub(self.registrations) if github else None
+        self.refused: dict[str, datetime] = {}
+        """Versions of a runner's program that the CI refuses, and from when."""
         self.topics: dict[str, dict[str, datetime]] = {}
+        self.secrets: dict[str, Secret] = {}
 
     def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
         """The access of one process. Processes that share no `chance` need seeds of their own."""
@@ -45,9 +53,11 @@ class Memory:
             signals=MemorySignals(self.reports, self.tables, faults),
             queue=MemoryQueue(self.queues, faults),
             compute=MemoryCompute(self.yard, clock, faults),
-            ci=MemoryCI(self.registrations, faults),
+            ci=MemoryCI(self.registrations, self.refused, faults, self.hub),
             observations=MemoryObservations(self.topics, faults),
             workers=MemoryWorkers(self.tables, faults),
             jobs=MemoryJobs(self.tables, faults),
             logs=MemoryLogs(self.tables, faults),
+            workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
+            vault=MemoryVault(self.secrets, clock, faults),
         )

@@ -1,17 +1,31 @@
 """The CI in memory: which runner serves which label."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.hub import Hub
 from bullpen.ports import Pass, Registration, Removal
 
 
 class MemoryCI:
-    """One process's access to the registrations, which are shared. Agents register here, the control plane removes."""
+    """One process's access to the registrations, which are shared. Agents register here, the control plane removes.
 
-    def __init__(self, registered: dict[str, Registration], faults: Faults) -> None:
+    With a `hub` the CI has jobs of its own, gives runners names of its own, and knows who is online.
+    """
+
+    def __init__(
+        self,
+        registered: dict[str, Registration],
+        refused: dict[str, datetime],
+        faults: Faults,
+        hub: Hub | None = None,
+    ) -> None:
         self._registered = registered
+        self._refused = refused
         self._faults = faults
+        self._hub = hub
 
     async def registrations(self) -> list[Registration]:
         return await self._faults.call("ci.registrations", lambda: list(self._registered.values()))
@@ -21,19 +35,32 @@ class MemoryCI:
 
     async def register(self, name: str, label: str, round: str = "") -> Pass:
         """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
-        runner = Registration(name, label, busy=False)
-        await self._faults.call("ci.register", lambda: self._registered.__setitem__(name, runner))
-        return Pass(name, label)
+        found = await self._faults.call("ci.register", lambda: self._register(name, label, round))
+        return Pass(found.handle, label)
+
+    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        return await self._faults.call(
+            "ci.refusals", lambda: {one: self._refused[one] for one in versions if one in self._refused}
+        )
 
     async def set_busy(self, name: str, busy: bool) -> None:
         """A job begins or ends on a runner that is registered."""
         await self._faults.call("ci.set_busy", lambda: self._set_busy(name, busy))
 
-    def _remove(self, name: str) -> Removal:
-        runner = self._registered.get(name)
-        if runner and runner.busy:
+    def _register(self, name: str, label: str, round: str) -> Registration:
+        if self._hub is not None:
+            return self._hub.register(name, label, round)
+        self._registered[name] = Registration(name, label, busy=False)
+        return self._registered[name]
+
+    def _remove(self, handle: str) -> Removal:
+        """Under the name of the instance, its runner, whatever that is called."""
+        key = next((key for key, one in self._registered.items() if handle in (one.name, one.handle)), None)
+        if key is None:
+            return Removal.REMOVED
+        if self._registered[key].busy:
             return Removal.BUSY
-        self._registered.pop(name, None)
+        del self._registered[key]
         return Removal.REMOVED
 
     def _set_busy(self, name: str, busy: bool) -> None:

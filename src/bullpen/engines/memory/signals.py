@@ -68,5 +68,7 @@ class MemorySignals:
 
     def _pulse(self, instance_id: str) -> Pulse:
         newest = self._tables.worker_indexes.newest(instance_id)
-        heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token) if newest and newest.beat_at else None
+        heartbeat = None
+        if newest and newest.beat_at:
+            heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token, newest.activity)
         return Pulse(self._reports.signals.get(instance_id), heartbeat)

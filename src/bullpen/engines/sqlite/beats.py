@@ -28,7 +28,7 @@ GROUP_LIMIT = 100
 SIZES = (1, 10, GROUP_LIMIT)
 """Rows of the statements that take beats: few texts, so that each stays prepared."""
 
-_NOBODY = ("", 0.0, 0, 0, None, 0, "", "")
+_NOBODY = ("", 0.0, 0, 0, None, 0, "", "", "")
 """Fills up the rows of a statement: no worker has no key."""
 
 
@@ -41,11 +41,12 @@ def beat_statement(size: int) -> str:
     takes longer than the beat. It answers with what a beat does not say by itself.
     """
     return f"""
-        WITH beat (request_id, lease, deadline, at, worker, token, instance_id, domain)
-        AS (VALUES {", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * size)})
+        WITH beat (request_id, lease, deadline, at, worker, token, instance_id, domain, activity)
+        AS (VALUES {", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * size)})
         UPDATE workers
         SET version = version + 1, token = workers.token + 1, request_id = beat.request_id, lease = beat.lease,
-            deadline = beat.deadline, due_at = min(due_at, beat.deadline), beat_at = beat.at
+            deadline = beat.deadline, due_at = min(due_at, beat.deadline), beat_at = beat.at,
+            activity = beat.activity
         FROM beat
         WHERE id = beat.worker AND workers.token = beat.token AND state = 'active' AND leaving IS NULL
             AND (workers.request_id <> beat.request_id OR beat.request_id = '')
@@ -120,7 +121,8 @@ def _renew(transaction: Transaction, beats: Mapping[str, Beat]) -> dict[str, Wor
     for key, beat in beats.items():
         at = to_micros(beat.at)
         deadline = at + timedelta(seconds=beat.lease) // MICROSECOND
-        parameters += (beat.request_id, beat.lease, deadline, at, key, beat.token, beat.instance_id, beat.domain)
+        parameters += (beat.request_id, beat.lease, deadline, at, key, beat.token)
+        parameters += (beat.instance_id, beat.domain, beat.activity)
     parameters += _NOBODY * (size - len(beats))
     rows = transaction.execute(beat_statement(size), parameters).fetchall()
     return {row[0]: _renewed(beats[row[0]], *row) for row in rows}
@@ -152,6 +154,7 @@ def _renewed(
         lost_epoch=lost_epoch,
         settled_epoch=settled_epoch,
         beat_at=beat.at,
+        activity=beat.activity,
     )
 
 

@@ -1,5 +1,8 @@
 """The embedded CI, as the control plane sees it: which runner serves which label. Agents write the rows."""
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Pass, Registration, Removal
@@ -43,3 +46,6 @@ class SqliteCI:
             return Removal.BUSY if is_left else Removal.REMOVED
 
         return await self._database.write(write)
+
+    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        return {}  # its runners are agents of ours: what they run is what we gave them

@@ -20,7 +20,7 @@ REPORT = """
 """
 SIGNAL = "SELECT kind, run_id, round, seq, text FROM signals WHERE instance_id = ?"
 HEARTBEAT = (
-    "SELECT beat_at, token FROM workers WHERE instance_id = ? AND instance_id <> '' AND state <> 'cleaned-up'"
+    "SELECT beat_at, token, activity FROM workers WHERE instance_id = ? AND instance_id <> '' AND state <> 'cleaned-up'"
     " ORDER BY beat_at DESC, id DESC LIMIT 1"
 )
 
@@ -80,6 +80,6 @@ def _pulse(snapshot: Snapshot, instance_id: str) -> Pulse:
         kind, run_id, round_, seq, text = row
         signal = Signal(instance_id, Kind(kind), run_id, round_, seq, text)
     if (row := snapshot.execute(HEARTBEAT, (instance_id,)).fetchone()) is not None:
-        at, seq = row
-        heartbeat = Heartbeat(instance_id, from_micros(at), seq)
+        at, seq, activity = row
+        heartbeat = Heartbeat(instance_id, from_micros(at), seq, activity)
     return Pulse(signal, heartbeat)

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
+from bullpen.engines.github.naming import instance_of
 from bullpen.errors import Conflict, NotFound, Refused
 from bullpen.jobs import Stale
 from bullpen.model import job as steps
@@ -18,7 +20,7 @@ from bullpen.ports import Removal
 from bullpen.web.admission import RETRY_AFTER, Admission
 from bullpen.web.auth import forbidden
 from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.problems import bad_input, too_busy
+from bullpen.web.problems import bad_input, shown, too_busy
 from bullpen.web.routes.verbs import delete, get, post, put
 from bullpen.web.views import of_job
 from bullpen.web.wire import (
@@ -44,6 +46,7 @@ HELD = 10  # jobs looked at: our agents run one at a time
 LARGEST_CHUNK = 256 * 1024  # bytes of a log in one request
 
 Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
+Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=LONGEST_POLL, description="Seconds to wait for news.")]
 
 
@@ -94,6 +97,7 @@ async def record(
         trust_domain=one.trust_domain,
         has_job=sight.has_job,
         signal_seq=signal.seq if signal else 0,
+        repository=one.repository,
     )
 
 
@@ -111,16 +115,25 @@ async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data
 async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
     context.agent(request, instance_id)
     with context.admission.work():
-        return Registered(await context.ports.ci.register(instance_id, data.run_id, data.round) is not None)
+        try:
+            found = await context.ports.ci.register(instance_id, data.run_id, data.round)
+        except Refused as exc:
+            # An answer, not an error: the agent reports the reason to whoever waits for it, instead of trying on.
+            return Registered(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
+    if found is None or not (found.token or found.jit):
+        return Registered(found is not None)
+    return Registered(True, **asdict(found))
 
 
 @delete(
     "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
 )
-async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str]) -> Registered:
+async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = "") -> Registered:
     context.agent(request, instance_id)
+    if runner and instance_of(context.settings.runner_pool, runner) != instance_id:
+        raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
     with context.admission.work():
-        if await context.ports.ci.remove(instance_id) is Removal.BUSY:
+        if await context.ports.ci.remove(runner or instance_id) is Removal.BUSY:
             raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
     return Registered(False)
 

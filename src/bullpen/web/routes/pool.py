@@ -69,7 +69,7 @@ async def list_instances(request: Asking, context: Ctx, limit: Limit = 100, afte
 async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str]) -> InstanceAnswer:
     context.operator(request, Scope.READ)
     with context.admission.work():
-        (story, *_) = await stories(context.ports, instance_id)
+        (story, *_) = await stories(context.ports, context.settings, instance_id)
         if not isinstance(story.record, Instance) or story.record.id != instance_id:
             raise NotFound(f"{instance_id[:60]}: no such instance")
         pulse = (await context.ports.signals.read([instance_id]))[instance_id]

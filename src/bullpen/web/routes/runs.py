@@ -1,20 +1,26 @@
-"""Runs: their runners provisioned and released as operations that are begun here and watched."""
+"""Runs: their runners provisioned and released as operations that are begun here and watched.
+
+Operators serve any run, by its label. A workflow run serves itself, and what it is trusted with its token says.
+"""
 
 import asyncio
 from typing import Any
 
 from litestar.params import FromPath, JSONBody
+from msgspec.structs import replace
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.engines.keys import Scope
+from bullpen.engines.github.scope import covers
+from bullpen.engines.keys import Operator, Run, Scope
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import release
-from bullpen.web.context import Asking, Ctx
+from bullpen.web.auth import forbidden, must_be_operator, must_serve_run
+from bullpen.web.context import Asking, Context, Ctx
 from bullpen.web.operations import Operation, Tell
-from bullpen.web.routes.verbs import get, post
+from bullpen.web.routes.verbs import delete, get, post
 from bullpen.web.views import of_instance, of_job
 from bullpen.web.wire import ProvisionRun, RunAnswer
 
@@ -23,7 +29,7 @@ GRACE = 60.0
 
 @get("/v1/runs/{run_id:str}", tags=["runs"], summary="A run's instances and jobs")
 async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
-    context.operator(request, Scope.READ)
+    context.operator_or_run(request, run_id, Scope.READ)
     checked_run_id(run_id)
     with context.admission.work():
         held = await context.ports.records.run_instances(run_id)
@@ -37,8 +43,8 @@ async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunA
 async def provision_run(
     request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun]
 ) -> Operation:
-    context.operator(request, Scope.OPERATE)
-    asked = _request(context.settings, checked_run_id(run_id), data)
+    speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
+    asked = _request(context.settings, checked_run_id(run_id), _entitled(context.settings, speaker, data))
 
     async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
         outcome = await provision(context.ports, context.settings, asked, stop=stop, tell=tell)
@@ -50,12 +56,21 @@ async def provision_run(
 
 @post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
 async def release_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> Operation:
-    context.operator(request, Scope.OPERATE)
+    context.operator_or_run(request, run_id, Scope.OPERATE)
     checked_run_id(run_id)
 
     async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
         given = await release(context.ports, context.settings, run_id, stop=stop, tell=tell)
-        return True, "", {"offered": given.offered, "terminated": given.terminated, "pending": given.pending}
+        return (
+            True,
+            "",
+            {
+                "offered": given.offered,
+                "terminated": given.terminated,
+                "pending": given.pending,
+                "busy": given.busy,
+            },
+        )
 
     with context.admission.work():
         return context.operations.begin("release", run_id, context.settings.timings.cleaning + GRACE, work)
@@ -63,8 +78,27 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> O
 
 @get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
 async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
-    context.operator(request, Scope.READ)
-    return context.operations.find(operation_id)
+    return _operation(context, request, operation_id, Scope.READ)
+
+
+@delete(
+    "/v1/operations/{operation_id:str}",
+    tags=["runs"],
+    status_code=202,
+    summary="Ask an operation to stop, and to give back what it holds",
+)
+async def stop_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
+    return context.operations.stop(_operation(context, request, operation_id, Scope.OPERATE).id)
+
+
+def _operation(context: Context, request: Asking, operation_id: str, scope: Scope) -> Operation:
+    """Of a workflow run its own only. Whoever may ask for none does not learn which there are."""
+    speaker = context.speaker(request)
+    if not isinstance(speaker, Run):
+        must_be_operator(speaker, scope)
+    found = context.operations.find(operation_id)
+    must_serve_run(speaker, found.run_id, scope)
+    return found
 
 
 def checked_run_id(run_id: str) -> str:
@@ -72,6 +106,19 @@ def checked_run_id(run_id: str) -> str:
     if not 1 <= len(run_id) <= 128 or not run_id.isprintable() or " " in run_id:
         raise ConfigError(f"runId {run_id[:40]!r}: must be 1 to 128 printable characters without spaces")
     return run_id
+
+
+def _entitled(settings: Settings, speaker: Operator | Run, data: ProvisionRun) -> ProvisionRun:
+    """What is asked for, in whose name. A workflow run does not choose who it is: naming somebody else is a 403."""
+    if isinstance(speaker, Run):
+        if data.trust_domain not in (None, speaker.trust):
+            raise forbidden(f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for")
+        if data.repository.casefold() not in ("", speaker.repository.casefold()):
+            raise forbidden(f"repository: the token's own is {speaker.repository}, and no other can be asked for")
+        return replace(data, trust_domain=speaker.trust, repository=speaker.repository)
+    if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
+        raise ConfigError(f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})")
+    return data
 
 
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
@@ -83,7 +130,8 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
         data.allowed_instance_types,
         data.cpu,
         data.mem,
-        data.trust_domain,
+        data.trust_domain or "default",
+        data.repository,
     )
     runtime = settings.timings.max_runtime if data.max_runtime_min is None else 60.0 * data.max_runtime_min
     return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial)
@@ -96,10 +144,24 @@ def _of_outcome(outcome: Outcome) -> dict[str, Any]:
         "selected": outcome.selected,
         "created": outcome.created,
         "durationSeconds": round(outcome.duration, 3),
+        "timings": {phase: round(seconds, 3) for phase, seconds in outcome.timings.items()},
         "remedy": outcome.remedy,
-        "instances": [{"instanceId": one.instance.id, "origin": one.origin.value} for one in outcome.members],
-        "discarded": [{"instanceId": one.instance_id, "reason": one.reason} for one in outcome.discarded],
+        "instances": [
+            {
+                "instanceId": one.instance.id,
+                "origin": one.origin.value,
+                "resourceClass": one.instance.resource_class,
+                "instanceType": one.instance.instance_type,
+                "usageClass": one.instance.usage_class.value,
+            }
+            for one in outcome.members
+        ],
+        "kept": [{"instanceId": one.instance.id, "origin": one.origin.value} for one in outcome.kept],
+        "discarded": [
+            {"instanceId": one.instance_id, "reason": one.reason, "outcome": one.outcome.value}
+            for one in outcome.discarded
+        ],
     }
 
 
-HANDLERS = (show_run, provision_run, release_run, show_operation)
+HANDLERS = (show_run, provision_run, release_run, show_operation, stop_operation)

@@ -1,6 +1,6 @@
 """Heartbeats on their way into DynamoDB: nearly every one is a single update, and nothing is read before it.
 
-    UPDATE version, seq, requestId, lease, deadline, updatedAt
+    UPDATE version, seq, requestId, lease, deadline, updatedAt, activity
     WHERE  seq = the beat's token, active, no replay, from the same place, and the timer need not come earlier
 
 The condition is all that `model.worker.receive` would ask of a plain beat, and no attribute of an index is written: an
@@ -125,6 +125,7 @@ def renewal(key: str, beat: Beat) -> Request:
         f"{due_at} <= {deadline}",
     ]
     written = {"lease": number(beat.lease), "updatedAt": text(moment(beat.at)), "requestId": None}
+    written["activity"] = text(beat.activity) if beat.activity else None
     if beat.request_id:
         written["requestId"] = text(beat.request_id)
         name = expression.name("requestId")

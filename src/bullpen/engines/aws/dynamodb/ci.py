@@ -5,7 +5,8 @@ over HTTP have their jobs assigned for them.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb.expressions import Expression, check_of
@@ -70,6 +71,9 @@ class DynamoCI:
             if await self._delete(item):
                 return Removal.REMOVED
         raise Unavailable(f"{handle}: it registered again {ATTEMPTS} times while it was being removed")
+
+    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        return {}  # its runners are agents of ours: what they run is what we gave them
 
     async def _delete(self, seen: Item) -> bool:
         """Unless it has become busy, or another, since it was seen."""

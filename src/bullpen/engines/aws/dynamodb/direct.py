@@ -32,12 +32,13 @@ def is_unseen(worker: Worker) -> bool:
 def accept(worker: Worker, now: datetime) -> Change[Worker] | None:
     """What an unseen beat does to its worker: a lease from now on, and its timer moves there. None: it counts no more.
 
-    The number is the agent's to count, and when it beat is for it to say.
+    The number is the agent's to count, and when it beat, and what it runs, is for it to say.
     """
     lease = min(max(worker.lease, SHORTEST), LONGEST) if worker.lease > 0 else DIRECT_LEASE
-    beat = Beat(at=now, by=BY, token=worker.token, lease=lease, request_id=str(worker.token))
+    number, activity = worker.token, worker.activity
+    beat = Beat(at=now, by=BY, token=number, lease=lease, request_id=str(number), activity=activity)
     outcome = workers.receive(worker, worker.id, beat)
     if not isinstance(outcome, Change):
         return None
     after = outcome.after
-    return replace(outcome, after=replace(after, token=worker.token, beat_at=worker.beat_at, due_at=after.deadline))
+    return replace(outcome, after=replace(after, token=number, beat_at=worker.beat_at, due_at=after.deadline))

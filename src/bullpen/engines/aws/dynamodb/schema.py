@@ -39,6 +39,7 @@ INSTANCE_ATTRIBUTES = (
     "offeredAt",
     "owes",
     "purgeAt",
+    "repository",
 )
 LIVE_ATTRIBUTES = (*INSTANCE_ATTRIBUTES, "domain")
 

@@ -19,6 +19,7 @@ from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, par
 from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Conflict, Unavailable
+from bullpen.model.activity import LONGEST
 from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
 from bullpen.model.worker import CLEANED_UP, Worker
 from bullpen.ports import Clock
@@ -37,7 +38,7 @@ LONGEST_KEY = 1024
 
 ATTEMPTS = 8
 
-PARTS = ("value", "round", "seq", "text", "updatedAt", "state", "worker", "workers")
+PARTS = ("value", "round", "seq", "text", "updatedAt", "activity", "state", "worker", "workers")
 
 log = logging.getLogger("bullpen.engines.aws")
 
@@ -156,7 +157,8 @@ def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:
     if item is None or "seq" not in item or item.get("state") == text(CLEANED_UP.value):
         return None
     try:
-        return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]))
-    except (KeyError, TypeError, ValueError) as exc:
+        activity = item.get("activity", {}).get("S", "")[:LONGEST]  # an agent may write any
+        return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]), activity)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
         log.warning("%s: somebody else wrote its heartbeat (%r); taken for none", id, exc)
         return None

@@ -1,8 +1,10 @@
 """Least-privilege IAM policies as data: what each of three may do, and on what.
 
     control plane    refresh, serve, doctor and everything else: the whole pool, and nothing outside it
-    workflow         provision and release: no table, queue or template of refresh's is made, changed or deleted
-    instance         an agent: reads instances and its own code, writes signals and heartbeats; with `serve` less
+    workflow         provision and release: no table, queue or template of refresh's is made, changed or deleted, and no
+                     secret is read or written
+    instance         an agent: reads instances and its own code, writes signals and heartbeats; with `serve` less, and
+                     without it, where runners are GitHub's, the secret that registers them
 
 Everything is tied to the pool's name: the table and queues by their ARNs, machines and templates by their tag. IAM
 takes 6,144 characters of a policy: what names itself, as the id of a subnet does, needs neither region nor account.
@@ -18,6 +20,8 @@ Statement = dict[str, Any]
 Policy = dict[str, Any]
 QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
+SECRET = "Secret"
+"""The kind of items that hold secrets, as `dynamodb.vault` writes them."""
 PARTITIONS = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
 
 
@@ -36,6 +40,7 @@ class Place:
     partition: str = "aws"
     makes_templates: bool = True
     served: bool = False  # agents speak with `bullpen serve`, not with the table
+    on_github: bool = False  # agents register at GitHub, for which they need a secret
 
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
@@ -64,6 +69,7 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
         partition=next((name for prefix, name in PARTITIONS if aws.region.startswith(prefix)), "aws"),
         makes_templates=aws.manage == "refresh",
         served=bool(settings.agent.serve_url),
+        on_github=settings.on_github,
     )
 
 
@@ -75,7 +81,11 @@ def control_plane(place: Place) -> Policy:
 
 
 def workflow(place: Place) -> Policy:
-    return _policy(_everyday(place))
+    """A workflow runs what its authors write: the secret that registers any runner for any job is not for it."""
+    table = place.arn("dynamodb", f"table/{place.pool}")
+    secrets = {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{SECRET}"]}}
+    denied = {"Sid": "NoSecrets", "Effect": "Deny", "Action": ["dynamodb:*"], "Resource": [table]}
+    return _policy([*_everyday(place), {**denied, "Condition": secrets}])
 
 
 def instance(place: Place) -> Policy:
@@ -91,9 +101,10 @@ def instance(place: Place) -> Policy:
                 _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS")),
             ]
         )
+    read = ("Instance", "Agent", SECRET) if place.on_github else ("Instance", "Agent")
     return _policy(
         [
-            _allow("Read", ["dynamodb:ConditionCheckItem", "dynamodb:GetItem"], [table], _leading("Instance", "Agent")),
+            _allow("Read", ["dynamodb:ConditionCheckItem", "dynamodb:GetItem"], [table], _leading(*read)),
             _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS", "Heartbeat")),
             _allow("Register", ["dynamodb:DeleteItem", "dynamodb:PutItem"], [table], _leading("Registration")),
         ]

@@ -23,6 +23,7 @@ def variables(settings: Settings) -> dict[str, Any]:
         "security_groups": list(aws.security_groups),
         "instance_profile": place_of(settings).profile,
         "served": bool(settings.agent.serve_url),
+        "on_github": settings.on_github,
         "queues": [queue_name(aws.pool, name) for name in settings.classes],
         "launch_templates": {
             one.name: {"tags": template_tags(aws, one), "data": one.data}

@@ -1,0 +1,125 @@
+"""One step of a workflow: inputs in, exit code out.
+
+0 done   1 not met, everything given back   2 the inputs are wrong, nothing was done   75 try again   130 cancelled
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from bullpen.action import place, report, workflow
+from bullpen.action.inputs import Asked, Refusals, document_of, read, secrets_of
+from bullpen.action.job import Job, job_of, label_of
+from bullpen.action.result import Result
+from bullpen.action.stopping import Cancelled, Stopping
+from bullpen.action.table import ECHO, REFRESH
+from bullpen.errors import BullpenError, ConfigError, Interrupted
+
+INPUTS = "ACTION_INPUTS"
+PREPARED = "ACTION_PREPARED"  # set when we have started ourselves again, with the Python that has the packages
+FAULT = 70
+
+
+def main() -> int:
+    """Run the step. Failures are annotations and exit codes, never tracebacks."""
+    stopping = Stopping()
+    stopping.install()
+    mode = "step"
+    try:
+        asked = _asked()
+        mode = asked.word
+        if asked.mode == ECHO:
+            workflow.say(str(asked.get("echo", "Hello World!!!")))
+            return 0
+        job = job_of(os.environ)
+        label = label_of(job, asked)
+        place.check(asked, os.environ)
+        return _perform(asked, job, label, stopping)
+    except Refusals as exc:
+        for one in exc.found:
+            workflow.error(f"Bullpen: {mode}", _sentence(one))
+        return _failed(mode, exc)
+    except BullpenError as exc:
+        workflow.error(f"Bullpen: {mode}", _sentence(exc))
+        return _failed(mode, exc)
+    except Cancelled:
+        workflow.error(f"Bullpen: {mode}", "cancelled before any work began")
+        return Interrupted.exit_code
+    except Exception as exc:
+        if os.environ.get("BULLPEN_DEBUG") or os.environ.get("RUNNER_DEBUG") == "1":
+            import traceback
+
+            traceback.print_exc(file=sys.stdout)
+        fault = f"unexpected {type(exc).__name__}: {exc}"
+        workflow.error(f"Bullpen: {mode}", f"{fault}\nA fault of Bullpen: please report it, with a debug log.")
+        return FAULT
+
+
+def _asked() -> Asked:
+    """The inputs, secrets masked before anything is printed, and kept from every process that we start."""
+    text = os.environ.get(INPUTS, "{}")
+    document = document_of(text)
+    for secret in secrets_of(document):
+        workflow.mask(secret)
+    return read(document)
+
+
+def _perform(asked: Asked, job: Job, label: str, stopping: Stopping) -> int:
+    served = "server" in asked.given
+    if not served:
+        _prepare()
+    os.environ.pop(INPUTS, None)
+    for note in asked.notes:
+        workflow.say(note)
+    title = "refresh" if asked.mode == REFRESH else f"{asked.mode} of {label}"
+    with workflow.group(f"{title} {'by ' + asked.get('server') if served else 'in this job'}"):
+        result = _served(asked, job, label, stopping) if served else _direct(asked, job, label)
+    return report.finish(result, os.environ)
+
+
+def _served(asked: Asked, job: Job, label: str, stopping: Stopping) -> Result:
+    from bullpen.action import served
+    from bullpen.cli.progress import Progress
+
+    return served.run(asked, job, label, os.environ, stopping, Progress(sys.stdout))
+
+
+def _direct(asked: Asked, job: Job, label: str) -> Result:
+    from bullpen.action import direct
+
+    return direct.run(asked, job, label, os.environ)
+
+
+def _prepare() -> None:
+    """See that this Python has what the engines need; if not, go on in this very process with one that has."""
+    from bullpen.action import packages
+
+    if packages.are_here():
+        return
+    if os.environ.get(PREPARED):
+        raise ConfigError("the prepared environment is incomplete", remedy="Remove `bullpen` from the tool cache.")
+    root = Path(__file__).parents[3]
+    interpreter = packages.python(root, os.environ)
+    _restart(interpreter)
+
+
+def _restart(interpreter: str) -> NoReturn:
+    """In the same process, so that a signal to the step still reaches us."""
+    os.execve(interpreter, [interpreter, "-P", "-u", "-m", "bullpen.action"], {**os.environ, PREPARED: "1"})
+
+
+def _failed(mode: str, exc: BullpenError) -> int:
+    """Of what was raised only a ConfigError promises that nothing was done."""
+    result = Result(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
+    is_refused = isinstance(exc, ConfigError)
+    workflow.summarise(os.environ, report.refused(result) if is_refused else report.summary(result))
+    return exc.exit_code
+
+
+def _sentence(exc: BullpenError) -> str:
+    return f"{exc}. {exc.remedy}" if exc.remedy else str(exc)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

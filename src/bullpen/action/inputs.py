@@ -1,0 +1,156 @@
+"""Reading the inputs: all of them checked before any work, each refusal with the input, its value and what is allowed.
+
+GitHub hands a composite action everything that the workflow wrote under `with`, misspelt names too, so those are
+refused here as well. What a workflow leaves out arrives as an empty text; an empty text is never a value.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bullpen.action.aliases import ALIASES, Alias
+from bullpen.action.table import INPUTS, MODES, NO_MODES, PROVISION
+from bullpen.action.values import Unreadable
+from bullpen.errors import ConfigError
+
+SHORTEST = 8  # characters of a secret: masking a shorter text would only blot the log
+SHOWN = 60  # characters of a value: enough to recognise it
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a step was asked. `given` are values by our names for them, `spoken` the words that the workflow used."""
+
+    mode: str
+    word: str
+    given: Mapping[str, Any]
+    spoken: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        return self.given.get(name, otherwise)
+
+
+class Refusals(ConfigError):
+    """Everything that is wrong with the inputs, so that a workflow is mended once and not input by input."""
+
+    def __init__(self, found: list[ConfigError]) -> None:
+        super().__init__(
+            "; ".join(map(str, found)), remedy=" ".join(dict.fromkeys(e.remedy for e in found if e.remedy))
+        )
+        self.found = found
+
+
+def secrets_of(document: Mapping[str, str]) -> list[str]:
+    """Values that must not be printed, whatever else is wrong with the inputs. A misspelt name may hold one too."""
+    public = {name for name, one in INPUTS.items() if not one.secret} | {
+        name for name, one in ALIASES.items() if not one.secret
+    }
+    return [value.strip() for name, value in document.items() if name not in public and len(value.strip()) >= SHORTEST]
+
+
+def document_of(text: str) -> dict[str, str]:
+    """The inputs as GitHub's `toJSON(inputs)` writes them; names in small letters, for GitHub compares them so."""
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise ConfigError(
+            "the inputs are no JSON", remedy="Use the action as it is: action.yml passes them on."
+        ) from exc
+    if not isinstance(found, dict):
+        raise ConfigError("the inputs are no JSON object", remedy="Use the action as it is: action.yml passes them on.")
+    return {str(name).lower(): "" if value is None else str(value) for name, value in found.items()}
+
+
+def read(document: Mapping[str, str]) -> Asked:
+    """What is asked, or Refusals."""
+    wrong: list[ConfigError] = [_unknown(name) for name in document if name not in INPUTS and name not in ALIASES]
+    filled = {name: value.strip() for name, value in document.items() if value.strip()}
+    mode, word = _mode(filled.get("mode", ""), wrong)
+    raw: dict[str, tuple[str, str]] = {}  # our name → the value, and the word it was said with
+    notes: list[str] = []
+    for name, value in filled.items():
+        if name in INPUTS and name != "mode":
+            _take(raw, name, value, name, wrong)
+    for name, value in filled.items():
+        if name in ALIASES:
+            for ours, meant in _meaning(ALIASES[name], value, notes, wrong).items():
+                _take(raw, ours, meant, name, wrong)
+    given = {}
+    for name, (value, said) in raw.items():
+        if mode not in INPUTS[name].modes and name not in ("label-by", "label"):
+            notes.append(f"{said} says nothing with mode {word}")
+            continue
+        try:
+            given[name] = INPUTS[name].reads.read(value)
+        except Unreadable as exc:
+            wrong.append(_refusal(name, said, value, str(exc)))
+    if wrong:
+        raise Refusals(wrong)
+    return Asked(mode, word, given, {name: said for name, (_, said) in raw.items()}, tuple(notes))
+
+
+def _mode(word: str, wrong: list[ConfigError]) -> tuple[str, str]:
+    if word in MODES:
+        return MODES[word], word
+    if word in NO_MODES:
+        wrong.append(ConfigError(f"mode {word}: there is none", remedy=NO_MODES[word]))
+    elif not word:
+        wrong.append(ConfigError("mode: is needed, and empty", remedy=f"One of {', '.join(MODES)}."))
+    else:
+        meant = difflib.get_close_matches(word, MODES, n=1)
+        remedy = f"Did you mean {meant[0]}?" if meant else ""
+        wrong.append(ConfigError(f"mode {_shown(word)}: must be one of {', '.join(MODES)}", remedy=remedy))
+    return PROVISION, word
+
+
+def _meaning(alias: Alias, value: str, notes: list[str], wrong: list[ConfigError]) -> Mapping[str, str]:
+    """Our names and values for what another action's word says."""
+    if alias.means:
+        return {alias.means: value}
+    if alias.values:
+        if value.lower() in alias.values:
+            return alias.values[value.lower()]
+        allowed = f"must be one of {', '.join(alias.values)}"
+        wrong.append(ConfigError(f"{alias.name} {_shown(value)}: {allowed}"))
+    elif alias.instead and value.lower() not in alias.same:
+        what = alias.name if alias.secret else f"{alias.name} {_shown(value)}"
+        wrong.append(ConfigError(f"{what}: is not possible here", remedy=alias.instead))
+    elif alias.why:
+        notes.append(f"{alias.name} is not needed: {alias.why}")
+    return {}
+
+
+def _take(raw: dict[str, tuple[str, str]], name: str, value: str, said: str, wrong: list[ConfigError]) -> None:
+    """Two words for one thing must say the same."""
+    before, word = raw.setdefault(name, (value, said))
+    if before == value or _same(name, before, value):
+        return
+    both = f"{word} and {said}" if INPUTS[name].secret else f"{word} {_shown(before)} and {said} {_shown(value)}"
+    wrong.append(ConfigError(f"{both}: differ, and mean the same", remedy=f"Keep {name} only."))
+
+
+def _same(name: str, one: str, other: str) -> bool:
+    try:
+        return bool(INPUTS[name].reads.read(one) == INPUTS[name].reads.read(other))
+    except Unreadable:
+        return False  # refused for itself as well
+
+
+def _refusal(name: str, said: str, value: str, why: str) -> ConfigError:
+    known = INPUTS[name]
+    what = said if known.secret else f"{said} {_shown(value)}"
+    return ConfigError(f"{what}: must be {known.reads.allowed}" + (f" ({why})" if why else ""))
+
+
+def _unknown(name: str) -> ConfigError:
+    meant = difflib.get_close_matches(name, [*INPUTS, *ALIASES], n=1, cutoff=0.6)
+    remedy = f"Did you mean {meant[0]}?" if meant else "docs/migration.md lists every input."
+    return ConfigError(f"{_shown(name)}: no such input", remedy=remedy)
+
+
+def _shown(value: str) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,67 @@
+"""The job that a step runs in: which run of which repository, as its environment tells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bullpen.action.inputs import Asked
+from bullpen.action.table import REFRESH
+from bullpen.errors import ConfigError
+from bullpen.model.label import Label, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    run: str
+    attempt: int
+    repository: str
+    event: str
+    ref: str
+    actor: str
+    server_url: str
+    api_url: str
+
+
+def job_of(environ: Mapping[str, str]) -> Job:
+    """Raise ConfigError outside of a workflow."""
+    run, attempt = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_RUN_ATTEMPT", "1")
+    repository = environ.get("GITHUB_REPOSITORY", "")
+    if parse(run) != Label(run) or not repository or not (attempt.isascii() and attempt.isdigit()):
+        found = (
+            f"GITHUB_RUN_ID {run[:40]!r}, GITHUB_RUN_ATTEMPT {attempt[:40]!r}, GITHUB_REPOSITORY {repository[:80]!r}"
+        )
+        raise ConfigError(f"{found}: this is no job of a workflow", remedy="Elsewhere use the `bullpen` command.")
+    return Job(
+        run,
+        int(attempt),
+        repository,
+        environ.get("GITHUB_EVENT_NAME", ""),
+        environ.get("GITHUB_REF", ""),
+        environ.get("GITHUB_ACTOR", ""),
+        environ.get("GITHUB_SERVER_URL", "https://github.com"),
+        environ.get("GITHUB_API_URL", ""),
+    )
+
+
+def label_of(job: Job, asked: Asked) -> str:
+    """The label that is provisioned or released. Raise ConfigError for one that is not the run's."""
+    by = asked.get("label-by", "run")
+    if asked.mode == REFRESH:
+        return ""
+    if "class" in by and "resource-class" not in asked.given and "label" not in asked.given:
+        raise ConfigError(f"label-by {by}: needs resource-class", remedy="Name it in provision and in release alike.")
+    made = str(
+        Label(
+            job.run,
+            job.attempt if "attempt" in by else 0,
+            asked.get("resource-class", "") if "class" in by else "",
+        )
+    )
+    said = asked.get("label")
+    if said is None or said == made:
+        return made
+    found = parse(said)
+    if asked.mode == "provision" or "label-by" in asked.given:
+        raise ConfigError(f"label {said!r}: is not {made!r}, which the runners get", remedy="Choose with label-by.")
+    if found is None or not found.admits(job.run, job.attempt):
+        raise ConfigError(f"label {said!r}: is of another run than {job.run}", remedy="Pass on the output `label`.")
+    return str(said)

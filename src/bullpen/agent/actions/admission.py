@@ -1,0 +1,46 @@
+"""Whether a job of GitHub's may run here. Pure.
+
+GitHub gives a runner any job that asks for its label, of every repository that the runner may serve. Whoever can start
+a workflow there can ask for the label of somebody else's run, so we look again before the first step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bullpen.agent.progress import Record, State
+from bullpen.model.activity import Activity
+from bullpen.model.label import parse
+
+SERVING = (State.CREATED, State.CLAIMED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job that is about to begin, as GitHub's runner names it. `id` tells the asking from others."""
+
+    id: str
+    run: str
+    attempt: str
+    repository: str
+    runner: str
+    job: str
+
+
+def refusal(asked: Asked, record: Record | None, registered_for: str) -> str:
+    """Why the job must not run here, for whoever reads its log; empty if it may."""
+    if record is None or record.state not in SERVING or record.round != registered_for:
+        return "This runner was given back before the job began. Run the job again."
+    label = parse(record.run_id)
+    if label is None or not asked.attempt.isdecimal():
+        return f"This runner serves {record.run_id}, which is no run of GitHub's."
+    if not label.admits(asked.run, int(asked.attempt)):
+        return f"This runner serves label {label}, and no job of run {asked.run}, attempt {asked.attempt}."
+    if record.repository and record.repository.casefold() != asked.repository.casefold():
+        return f"This runner serves {record.repository}, and no job of {asked.repository}."
+    return ""
+
+
+def activity_of(asked: Asked, record: Record, runner: str) -> Activity:
+    """What an admitted job is to the control plane; `runner` is the name that we registered under."""
+    return Activity(asked.repository, asked.run, int(asked.attempt), record.run_id, runner, asked.job)

@@ -1,0 +1,127 @@
+"""Busy: who executes a job of a CI that hands out jobs by itself, and is therefore left alone.
+
+Such a CI gives a job to whoever is registered, at any moment until the runner has deregistered. So whoever would give
+an instance back, or end it, asks here first; and as a job may begin right after that, the agent has the last word:
+
+    we look ──────────────── we give it back ──▶ the agent deregisters, cleans, attests
+                 ▲
+                 └ a job begins ─▶ the agent says that it is busy, and does all that once the job has ended
+
+What a heartbeat names counts while its agent lives: the job of a dead one is lost, and keeps nothing from its end.
+Where jobs are our own nobody is busy in this sense, and nothing is read: they end with their run.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from bullpen.config import Settings
+from bullpen.model import instance as instances
+from bullpen.model.activity import Activity, parse
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
+from bullpen.model.signal import Kind, Pulse
+from bullpen.model.transition import Change
+from bullpen.ports import Ports
+from bullpen.watch import Watcher
+
+EXCUSE = "busy:"
+"""How an agent begins to say that it cannot deregister, because a job runs on it."""
+
+LOOK_AGAIN = 15.0
+"""Seconds until a debt that a job holds up is looked at again: jobs take minutes, and each look costs some reads."""
+
+
+async def at_work(ports: Ports, settings: Settings, ids: Sequence[str], *, hurry: bool = False) -> dict[str, Activity]:
+    """What these instances execute, by id; who is free or dead is missing. See `among`."""
+    if not settings.on_github or not ids:
+        return {}
+    return await among(ports, settings, await ports.signals.read(ids), hurry=hurry)
+
+
+async def outlasting(ports: Ports, settings: Settings, ids: Sequence[str]) -> dict[str, Activity]:
+    """Those still at work after one more heartbeat of each: the last may be of before the job's end."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + settings.timings.heartbeat
+    while (found := await at_work(ports, settings, ids)) and loop.time() < until:
+        await ports.signals.wait(min(settings.timings.tick_longest, until - loop.time()))
+    return found
+
+
+async def among(
+    ports: Ports, settings: Settings, pulses: Mapping[str, Pulse], *, hurry: bool = False
+) -> dict[str, Activity]:
+    """What instances execute, by their pulses.
+
+    A clock may be skewed, so one that names a job and looks silent is watched for a heartbeat first. In a hurry it
+    counts as at work: whoever pays the debt that is left looks again.
+    """
+    named = activities(settings, pulses)
+    now, within = ports.clock.now(), settings.timings.alive
+    quiet = [id for id in named if not pulses[id].is_recent(now, within)]
+    if quiet and not hurry:
+        living = await Watcher(ports.signals, ports.clock, settings.timings).signs_of_life(quiet)
+        named = {id: activity for id, activity in named.items() if id not in quiet or id in living}
+    return named
+
+
+def activities(settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:
+    """What the last heartbeats name, whoever sent them may be dead by now."""
+    if not settings.on_github:
+        return {}
+    beats = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
+    return {id: found for id, beat in beats.items() if (found := parse(beat.activity)) is not None}
+
+
+def is_excused(settings: Settings, one: Instance, pulse: Pulse) -> bool:
+    """True if its agent failed to deregister only because a job runs, or ran until just now."""
+    signal = pulse.signal
+    return (
+        settings.on_github
+        and signal is not None
+        and signal.fails(one.round)
+        and signal.kind is Kind.REMOVE_REG_FAILED
+        and signal.text.startswith(EXCUSE)
+    )
+
+
+async def spare(
+    ports: Ports,
+    settings: Settings,
+    held: Iterable[Instance],
+    busy: Mapping[str, Activity],
+    *,
+    by: str,
+    lasts: float = 0,
+) -> None:
+    """See to it that no threshold ends those of them that are at work: an agent ends itself a minute after it.
+
+    For `lasts` seconds, or the usual maximum runtime; again and again while its heartbeat names a job. One that runs
+    has the time that its run asked for, and no more.
+    """
+    now = ports.clock.now()
+    lasts = max(lasts, settings.timings.max_runtime)
+    changes = [
+        _sparing(one, busy[one.id], now, lasts, by) for one in held if one.id in busy and _is_short(one, now, lasts)
+    ]
+    if changes:
+        # A Conflict: it moved on under our hands, and whoever moved it knows better.
+        await ports.records.apply_each(changes)
+
+
+def told(activity: Activity) -> str:
+    """What it executes, for people."""
+    job = f"job {activity.job}" if activity.job else "a job"
+    return f"{job} of {activity.repository}, run {activity.run}, attempt {activity.attempt}"
+
+
+def _is_short(one: Instance, now: datetime, lasts: float) -> bool:
+    return (
+        one.state in (CREATED, CLAIMED, IDLE)
+        and not one.attested
+        and one.threshold <= now + timedelta(seconds=lasts / 2)
+    )
+
+
+def _sparing(one: Instance, activity: Activity, now: datetime, lasts: float, by: str) -> Change[Instance]:
+    until = now + timedelta(seconds=lasts)
+    return instances.spare(one, instances.Spared(at=now, by=by, why=f"it executes {told(activity)}", until=until))

@@ -1,0 +1,41 @@
+"""Secrets in DynamoDB: `TYPE#Secret` / `ID#<name>`, a kind of its own so that policies can tell who may read it.
+
+Agents that use the table themselves read the same item (`agent.actions.vault`): `content`, `expiresAt`, and the time to
+live by which it goes once it is good for nothing.
+"""
+
+import logging
+import math
+
+from bullpen.engines.aws.dynamodb.items import moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.ports import Clock, Secret
+
+KIND = "Secret"
+
+log = logging.getLogger("bullpen.engines.aws")
+
+
+class DynamoVault:
+    """`ports.Vault` on the table of a pool."""
+
+    def __init__(self, table: TableClient, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+
+    async def read(self, name: str) -> Secret | None:
+        """What is no secret of ours counts as none: the next one written replaces it."""
+        item = await self._table.get(raw_key(KIND, name))
+        if item is None:
+            return None
+        try:
+            found = Secret(str(item["content"]["S"]), parse_moment(item["expiresAt"]["S"]))
+        except (KeyError, TypeError, ValueError):
+            log.warning("DynamoDB item TYPE#%s / ID#%s: not ours; taken for none", KIND, name)  # never what it holds
+            return None
+        return found if found.expires > self._clock.now() else None
+
+    async def write(self, name: str, secret: Secret) -> None:
+        ttl = number(math.ceil(secret.expires.timestamp()))
+        said = {"content": text(secret.content), "expiresAt": text(moment(secret.expires)), "ttl": ttl}
+        await self._table.put({**raw_key(KIND, name), **said})

@@ -1,0 +1,94 @@
+"""What GitHub answers, and what its refusals mean: its errors become ours in this one place. Pure.
+
+A message names the call, which names the scope, and what is missing; it never shows a secret. Bodies carry tokens: an
+answer shows only its status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bullpen.engines.github.rights import Right
+from bullpen.errors import BullpenError, PermissionDenied, Refused, Unavailable
+
+_LONGEST = 400  # characters of a message of GitHub's
+_SKEW = ("'exp'", "'iat'", "Expiration time", "Issued at")  # what a wrong clock does to an App's signature
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One endpoint, spelt out, and the permission that it takes."""
+
+    method: str
+    path: str
+    right: Right | None = None
+
+    def __str__(self) -> str:
+        return f"GitHub {self.method} {self.path}"
+
+    @property
+    def kind(self) -> str:
+        """What calls of one rate limit have in common: the end of the path, if that is no number."""
+        last = self.path.rpartition("/")[2]
+        return "" if last.isdigit() else last
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # by lower-case name
+    body: Any = field(default=None, repr=False)
+
+    @property
+    def message(self) -> str:
+        """GitHub's own words, on one line."""
+        if not isinstance(self.body, dict):
+            return "no message"
+        details = self.body.get("errors")
+        parts = [self.body.get("message"), *(details if isinstance(details, list) else ())]
+        return cut("; ".join(part if isinstance(part, str) else _detail(part) for part in parts if part))
+
+
+def failure(call: Call, answer: Answer, credentials: str) -> BullpenError:
+    """The error that an answer amounts to. `credentials` says whose they are, by the settings' names."""
+    said = f"{call}: {answer.message} ({answer.status})"
+    match answer.status:
+        case 401 if any(sign in answer.message for sign in _SKEW):
+            return PermissionDenied(said, remedy="Set the clock of this machine.")
+        case 401:
+            return PermissionDenied(f"{said}: {credentials} is invalid, has expired, or was revoked", remedy=_RENEW)
+        case 403:
+            needed = _needed(call, answer)
+            return PermissionDenied(f"{said}; the call needs {needed}", remedy=f"Grant {credentials} that permission.")
+        case 404:
+            return Refused(f"{said}: it does not exist, or {credentials} may not see it", remedy=_SEEN)
+        case 301 | 302 | 307 | 308:
+            return Refused(f"{said}: it was renamed, or lives elsewhere", remedy="Correct github.scope or github.url.")
+        case status if status >= 500 or status < 200:
+            return Unavailable(said)
+        case _:
+            return Refused(said)
+
+
+def cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+_RENEW = "Renew it, and check it with `bullpen doctor`."
+_SEEN = "Check github.scope and github.url, and that an App is installed there."
+
+
+def _needed(call: Call, answer: Answer) -> str:
+    """GitHub says itself what would do, as `key=level` and alternatives behind semicolons; if not, we know."""
+    accepted = answer.headers.get("x-accepted-github-permissions", "")
+    if call.right is None or (accepted and f"{call.right.key}={call.right.level}" not in accepted):
+        return f"permission {accepted}" if accepted else "more permission"
+    return f"the {call.right}"
+
+
+def _detail(part: object) -> str:
+    """One of the errors that go with a 422."""
+    if not isinstance(part, dict):
+        return ""
+    return str(part.get("message") or f"{part.get('field', '')} {part.get('code', '')}".strip())

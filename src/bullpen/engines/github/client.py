@@ -1,0 +1,236 @@
+"""The way to GitHub: one client for all calls of a process, with the manners that GitHub asks for.
+
+    call ─▶ gate (rate limits) ─▶ at most 8 at once ─▶ bearer ─▶ GitHub ─▶ what it means
+
+A short wait is waited out here, a long one is the caller's to decide: `Throttled`. What does no harm twice is repeated
+when nobody answered; anything else never is. Nothing is opened, read or imported before the first call: a provision on
+the warm path makes none.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from bullpen.config import Github
+from bullpen.engines.github.answers import Answer, Call, cut, failure
+from bullpen.engines.github.credentials import App, Credentials, credentials_of
+from bullpen.engines.github.limits import Gate, limits_of
+from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
+from bullpen.ports import Clock
+from bullpen.ports.health import Limit
+
+if TYPE_CHECKING:
+    import httpx
+
+AT_ONCE = 8  # GitHub takes a hundred, of everybody who uses the same credentials
+PATIENCE = 5.0  # seconds that one call may wait for a gate or a second answer: its caller holds something meanwhile
+PAUSE = 0.5  # seconds before a call that nobody answered is repeated; doubled each time
+REPEATED = ("GET", "DELETE")
+REMEMBERED = 256  # answers kept for their tags: more than the runs that one process follows
+MOST_PAGES = 200  # of a hundred each: twice the runners that GitHub allows in a group
+HEADERS = {
+    "accept": "application/vnd.github+json",
+    "x-github-api-version": "2022-11-28",
+    "user-agent": "bullpen",
+}
+
+
+class Hub:
+    """GitHub, for one scope. `scope_path` is how paths of that scope begin."""
+
+    def __init__(self, settings: Github, clock: Clock, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
+        self.settings = settings
+        self.scope_path = f"/repos/{settings.scope}" if "/" in settings.scope else f"/orgs/{settings.scope}"
+        self._base = base_url(settings)
+        self._clock = clock
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+        self._credentials: Credentials | None = None
+        self._gate = Gate()
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """What is left of each resource, as the last answers have said."""
+        return self._gate.limits
+
+    async def ask(
+        self,
+        call: Call,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        expecting: Collection[int] = (),
+        remembers: bool = False,
+    ) -> Answer:
+        """Make one call and return its answer: a success, or of a status in `expecting`.
+
+        With `remembers` an answer that has not changed since costs nothing of the rate limit. Raise Throttled where
+        GitHub asks for a longer wait, PermissionDenied or Refused for what it will not do, Unavailable for no answer.
+        """
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + PATIENCE, PAUSE
+        while True:
+            if wait := self._gate.wait(call, loop.time()):
+                if loop.time() + wait > until:
+                    raise _throttled(call, wait)
+                await asyncio.sleep(wait)
+                continue
+            try:
+                answer = await self._authorised(call, query or {}, body, remembers)
+                if answer.status >= 500:
+                    raise self._failure(call, answer)
+            except Throttled:
+                raise
+            except Unavailable:
+                if call.method not in REPEATED or loop.time() + pause > until:
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+                continue
+            if self._gate.note(call, answer, self._clock.now(), loop.time()):
+                continue
+            if answer.status >= 300 and answer.status not in expecting:
+                raise self._failure(call, answer)
+            return answer
+
+    async def listed(
+        self, call: Call, key: str = "", query: Mapping[str, str] | None = None, expecting: Collection[int] = ()
+    ) -> list[dict[str, Any]] | None:
+        """Everything on all pages, each once: pages move while they are turned. None for a status in `expecting`."""
+        found: dict[int, dict[str, Any]] = {}
+        asked = {"per_page": "100", **(query or {})}
+        for _ in range(MOST_PAGES):
+            answer = await self.ask(call, query=asked, expecting=expecting)
+            if answer.status >= 300:
+                return None
+            for one in answer.body[key] if key else answer.body:
+                found[one["id"]] = one
+            if (after := _next_page(answer)) is None:
+                break
+            asked = after
+        return list(found.values())
+
+    async def rate_limits(self) -> list[Limit]:
+        """What is left of the limits that we draw on; none where a server has them turned off. The question is free."""
+        return limits_of((await self.ask(Call("GET", "/rate_limit"), expecting=(404,))).body)
+
+    async def granted(self) -> dict[str, str] | None:
+        """The permissions of an App, by GitHub's keys; None for a token, which does not tell its own."""
+        credentials = self._opened()[1]
+        if not isinstance(credentials, App):
+            return None
+        await credentials.bearer()
+        return credentials.permissions
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _opened(self) -> "tuple[httpx.AsyncClient, Credentials]":
+        if self._client is None or self._credentials is None:
+            try:
+                import httpx
+
+                self._credentials = credentials_of(self.settings, self.scope_path, self._clock, self._noted)
+            except ModuleNotFoundError as exc:
+                remedy = "Install it with its extra: pip install 'bullpen[github]'."
+                raise ConfigError(f"GitHub: {exc.name} is not installed", remedy=remedy) from exc
+            timeouts = httpx.Timeout(15.0, connect=5.0)
+            try:
+                self._client = httpx.AsyncClient(headers=HEADERS, timeout=timeouts, transport=self._transport)
+            except (ValueError, ImportError, httpx.InvalidURL):  # not as the cause: it may show a password of the proxy
+                raise ConfigError("GitHub: the proxy that HTTPS_PROXY or ALL_PROXY names cannot be used") from None
+        return self._client, self._credentials
+
+    async def _noted(self, call: Call, bearer: str) -> Answer:
+        """A call of the credentials' own, for which nobody waits out a limit."""
+        loop = asyncio.get_running_loop()
+        answer = await self._send(call, bearer)
+        if self._gate.note(call, answer, self._clock.now(), loop.time()):
+            raise _throttled(call, self._gate.wait(call, loop.time()))
+        return answer
+
+    def _failure(self, call: Call, answer: Answer) -> BullpenError:
+        return failure(call, answer, self._opened()[1].name)
+
+    async def _authorised(
+        self, call: Call, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
+    ) -> Answer:
+        credentials = self._opened()[1]
+        bearer = await credentials.bearer()
+        answer = await self._conditional(call, bearer, query, body, remembers)
+        if answer.status == 401 and credentials.renewed(bearer):
+            answer = await self._conditional(call, await credentials.bearer(), query, body, remembers)
+        return answer
+
+    async def _conditional(
+        self, call: Call, bearer: str, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
+    ) -> Answer:
+        known = self._remembered.get(call.path) if remembers else None
+        headers = {"if-none-match": known.headers["etag"]} if known else {}
+        answer = await self._send(call, bearer, query, body, headers)
+        if known and answer.status == 304:
+            return replace(known, headers={**answer.headers, "etag": known.headers["etag"]})
+        if remembers and answer.status == 200 and "etag" in answer.headers:
+            self._remembered[call.path] = answer
+            self._remembered.move_to_end(call.path)
+            if len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
+        return answer
+
+    async def _send(
+        self,
+        call: Call,
+        bearer: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One exchange. Raise Unavailable if there is no answer, or none that can be read."""
+        import httpx
+
+        client = self._opened()[0]
+        headers = {"authorization": f"Bearer {bearer}", **(headers or {})}
+        try:
+            async with self._turns:
+                response = await client.request(
+                    call.method, self._base + call.path, params=dict(query or {}), json=body, headers=headers
+                )
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+            told = cut(str(exc)) or type(exc).__name__
+            raise Unavailable(f"{call}: {told}", remedy="See github.url, github.api-url and the network.") from exc
+        answered = None
+        try:
+            answered = response.json() if response.content else None
+        except ValueError as exc:
+            if response.is_success:  # otherwise a proxy's page, and the status says enough
+                raise Unavailable(f"{call}: an answer that nobody can read ({response.status_code})") from exc
+        return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered)
+
+
+def base_url(settings: Github) -> str:
+    """Where the API is: GitHub's own has a host for it, other servers a path."""
+    if settings.api_url:
+        return settings.api_url.rstrip("/")
+    url = settings.url.rstrip("/")
+    host = urlsplit(url).hostname or ""
+    has_a_host = host == "github.com" or host.endswith(".ghe.com")
+    return f"https://api.{host}" if has_a_host else f"{url}/api/v3"
+
+
+def _throttled(call: Call, wait: float) -> Throttled:
+    return Throttled(f"{call}: GitHub's rate limit is used up for {wait:.0f} s", retry_after=wait)
+
+
+def _next_page(answer: Answer) -> dict[str, str] | None:
+    """The query of the next page. Only the query is taken from what an answer says: tokens go nowhere else."""
+    for link in answer.headers.get("link", "").split(","):
+        target, _, parameters = link.partition(";")
+        if 'rel="next"' in parameters:
+            return dict(parse_qsl(urlsplit(target.strip(" <>")).query))
+    return None

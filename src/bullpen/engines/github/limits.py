@@ -1,0 +1,96 @@
+"""Rate limits: what is left, and how long GitHub asks us to wait.
+
+    primary     so many requests an hour for each resource; `x-ratelimit-remaining: 0` closes it until its reset
+    secondary   too much at once; `retry-after`, or a minute where it does not say, closes everything
+
+Both come as 403 or 429. Whoever goes on asking is shut out for longer, so a closed gate is not even knocked at. Times
+are measured against the clock that GitHub answers with: ours may be wrong.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from bullpen.engines.github.answers import Answer, Call
+from bullpen.ports.health import Limit
+
+UNSAID = 60.0
+"""Seconds to wait where GitHub limits us and says neither how long nor until when."""
+
+EVERYTHING = ""
+USUAL = "core"
+
+
+class Gate:
+    """What is left of each resource, and what is closed until when. Moments are the event loop's."""
+
+    def __init__(self) -> None:
+        self.limits: dict[str, Limit] = {}
+        self._closed: dict[str, float] = {}  # resource → until
+        self._resources: dict[str, str] = {}  # kind of call → resource, as the answers have told
+
+    def wait(self, call: Call, at: float) -> float:
+        """Seconds for which a call must not be made."""
+        resource = self._resources.get(call.kind, USUAL)
+        return max(0.0, *(self._closed.get(name, at) - at for name in (EVERYTHING, resource)))
+
+    def note(self, call: Call, answer: Answer, now: datetime, at: float) -> bool:
+        """Take in an answer; whether it is the refusal of a limit."""
+        limit = _limit_of(answer.headers)
+        if limit is not None:
+            self.limits[limit.resource] = limit
+            if len(self._resources) < 64:
+                self._resources[call.kind] = limit.resource
+        limited = is_limited(answer)
+        if limit is not None and limit.remaining == 0 and "retry-after" not in answer.headers:
+            wait = max(1.0, (limit.resets_at - _date(answer.headers, now)).total_seconds())
+            self._closed[limit.resource] = at + wait
+        elif limited:
+            self._closed[EVERYTHING] = at + _seconds(answer.headers.get("retry-after", ""))
+        return limited
+
+
+def is_limited(answer: Answer) -> bool:
+    """Whether it refuses the call for its frequency, and not for what it is."""
+    if answer.status == 429:
+        return True
+    signs = "retry-after" in answer.headers or answer.headers.get("x-ratelimit-remaining") == "0"
+    return answer.status == 403 and (signs or "rate limit" in answer.message.lower())
+
+
+def limits_of(body: object) -> list[Limit]:
+    """Those that GET /rate_limit tells and that we draw on."""
+    found = body.get("resources", {}) if isinstance(body, dict) else {}
+    ours = (USUAL, "actions_runner_registration")
+    return [
+        Limit(name, found[name]["limit"], found[name]["remaining"], _moment(found[name]["reset"]))
+        for name in ours
+        if name in found
+    ]
+
+
+def _limit_of(headers: Mapping[str, str]) -> Limit | None:
+    try:
+        return Limit(
+            headers.get("x-ratelimit-resource", USUAL),
+            int(headers["x-ratelimit-limit"]),
+            int(headers["x-ratelimit-remaining"]),
+            _moment(int(headers["x-ratelimit-reset"])),
+        )
+    except (KeyError, ValueError, OverflowError):  # a server of one's own may have them turned off
+        return None
+
+
+def _moment(epoch: int) -> datetime:
+    return datetime.fromtimestamp(epoch, UTC)
+
+
+def _date(headers: Mapping[str, str], now: datetime) -> datetime:
+    try:
+        return parsedate_to_datetime(headers["date"])
+    except (KeyError, ValueError):
+        return now
+
+
+def _seconds(retry_after: str) -> float:
+    return float(retry_after) if retry_after.isdigit() else UNSAID

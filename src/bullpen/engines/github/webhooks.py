@@ -1,0 +1,102 @@
+"""What GitHub tells unasked: a delivery is believed if it is signed, and even then only that something has happened.
+
+Deliveries come late, twice, in any order, or not at all. So all that is read of one is which run it speaks of; how that
+run stands is asked of GitHub. A delivery that somebody recorded and sends again wakes us once more, and does no harm.
+"""
+
+import hmac
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
+
+from bullpen.config import Settings
+from bullpen.engines.github.scope import covers
+from bullpen.engines.github.secret import read_secret
+from bullpen.errors import PermissionDenied
+
+RunNumber: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class _Repository(Struct):
+    full_name: str
+
+
+class _Job(Struct):
+    run_id: RunNumber
+
+
+class _Run(Struct):
+    id: RunNumber
+
+
+class _OfJob(Struct):
+    repository: _Repository
+    workflow_job: _Job
+    action: str = ""
+
+    @property
+    def run(self) -> int:
+        return self.workflow_job.run_id
+
+
+class _OfRun(Struct):
+    repository: _Repository
+    workflow_run: _Run
+    action: str = ""
+
+    @property
+    def run(self) -> int:
+        return self.workflow_run.id
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something has happened to a run of ours."""
+
+    repository: str
+    run: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Nothing that concerns us."""
+
+    why: str
+
+
+class Webhooks:
+    """The webhooks that point to us; all of them share one secret."""
+
+    def __init__(self, secret: str, scope: str) -> None:
+        self._secret = secret.encode()
+        self._scope = scope
+        self._decoders: dict[str, Decoder[_OfJob] | Decoder[_OfRun]] = {
+            "workflow_job": Decoder(_OfJob),
+            "workflow_run": Decoder(_OfRun),
+        }
+
+    def check(self, signature: str, body: bytes) -> None:
+        """Raise PermissionDenied unless `X-Hub-Signature-256` is ours, over exactly these bytes."""
+        if not signature:
+            raise PermissionDenied("a delivery without a signature")
+        right = "sha256=" + hmac.digest(self._secret, body, "sha256").hex()
+        if not hmac.compare_digest(right.encode(), signature.encode()):
+            raise PermissionDenied("a delivery whose signature is not that of github.webhook-secret")
+
+    def read(self, event: str, body: bytes) -> News | Ignored:
+        """What a delivery is about. Raise msgspec's DecodeError, or RecursionError, for what GitHub would not send."""
+        if (decoder := self._decoders.get(event)) is None:
+            return Ignored("a ping" if event == "ping" else "an event of no interest")
+        found = decoder.decode(body)
+        if not covers(self._scope, found.repository.full_name):
+            return Ignored("a repository outside github.scope")
+        return News(found.repository.full_name, str(found.run), found.action)
+
+
+def webhooks(settings: Settings) -> Webhooks | None:
+    """None where no webhook can be believed. Raise ConfigError if the secret's file cannot be read."""
+    secret = read_secret("webhook-secret", settings.github.webhook_secret) if settings.on_github else ""
+    return Webhooks(secret, settings.github.scope) if secret else None

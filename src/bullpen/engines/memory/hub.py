@@ -1,0 +1,253 @@
+"""GitHub in memory: runs and their jobs, which runners take, and what becomes of a job whose runner dies.
+
+A run's jobs go to registered runners that are online, free, and have the label; jobs without a label run on GitHub's
+own machines. Of a runner that dies GitHub hears nothing more, and takes its job for failed after `LEASE`. Nothing can
+be run again before the whole run has completed, and then only what belongs to the current attempt.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from bullpen.engines.memory.clock import LoopClock
+from bullpen.errors import NotFound, PermissionDenied
+from bullpen.model.activity import Activity
+from bullpen.ports import Conclusion, Registration, WorkflowJob, WorkflowRun
+
+LEASE = 600.0
+"""Seconds from a runner's death to the failure of its job."""
+POOL = "bullpen"
+HOSTED = "GitHub Actions 1"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job of a workflow. `{run}` and `{attempt}` in its label are filled in by each attempt; without a label it runs
+    on a machine of GitHub's own."""
+
+    name: str
+    label: str = ""
+    lasts: float = 60.0
+    ends: Conclusion = Conclusion.SUCCESS
+    needs: tuple[str, ...] = ()
+    environment: str = ""
+
+
+@dataclass(slots=True)
+class Job:
+    id: int
+    spec: JobSpec
+    attempt: int
+    label: str
+    queued: bool = False
+    runner: str = ""
+    started_at: datetime | None = None
+    completed: bool = False
+    conclusion: Conclusion = Conclusion.NONE
+    skipped: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.completed and self.conclusion in (Conclusion.FAILURE, Conclusion.CANCELLED)
+
+    def shown(self) -> WorkflowJob:
+        labels = (self.label or "ubuntu-latest",)
+        return WorkflowJob(
+            self.id,
+            self.spec.name,
+            self.attempt,
+            self.completed,
+            self.conclusion,
+            self.runner,
+            labels,
+            self.started_at,
+        )
+
+
+@dataclass(slots=True)
+class Run:
+    repository: str
+    id: str
+    attempts: list[list[Job]] = field(default_factory=list)
+    cancelled: bool = False
+    history: list[tuple[float, WorkflowRun, list[list[WorkflowJob]]]] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> list[Job]:
+        return self.attempts[-1]
+
+    @property
+    def completed(self) -> bool:
+        return all(job.completed for job in self.jobs)
+
+    def shown(self) -> WorkflowRun:
+        found = [job.conclusion for job in self.jobs]
+        worst = (one for one in (Conclusion.FAILURE, Conclusion.CANCELLED) if one in found)
+        conclusion = next(worst, Conclusion.SUCCESS) if self.completed else ""
+        return WorkflowRun(self.repository, self.id, len(self.attempts), self.completed, conclusion, "abc", "")
+
+
+class Hub:
+    """Shared by all simulated processes; nothing here awaits. `lag` is by how many seconds what is shown is behind."""
+
+    def __init__(self, registered: dict[str, Registration], lag: float = 0.0) -> None:
+        self.lag = lag
+        self.runs: dict[str, Run] = {}
+        self.reruns: list[tuple[str, int, tuple[str, ...]]] = []
+        """Every re-run that was accepted: run, the attempt that it repeats, the jobs."""
+        self.cancels: list[str] = []
+        self.denied: set[str] = set()
+        """Calls that the credentials do not allow, by name."""
+        self.on_event: Callable[[str, str], None] = lambda repository, run: None
+        """Told of everything that happens to a run: there tests deliver webhooks, or lose them."""
+        self.on_work: Callable[[str, Activity | None], None] = lambda name, activity: None
+        """Told what the runner of an instance executes from now on: there its agent binds and unbinds it."""
+        self._registered = registered
+        self._clock = LoopClock()
+        self._number = 4710
+        self._ends: dict[int, asyncio.TimerHandle] = {}
+
+    # ---- what people and machines do
+
+    def start(self, repository: str, *specs: JobSpec) -> str:
+        """Somebody starts a workflow; returns the run's number."""
+        run = Run(repository, str(self._next()))
+        self.runs[run.id] = run
+        run.attempts.append([self._job(run, spec) for spec in specs])
+        self._go_on(run)
+        return run.id
+
+    def register(self, name: str, label: str, round: str) -> Registration:
+        """A runner comes online, under a name of its own for each round."""
+        runner = Registration(name, label, busy=False, runner=f"{POOL}.{name}.{round[:8]}", online=True)
+        self._registered[name] = runner
+        self._assign()
+        return self._registered[name]
+
+    def lose(self, name: str) -> None:
+        """The machine of a runner dies, and GitHub hears nothing more of it."""
+        if (found := self._registered.get(name)) is None or found.online is False:
+            return
+        self._registered[name] = replace(found, online=False)
+        if (held := self._held(found.handle)) is not None:
+            self._later(LEASE, *held, Conclusion.CANCELLED if held[0].cancelled else Conclusion.FAILURE)
+
+    def rerun(self, run: Run, names: tuple[str, ...]) -> None:
+        """Repeat these jobs, and those that need them."""
+        again = set(names)
+        for _ in run.jobs:
+            again |= {job.spec.name for job in run.jobs if again & set(job.spec.needs)}
+        self.reruns.append((run.id, len(run.attempts), names))
+        before, run.cancelled = run.jobs, False
+        run.attempts.append([])
+        for job in before:
+            kept = replace(job, id=self._next(), attempt=len(run.attempts))
+            run.jobs.append(self._job(run, job.spec) if job.spec.name in again else kept)
+        self._go_on(run)
+
+    def cancel(self, run: Run) -> None:
+        """What runs on a machine that lives ends at once; what nobody can be told about ends when it is given up."""
+        run.cancelled = True
+        for job in [one for one in run.jobs if not one.completed]:
+            found = next((one for one in self._registered.values() if one.handle == job.runner), None)
+            if found is not None and found.online is False:
+                self._later(self._ends[job.id].when() - self._time(), run, job, Conclusion.CANCELLED)
+            else:
+                self._finish(run, job, Conclusion.CANCELLED)
+
+    # ---- what everybody sees, a little later
+
+    def seen(self, repository: str, number: str) -> tuple[WorkflowRun, list[list[WorkflowJob]]]:
+        run = self.of(repository, number)
+        shown = [one for one in run.history if one[0] <= self._time() - self.lag]
+        _, found, attempts = shown[-1] if shown else run.history[0]
+        return found, attempts
+
+    def of(self, repository: str, number: str) -> Run:
+        run = self.runs.get(number)
+        if run is None or run.repository.casefold() != repository.casefold():
+            raise NotFound(f"run {number} of {repository} does not exist, or the token may not see it")
+        return run
+
+    def allows(self, call: str) -> None:
+        if call in self.denied:
+            raise PermissionDenied(f"{call}: the token lacks a permission")
+
+    # ---- how it goes on
+
+    def _go_on(self, run: Run) -> None:
+        by_name = {job.spec.name: job for job in run.jobs}
+        for _ in run.jobs:  # a job that is skipped skips those that need it
+            for job in run.jobs:
+                needed = [by_name[name] for name in job.spec.needs]
+                if job.completed or job.queued or not all(one.completed for one in needed):
+                    continue
+                if any(one.failed or one.skipped for one in needed):
+                    job.completed, job.skipped, job.conclusion = True, True, Conclusion.SUCCESS
+                else:
+                    job.queued = True
+        self._assign()
+        self._show(run)
+
+    def _assign(self) -> None:
+        waiting = [
+            (run, job)
+            for run in self.runs.values()
+            for job in run.jobs
+            if job.queued and not job.runner and not job.completed
+        ]
+        for run, job in waiting:
+            if not job.label:
+                self._begin(run, job, HOSTED)
+                continue
+            free = [one for one in self._registered.values() if one.online and not one.busy]
+            runner = next((one for one in free if one.label.casefold() == job.label.casefold()), None)
+            if runner is not None:
+                self._registered[runner.name] = replace(runner, busy=True)
+                self._begin(run, job, runner.handle)
+                name = job.spec.name
+                self.on_work(runner.name, Activity(run.repository, run.id, job.attempt, job.label, runner.handle, name))
+
+    def _begin(self, run: Run, job: Job, runner: str) -> None:
+        job.runner, job.started_at = runner, self._clock.now()
+        self._later(job.spec.lasts, run, job, job.spec.ends)
+        self._show(run)
+
+    def _finish(self, run: Run, job: Job, conclusion: Conclusion) -> None:
+        if (timer := self._ends.pop(job.id, None)) is not None:
+            timer.cancel()
+        job.completed, job.conclusion = True, conclusion
+        for one in list(self._registered.values()):
+            if one.handle == job.runner:
+                self._registered[one.name] = replace(one, busy=False)
+                self.on_work(one.name, None)
+        self._go_on(run)
+
+    def _later(self, seconds: float, run: Run, job: Job, conclusion: Conclusion) -> None:
+        """No process's timer: GitHub lives whoever dies."""
+        if (timer := self._ends.pop(job.id, None)) is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._ends[job.id] = loop.call_later(seconds, self._finish, run, job, conclusion, context=Context())
+
+    def _show(self, run: Run) -> None:
+        listed = [[job.shown() for job in jobs if job.queued or job.completed] for jobs in run.attempts]
+        run.history.append((self._time(), run.shown(), listed))
+        self.on_event(run.repository, run.id)
+
+    def _held(self, runner: str) -> tuple[Run, Job] | None:
+        found = ((run, job) for run in self.runs.values() for job in run.jobs)
+        return next((one for one in found if one[1].runner == runner and not one[1].completed), None)
+
+    def _job(self, run: Run, spec: JobSpec) -> Job:
+        attempt = max(len(run.attempts), 1)
+        return Job(self._next(), spec, attempt, spec.label.format(run=run.id, attempt=attempt))
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()

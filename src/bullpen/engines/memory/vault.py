@@ -1,0 +1,23 @@
+"""Secrets in memory."""
+
+from bullpen.engines.memory.faults import Faults
+from bullpen.ports import Clock, Secret
+
+
+class MemoryVault:
+    """One process's access to the secrets, which are shared."""
+
+    def __init__(self, secrets: dict[str, Secret], clock: Clock, faults: Faults) -> None:
+        self._secrets = secrets
+        self._clock = clock
+        self._faults = faults
+
+    async def read(self, name: str) -> Secret | None:
+        return await self._faults.call("vault.read", lambda: self._read(name))
+
+    async def write(self, name: str, secret: Secret) -> None:
+        await self._faults.call("vault.write", lambda: self._secrets.update({name: secret}))
+
+    def _read(self, name: str) -> Secret | None:
+        found = self._secrets.get(name)
+        return found if found is not None and found.expires > self._clock.now() else None

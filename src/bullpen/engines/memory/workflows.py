@@ -1,0 +1,69 @@
+"""Workflow runs in memory, as one process reaches them."""
+
+from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.hub import Hub, Run
+from bullpen.errors import Conflict, NotFound
+from bullpen.ports import WorkflowJob, WorkflowRun
+
+
+class MemoryWorkflows:
+    """One process's access to the runs."""
+
+    def __init__(self, hub: Hub, faults: Faults) -> None:
+        self._hub = hub
+        self._faults = faults
+
+    async def run(self, repository: str, run: str) -> WorkflowRun:
+        return await self._faults.call("workflows.run", lambda: self._hub.seen(repository, run)[0])
+
+    async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
+        def listed() -> list[WorkflowJob]:
+            attempts = self._hub.seen(repository, run)[1]
+            return attempts[attempt - 1] if attempt <= len(attempts) else []
+
+        return await self._faults.call("workflows.jobs", listed)
+
+    async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
+        def bound() -> list[int]:
+            self._hub.allows("deploying")
+            ids = {job.id for job in jobs}
+            found = [job for attempt in self._hub.of(run.repository, run.run).attempts for job in attempt]
+            return [job.id for job in found if job.id in ids and job.spec.environment and job.runner]
+
+        return await self._faults.call("workflows.deploying", bound)
+
+    async def rerun_job(self, repository: str, job: int) -> None:
+        def again() -> None:
+            self._hub.allows("rerun_job")
+            for run in self._hub.runs.values():
+                for attempt in run.attempts:
+                    if (found := next((one for one in attempt if one.id == job), None)) is None:
+                        continue
+                    self._check_over(run)
+                    if attempt is not run.jobs:
+                        raise Conflict(f"job {job}: only jobs from the current attempt can be re-run")
+                    return self._hub.rerun(run, (found.spec.name,))
+            raise NotFound(f"job {job} of {repository} does not exist")
+
+        await self._faults.call("workflows.rerun_job", again)
+
+    async def rerun_failed(self, repository: str, run: str) -> None:
+        def again() -> None:
+            self._hub.allows("rerun_failed")
+            found = self._hub.of(repository, run)
+            self._check_over(found)
+            self._hub.rerun(found, tuple(job.spec.name for job in found.jobs if job.failed))
+
+        await self._faults.call("workflows.rerun_failed", again)
+
+    async def cancel(self, repository: str, run: str) -> None:
+        def end() -> None:
+            self._hub.allows("cancel")
+            self._hub.cancels.append(run)
+            self._hub.cancel(self._hub.of(repository, run))
+
+        await self._faults.call("workflows.cancel", end)
+
+    def _check_over(self, run: Run) -> None:
+        if not run.completed:
+            raise Conflict(f"the workflow run {run.id} is already running")

@@ -1,0 +1,60 @@
+"""Drift: a runner's program that the CI is about to refuse is retired in time, while its instance is idle.
+
+GitHub refuses runners that are not updated within 30 days of a release, and ours do not update themselves. Agents say
+which version they have when they have booted and when they have cleaned up. A new machine takes the program from the
+image, the directory or the archive that the settings name; if that is old as well, ending one machine after the other
+would bring nothing: so a young one is spared, and the operator told.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.model.instance import Instance
+from bullpen.model.signal import Pulse
+from bullpen.ports import Ports, Sighting
+from bullpen.refresh.action import Action, Plan, alarm
+
+BY = "refresh"
+YOUNG = 3600.0
+"""Seconds from its launch in which a machine shows what a new one would have. So one is replaced hourly at most."""
+VERSION = re.compile(r"\brunner=([0-9]+(?:\.[0-9]+){1,3})\b", re.ASCII)
+
+
+async def plans(
+    ports: Ports, settings: Settings, live: Sequence[Instance], sightings: Mapping[str, Sighting]
+) -> AsyncIterator[Plan]:
+    idle = [one for one in live if one.is_claimable] if settings.on_github else []
+    if not idle:
+        return
+    pulses = await ports.signals.read([one.id for one in idle])
+    versions = {one.id: found for one in idle if (found := version_of(pulses[one.id]))}
+    refused = await ports.ci.refusals(sorted(dict.fromkeys(versions.values()))) if versions else {}
+    now = ports.clock.now()
+    for one in idle:
+        version = versions.get(one.id, "")
+        if version not in refused:
+            continue
+        reason = f"GitHub refuses its runner {version} from {refused[version]:%Y-%m-%d} on"
+        if _is_young(sightings.get(one.id), now):
+            source = "github.runner-url" if settings.github.runner_url else "the image or github.runner-directory"
+            told = Action("outdated", one.id, f"{reason}, and new machines have it too: put a newer one into {source}")
+            yield alarm(told)
+        else:
+            yield Plan(
+                (Action("terminate", one.id, reason),),
+                partial(handover.expire_and_terminate, ports, settings, [one], reason, by=BY),
+            )
+
+
+def version_of(pulse: Pulse) -> str:
+    """The version of the runner's program, as the last signal names it; empty if it does not."""
+    found = VERSION.search(pulse.signal.text) if pulse.signal is not None and not pulse.signal.kind.is_failure else None
+    return found[1] if found else ""
+
+
+def _is_young(seen: Sighting | None, now: datetime) -> bool:
+    return seen is not None and handover.later(seen.launched_at, YOUNG) > now

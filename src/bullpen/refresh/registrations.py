@@ -1,0 +1,93 @@
+"""Registrations: the CI lists a runner for each instance that serves a run, and none besides.
+
+Where the CI is not ours it says who is connected to it, and that decides. A runner that is not, and whose instance is
+gone or serves somebody else by now, is a ghost. One that is, without an instance, is somebody's machine: we say so and
+touch nothing. And an instance whose runner the CI does not see gets no job ever: its run waits for nobody.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from bullpen import busy, handover
+from bullpen.config import Settings
+from bullpen.errors import Outdated, Refused, Unavailable
+from bullpen.model.instance import RUNNING, TERMINATED, Instance
+from bullpen.ports import Ports, Registration
+from bullpen.refresh.action import Action, Plan, alarm
+from bullpen.refresh.sightings import seen_twice
+
+BY = "refresh"
+UNSEEN = "its agent lives, but the CI sees no runner there"
+
+
+async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
+    try:
+        listed = await ports.ci.registrations()
+    except Outdated:
+        raise
+    except (Refused, Unavailable) as failure:
+        if not settings.on_github:
+            raise
+        yield _unknown(settings, failure)
+        return
+    async for plan in _ghosts(ports, settings, live, listed, dry_run):
+        yield plan
+    if settings.on_github:
+        async for plan in _unseen(ports, settings, live, listed, dry_run):
+            yield plan
+
+
+def _unknown(settings: Settings, failure: Refused | Unavailable) -> Plan:
+    """Nothing else depends on that list. Somebody has to mend a refusal; an outage passes."""
+
+    async def perform() -> None:
+        if isinstance(failure, Refused):
+            raise failure
+
+    return Plan((Action("cannot list runners", settings.github.scope, str(failure)),), perform)
+
+
+async def _ghosts(
+    ports: Ports, settings: Settings, live: Sequence[Instance], listed: Sequence[Registration], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Registrations of runners whose instance is gone, or has been given to somebody else since."""
+    standing = {one.id: one for one in live if one.state is not TERMINATED}
+    strangers = [found for found in listed if found.name not in standing]
+    online = [found.handle for found in strangers if found.online]
+    if online := await seen_twice(ports, settings, "runner without instance", online, dry_run):
+        reason = "a runner of ours is connected to the CI, and no instance of ours is behind it"
+        yield alarm(*(Action("spare", handle, reason) for handle in online))
+    outlived = [
+        found
+        for found in listed
+        if found.online is False and found.name in standing and found.label != standing[found.name].run_id
+    ]
+    ghosts = [found.handle for found in (*strangers, *outlived) if not found.online]
+    for handle in await seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
+        # One that the CI still counts as busy stays, and is tried again next time.
+        action = Action("deregister", handle, "a registered runner whose instance is gone")
+        yield Plan((action,), partial(ports.ci.remove, handle))
+
+
+async def _unseen(
+    ports: Ports, settings: Settings, live: Sequence[Instance], listed: Sequence[Registration], dry_run: bool
+) -> AsyncIterator[Plan]:
+    """Instances that serve a run and live, and that the CI does not list, or not as connected."""
+    online = {found.name for found in listed if found.online is not False}
+    missing = {one.id: one for one in live if one.state is RUNNING and one.id not in online}
+    # Between two jobs such a runner is cleaned, and not registered meanwhile.
+    longer = settings.timings.cleaning if settings.github.registration == "jit" else 0.0
+    confirmed = await seen_twice(ports, settings, "instance unknown to the CI", list(missing), dry_run, longer=longer)
+    if not confirmed:
+        return
+    pulses = await ports.signals.read(confirmed)
+    # Who is silent is a matter of its lease; and under a job nobody is ended: the CI gives up on it, or sees it again.
+    living = [id for id in confirmed if pulses[id].is_recent(ports.clock.now(), settings.timings.alive)]
+    at_work = busy.activities(settings, pulses)
+    if held_up := [id for id in living if id in at_work]:
+        yield alarm(*(Action("spare", id, f"{UNSEEN}, and {busy.told(at_work[id])} runs on it") for id in held_up))
+    if condemned := [missing[id] for id in living if id not in at_work]:
+        yield Plan(
+            tuple(Action("terminate", one.id, UNSEEN) for one in condemned),
+            partial(handover.expire_and_terminate, ports, settings, condemned, UNSEEN, by=BY),
+        )

@@ -1,0 +1,93 @@
+"""What GitHub tells us unasked. A delivery only wakes whoever looks after its run, and is answered before they look."""
+
+import logging
+from typing import Annotated
+
+import msgspec
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter
+
+from bullpen.engines.github.webhooks import Ignored
+from bullpen.errors import NotFound, PermissionDenied
+from bullpen.web.auth import unauthorized
+from bullpen.web.context import Asking, Ctx
+from bullpen.web.problems import bad_input, of_decoding, shown
+from bullpen.web.routes.verbs import post
+from bullpen.web.wire import Answer
+
+LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
+REMEMBERED = 1000  # deliveries
+FORM = "application/x-www-form-urlencoded"
+
+log = logging.getLogger("bullpen.web")
+
+Signature = Annotated[str, HeaderParameter(name="X-Hub-Signature-256", description="HMAC over the body, as it came.")]
+Event = Annotated[str, HeaderParameter(name="X-GitHub-Event", description="What the body is about.")]
+Id = Annotated[str, HeaderParameter(name="X-GitHub-Delivery", description="The same if it is sent again.")]
+
+
+class Delivered(Answer, frozen=True):
+    """`noted` is false for what does not concern us, and `reason` says why."""
+
+    noted: bool
+    reason: str = ""
+
+
+class Deliveries:
+    """The last deliveries by their ids. Only the log asks: one that comes again wakes again, and does no harm."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, None] = {}
+
+    def came_before(self, id: str) -> bool:
+        """Whether it did, and note that it has come."""
+        before = id in self._seen
+        self._seen[id] = None
+        if len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return before
+
+
+@post(
+    "/v1/github/webhook",
+    tags=["github"],
+    status_code=202,
+    summary="Where a webhook of GitHub points to; signed with github.webhook-secret",
+    security=[{}],
+    request_max_body_size=LARGEST,
+)
+async def receive(
+    request: Asking,
+    context: Ctx,
+    deliveries: NamedDependency[Deliveries],
+    signature: Signature = "",
+    event: Event = "",
+    delivery: Id = "",
+) -> Delivered:
+    if context.webhooks is None:
+        raise NotFound("no webhook is expected here", remedy="Set github.webhook-secret, with engines.ci = github.")
+    body = await request.body()
+    try:
+        context.webhooks.check(signature, body)
+    except PermissionDenied as exc:
+        log.warning("webhook: %s", exc)
+        raise unauthorized("the delivery is not signed with the secret of this webhook") from exc
+    id = shown(delivery)
+    what = f"{shown(event)} {id}"
+    if request.headers.get("content-type", "").startswith(FORM):
+        raise bad_input("the delivery is a form", "content-type", FORM, "application/json")
+    try:
+        found = context.webhooks.read(event, body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        log.warning("webhook: %s cannot be read", what)
+        raise of_decoding(exc) from exc
+    again = " again" if deliveries.came_before(id) else ""
+    if isinstance(found, Ignored):
+        log.info("webhook: %s%s is ignored: %s", what, again, found.why)
+        return Delivered(False, found.why)
+    log.info("webhook: %s%s: run %s of %s, %s", what, again, found.run, found.repository, shown(found.action))
+    context.service.runs.note(found.repository, found.run)
+    return Delivered(True)
+
+
+HANDLERS = (receive,)

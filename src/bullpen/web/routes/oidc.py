@@ -1,0 +1,64 @@
+"""How a workflow run gets a token of ours without a secret: one of its jobs shows what GitHub says of it."""
+
+import logging
+from typing import Annotated
+
+from litestar.params import JSONBody
+from msgspec import Meta
+
+from bullpen.engines.keys import RUN_LASTS, Run
+from bullpen.errors import NotFound, PermissionDenied
+from bullpen.web.auth import unauthorized
+from bullpen.web.context import Ctx
+from bullpen.web.routes.verbs import post
+from bullpen.web.wire import Answer, Asked
+
+LARGEST = 16 * 1024  # bytes of a body: GitHub's tokens have about two thousand
+REFUSAL = "no valid token of a job of this pool's repositories"
+
+log = logging.getLogger("bullpen.web")
+
+
+class ExchangeToken(Asked, frozen=True):
+    """What a job has got from GitHub, made out to us."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=8192)]
+
+
+class RunToken(Answer, frozen=True):
+    """A token for one run, for `expiresIn` seconds. The trust domain is what the run has earned, not what it asked."""
+
+    token: str
+    expires_in: int
+    run_id: str
+    repository: str
+    trust_domain: str
+
+
+@post(
+    "/v1/oidc/token",
+    tags=["runs"],
+    status_code=200,
+    summary="A token for the workflow run of a job, for the one that GitHub gave it",
+    security=[{}],
+    request_max_body_size=LARGEST,
+)
+async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
+    """Whatever is wrong is answered alike; the log says what it was, and never shows a token."""
+    if context.identities is None:
+        raise NotFound("the jobs of this pool are not GitHub's")
+    # It may wait for GitHub's keys, and whoever asks is not known yet: no place is taken from those who work.
+    with context.admission.watch():
+        now = context.ports.clock.now()
+        try:
+            found = await context.identities.identify(data.token, now)
+        except PermissionDenied as exc:
+            log.warning("a job's token is refused: %s", exc)
+            raise unauthorized(REFUSAL) from exc
+    log.info("run %s, attempt %d, of %s gets its token as %s", found.run, found.attempt, found.repository, found.trust)
+    run = Run(found.repository, found.run, found.attempt, found.trust)
+    token = context.keys.run_token(run, now.timestamp())
+    return RunToken(token, RUN_LASTS, found.run, found.repository, found.trust)
+
+
+HANDLERS = (exchange,)

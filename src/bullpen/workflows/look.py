@@ -1,0 +1,71 @@
+"""One look at one run: ask GitHub how it stands, and do what follows from that.
+
+    goes on      what it lost is replaced where jobs wait for it
+    completed    its lost jobs are run again; if there are none, everything goes back to the pool
+
+What we have of it is gathered before GitHub is asked, never after: somebody who has seen to a loss meanwhile did so
+with a re-run, and then GitHub's answer shows it.
+"""
+
+import asyncio
+
+from bullpen.config import Settings
+from bullpen.errors import NotFound
+from bullpen.liveness.settling import settle
+from bullpen.ports import Ports, WorkflowRun
+from bullpen.workflows import ended
+from bullpen.workflows.holdings import Held
+from bullpen.workflows.proof import Proof
+from bullpen.workflows.rescue import Rescue, Rescued
+from bullpen.workflows.runners import Runners
+from bullpen.workflows.saying import Voice
+from bullpen.workflows.stranded import Stranded
+
+BY = "follower"
+TIMES = 3  # that a run may move on under our hands before we leave it to the next look
+
+
+class Look:
+    """`stop` ends provisions at work."""
+
+    def __init__(self, ports: Ports, settings: Settings, proof: Proof, voice: Voice, stop: asyncio.Event) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._voice = voice
+        runners = Runners(ports, settings, stop)
+        self._rescue = Rescue(ports, settings, proof, runners, voice)
+        self._stranded = Stranded(ports, settings, runners, self._rescue, voice)
+
+    async def at(self, held: Held) -> None:
+        """`held` names its repository."""
+        try:
+            for _ in range(TIMES):
+                if not await self._moved(held, await self._ports.workflows.run(held.repository, held.run)):
+                    return
+        except NotFound as exc:
+            await self._forget(held, str(exc))
+
+    async def _moved(self, held: Held, run: WorkflowRun) -> bool:
+        """See to it as it stands; whether it has moved on meanwhile, and wants another look at once."""
+        if not run.completed:
+            await self._stranded.see_to(run, held)
+            return False
+        rescued = await self._rescue.rescue(run, held.losses)
+        if rescued is Rescued.NOTHING:
+            await self._give_back(held, run)
+        return rescued is Rescued.MOVED
+
+    async def _give_back(self, held: Held, run: WorkflowRun) -> None:
+        released = await ended.give_back(self._ports, self._settings, run, held, self._voice)
+        if not released:
+            return
+        now = await self._ports.workflows.run(run.repository, run.run)
+        if not now.completed:
+            # Somebody ran it again at the same moment, and counts on the runners that it had.
+            await self._stranded.replace(now, released)
+
+    async def _forget(self, held: Held, why: str) -> None:
+        """Deleted, or not for us to see: its runners stay until their threshold, and nothing can be run again."""
+        self._voice.alarm(f"{why}: its runners stay until their time is over, and nothing of it is run again")
+        for loss in held.losses:
+            await settle(self._ports, loss.worker, why, by=BY)

@@ -1,0 +1,92 @@
+"""Proof: is the machine of a lost worker gone, so that nobody can still be at work there?
+
+    gone      the compute engine says so, or the CI has shown its runner offline in two looks, `timings.orphan` apart:
+              then its instance is expired and its machine ended, and it is gone once that is certain
+    online    the CI sees its runner: it has lost contact with us alone, and may be at work. It is marked, never ended.
+    unknown   not known yet
+
+Since when a runner has been offline is an observation of the store: it outlives this process, and another service's
+look counts too. What has been proven once is not asked again, for a machine that is gone stays so.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from bullpen import handover
+from bullpen.config import Settings
+from bullpen.liveness import evidence
+from bullpen.liveness.evidence import Evidence
+from bullpen.ports import Ports
+from bullpen.workflows.loss import Loss
+from bullpen.workflows.saying import Voice
+
+BY = "follower"
+OFFLINE = "lost runner offline"
+
+
+class Machine(StrEnum):
+    GONE = "gone"
+    ONLINE = "online"
+    UNKNOWN = "unknown"
+
+
+class Proof:
+    def __init__(self, ports: Ports, settings: Settings, voice: Voice) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._voice = voice
+        self._known: dict[str, Machine] = {}
+
+    def of(self, loss: Loss) -> Machine:
+        return self._known.get(loss.key, Machine.UNKNOWN)
+
+    def is_new(self, loss: Loss) -> bool:
+        """True if it was never asked about."""
+        return loss.key not in self._known
+
+    async def gather(self, losses: Sequence[Loss]) -> None:
+        """Ask about all of these whose machine is not known to be gone. `losses` are all that there are."""
+        self._known = {loss.key: self.of(loss) for loss in losses}
+        open_ = [loss for loss in losses if self.of(loss) is not Machine.GONE]
+        if not open_:
+            return
+        seen = await evidence.gather(self._ports, [loss.worker.instance_id for loss in open_])
+        mute = [loss for loss in open_ if not seen.is_ending(loss.worker.instance_id)]
+        await self._end([loss for loss in open_ if loss not in mute], seen, "its machine is gone")
+        if mute:
+            await self._end(await self._offline(mute), seen, "its worker is lost and its runner offline")
+
+    async def _offline(self, mute: Sequence[Loss]) -> list[Loss]:
+        """Those that the CI has not seen for long enough; the others are marked."""
+        online = {one.name for one in await self._ports.ci.registrations() if one.online is not False}
+        for loss in mute:
+            if loss.worker.instance_id in online:
+                self._known[loss.key] = Machine.ONLINE
+                self._voice.alarm(f"{loss.worker.instance_id} is lost, but its runner is online: it is left alone")
+            else:
+                self._known[loss.key] = Machine.UNKNOWN
+        offline = [loss for loss in mute if self.of(loss) is not Machine.ONLINE]
+        now = self._ports.clock.now()
+        # All of them by their keys, and none that is online: who comes back to the list is forgotten, and counts anew.
+        since = await self._ports.observations.observe(OFFLINE, [loss.key for loss in offline], now)
+        return [loss for loss in offline if handover.later(since[loss.key], self._settings.timings.orphan) <= now]
+
+    async def _end(self, condemned: Sequence[Loss], seen: Evidence, why: str) -> None:
+        """Have instance and machine of each ended, if they are not."""
+        ids = [loss.worker.instance_id for loss in condemned]
+        live = [one for id in ids if (one := seen.live_record(id)) is not None]
+        fates = await handover.expire_and_terminate(self._ports, self._settings, live, why, by=BY) if live else {}
+        # Whoever marked one of these may have died before he ended it.
+        marked = [one for id in ids if id not in fates and (one := seen.instances.get(id)) is not None]
+        certain = await handover.terminate(self._ports, self._settings, marked, by=BY)
+        for loss in condemned:
+            id = loss.worker.instance_id
+            if fates.get(id) is handover.Fate.TERMINATED or id in certain or (id not in fates and _has_ended(seen, id)):
+                self._known[loss.key] = Machine.GONE
+            if id in fates:
+                self._voice.tell(f"{id} is ended: {why}")
+
+
+def _has_ended(seen: Evidence, id: str) -> bool:
+    """Also if neither a record nor a machine is left: it ended so long ago that both are forgotten."""
+    return seen.is_gone(id) or (id not in seen.instances and seen.is_ending(id))

@@ -1,0 +1,178 @@
+"""Rescue: jobs that were lost with their runners are run again, once their whole run has completed.
+
+GitHub takes a job of a dead runner for failed after about ten minutes, and lets nothing be run again while anything of
+the run still goes on. Then, of all losses of this attempt together:
+
+    the attempt has moved on              somebody ran it again: nothing is left to do
+    the job succeeded after all           so
+    its runner is online                  it was not lost: it failed by itself
+    it may not be repeated                not opted in, too often already, an environment, other failures beside it: it
+                                          is left as it is, and that is said
+    otherwise                             runners first, for nobody will provide them; then one request for all
+
+The attempt's number is what makes this happen once: a re-run raises it, and of two who ask, GitHub refuses the second.
+So nothing is settled on our own word: a loss stands until GitHub shows the attempt that follows.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict, PermissionDenied, Refused
+from bullpen.liveness.settling import settle
+from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
+from bullpen.workflows.loss import Loss
+from bullpen.workflows.proof import Machine, Proof
+from bullpen.workflows.runners import Runners
+from bullpen.workflows.saying import Voice
+
+BY = "rescue"
+LAG = 300.0  # seconds that a list of jobs may stay behind its run
+CANCELLED = "cancelled"  # a run's conclusion
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Rescued(StrEnum):
+    NOTHING = "nothing left to rescue"
+    WAITS = "look again later"
+    MOVED = "the run has moved on"
+
+
+class Rescue:
+    def __init__(self, ports: Ports, settings: Settings, proof: Proof, runners: Runners, voice: Voice) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._proof = proof
+        self._runners = runners
+        self._voice = voice
+        self._asked: dict[str, int] = {}
+        """The attempt of each run that we had run again: GitHub may be slow to show the next one."""
+        self._unlisted: dict[str, float] = {}
+        """Since when the job of a loss has been missing from its completed run, by loss."""
+
+    async def rescue(self, run: WorkflowRun, losses: Sequence[Loss]) -> Rescued:
+        """See to all losses of a completed run."""
+        past = [loss for loss in losses if loss.activity is None or loss.activity.attempt < run.attempt]
+        await self.settle(past, _over(run))
+        lost = [loss for loss in losses if loss.activity is not None and loss.activity.attempt >= run.attempt]
+        if any(loss.activity is not None and loss.activity.attempt > run.attempt for loss in lost):
+            return Rescued.WAITS  # what GitHub shows is older than what we have heard
+        if self._asked.get(run.run, 0) >= run.attempt:
+            return Rescued.WAITS
+        self._asked.pop(run.run, None)
+        if not lost:
+            return Rescued.NOTHING
+        jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
+        to_repeat: dict[int, Loss] = {}
+        waits = False
+        for loss in lost:
+            verdict = self._judge(run, loss, jobs)
+            if isinstance(verdict, WorkflowJob):
+                to_repeat[verdict.id] = loss
+            elif verdict:
+                await self.settle([loss], verdict)
+            else:
+                waits = True
+        if waits:
+            return Rescued.WAITS  # all lost jobs are run again together: there is one chance for each attempt
+        return await self._repeat(run, jobs, to_repeat) if to_repeat else Rescued.NOTHING
+
+    async def settle(self, losses: Sequence[Loss], why: str) -> None:
+        for loss in losses:
+            self._unlisted.pop(loss.key, None)
+            if await settle(self._ports, loss.worker, why, by=BY):
+                self._voice.tell(f"{loss.worker.id}, lost to run {loss.run}, is settled: {why}")
+
+    def _judge(self, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> WorkflowJob | str:
+        """The job that was lost; or why none was; or nothing, as long as that is not known."""
+        assert loss.activity is not None
+        # A runner has one job at a time: what it ran last is what it lost. It may have ended the one that we know of.
+        on_runner = [job for job in jobs if job.runner == loss.activity.runner]
+        job = max(on_runner, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
+        if job is None or not job.completed:
+            return self._missing(run, loss)
+        if job.conclusion is Conclusion.SUCCESS:
+            return f"{job.name} succeeded"
+        machine = self._proof.of(loss)
+        if machine is Machine.ONLINE:
+            return f"{job.name} ended by itself: its runner is online"
+        if machine is Machine.UNKNOWN:
+            return ""
+        if job.conclusion is Conclusion.CANCELLED and run.conclusion == CANCELLED and loss.worker.leaving is None:
+            # Of a machine that dies without notice GitHub says that it failed: this was somebody's wish.
+            return f"{job.name} was cancelled"
+        return job
+
+    def _missing(self, run: WorkflowRun, loss: Loss) -> str:
+        time = asyncio.get_running_loop().time()
+        since = self._unlisted.setdefault(loss.key, time)
+        return f"run {run.run} has completed, and names no job on its runner" if time - since >= LAG else ""
+
+    async def _repeat(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]) -> Rescued:
+        names = ", ".join(sorted(job.name for job in jobs if job.id in lost))
+        refusal = await self._objection(run, jobs, lost) or await self._provide(list(lost.values()))
+        if not refusal:
+            now = await self._ports.workflows.run(run.repository, run.run)
+            if (now.attempt, now.completed) != (run.attempt, True):
+                return Rescued.MOVED
+            try:
+                await self._rerun(run, list(lost))
+            except Conflict:
+                return Rescued.MOVED
+            except Refused as exc:
+                refusal = str(exc)
+            else:
+                self._asked[run.run] = run.attempt
+                self._voice.tell(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
+                return Rescued.MOVED
+        self._voice.alarm(f"run {run.run} of {run.repository}: {names} lost, and not run again: {refusal}")
+        await self.settle(list(lost.values()), f"not run again: {refusal}")
+        return Rescued.NOTHING
+
+    async def _rerun(self, run: WorkflowRun, lost: list[int]) -> None:
+        if len(lost) == 1:
+            await self._ports.workflows.rerun_job(run.repository, lost[0])
+        else:
+            await self._ports.workflows.rerun_failed(run.repository, run.run)
+
+    async def _objection(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]) -> str:
+        """Why the lost jobs must stay as they are; empty if nothing speaks against running them again."""
+        rules = self._settings.github
+        if not opted_in(self._settings, run.repository):
+            return "the repository is not in github.rescue"
+        if run.attempt > rules.rescue_attempts:
+            return f"attempt {run.attempt} is beyond github.rescue-attempts ({rules.rescue_attempts})"
+        others = [job for job in jobs if job.id not in lost and job.conclusion is Conclusion.FAILURE]
+        if len(lost) > 1 and others:
+            return f"they could only be run again together with what failed by itself: {_names(others)}"
+        try:
+            deploying = await self._ports.workflows.deploying(run, list(jobs))
+        except PermissionDenied as exc:
+            return f"whether they have an environment cannot be seen: {exc}"
+        # GitHub does not tell which job needs which, and those that need a lost one are run again with it.
+        if bound := [job for job in jobs if job.id in deploying]:
+            return f"deployments are never repeated: {_names(bound)} have an environment"
+        return ""
+
+    async def _provide(self, lost: Sequence[Loss]) -> str:
+        for label, count in Counter(loss.label for loss in lost).items():
+            refusal = await self._runners.provide(label, count)
+            if refusal is not None:
+                return f"label {label} gets no runners: {refusal.reason}"
+        return ""
+
+
+def opted_in(settings: Settings, repository: str) -> bool:
+    """Whether the owner of a repository wants its lost jobs run again."""
+    return any(name == "*" or name.casefold() == repository.casefold() for name in settings.github.rescue)
+
+
+def _over(run: WorkflowRun) -> str:
+    return f"run {run.run} has completed, in attempt {run.attempt}"
+
+
+def _names(jobs: Sequence[WorkflowJob]) -> str:
+    return ", ".join(sorted(job.name for job in jobs))

@@ -1,0 +1,61 @@
+"""A server that answers as a test says, on loopback: for what a real one does only on a bad day."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+OPERATION = {"id": "op-1", "kind": "provision", "runId": "4711", "state": "running", "progress": "0 of 1 ready"}
+Answer = tuple[int, dict[str, Any]] | tuple[int, dict[str, Any], dict[str, str]]
+
+
+@dataclass
+class Stub:
+    """`answer` is called with method and path; `asked` lists them, each with the token that was shown."""
+
+    answer: Callable[[str, str], Answer]
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def answering(answer: Callable[[str, str], Answer]) -> Iterator[Stub]:
+    stub = Stub(answer)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            path = self.path.partition("?")[0]
+            stub.asked.append(f"{self.command} {path}")
+            stub.tokens.append(self.headers.get("authorization", ""))
+            status, body, *headers = stub.answer(self.command, path)
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in (headers[0] if headers else {}).items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Tests look at `asked`."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        stub.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield stub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,107 @@
+"""The packages of the direct way: made once, of wheels, pinned, whole or not at all; and a Python that has them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from action.steps import ROOT, run_action
+from bullpen.action import packages
+from bullpen.errors import Unavailable
+
+
+class Commands:
+    """Stands for the processes that an environment is made by."""
+
+    def __init__(self) -> None:
+        self.ran: list[list[str]] = []
+
+    def __call__(self, command: list[str]) -> None:
+        self.ran.append(command)
+        if "venv" in command:
+            interpreter = Path(command[-1]) / "bin" / "python"
+            interpreter.parent.mkdir(parents=True)
+            interpreter.touch()
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    found = Commands()
+    monkeypatch.setattr(packages, "_run", found)
+    return found
+
+
+def test_an_environment_is_made_once_of_pinned_wheels(commands: Commands, tmp_path: Path) -> None:
+    environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
+    made = packages.python(ROOT, environ)
+    (_, pip) = commands.ran
+    assert pip[pip.index("--only-binary") + 1] == ":all:"
+    assert pip[pip.index("--constraint") + 1] == str(ROOT / "constraints.txt")
+    assert any(word.startswith("aiobotocore") for word in pip)
+    assert packages.python(ROOT, environ) == made
+    assert len(commands.ran) == 2
+    assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [Path(made).parents[1].name]
+
+
+def test_other_pins_have_another_environment(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    wanted = packages.requirements(tmp_path)
+    before = packages.key(tmp_path, wanted)
+    assert before == packages.key(ROOT, wanted)
+    (tmp_path / "constraints.txt").write_text("httpx==0.0.1\n")
+    assert packages.key(tmp_path, wanted) != before
+
+
+def test_one_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(command: list[str]) -> NoReturn:
+        raise Unavailable("no index")
+
+    monkeypatch.setattr(packages, "_run", fail)
+    with pytest.raises(Unavailable):
+        packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)})
+    assert list((tmp_path / "bullpen").iterdir()) == []
+
+
+def test_whoever_is_slower_takes_what_the_faster_one_made(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "bullpen" / packages.key(ROOT, packages.requirements(ROOT))
+
+    def and_meanwhile(command: list[str]) -> None:
+        commands(command)
+        (place / "bin").mkdir(parents=True, exist_ok=True)
+        (place / "bin" / "python").touch()
+
+    monkeypatch.setattr(packages, "_run", and_meanwhile)
+    assert packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)}) == str(place / "bin" / "python")
+    assert list((tmp_path / "bullpen").iterdir()) == [place]
+
+
+def test_a_command_that_fails_says_so_and_how_to_do_without() -> None:
+    with pytest.raises(Unavailable, match="ended with 3") as caught:
+        packages._run([sys.executable, "-c", "raise SystemExit(3)"])
+    assert "server" in caught.value.remedy
+
+
+@pytest.mark.slow
+def test_a_python_without_the_packages_goes_on_as_one_that_has_them(tmp_path: Path) -> None:
+    """The environment stands in the tool cache already; here it is the tests' own, behind a name of its own."""
+    bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if subprocess.run([bare, "-c", "import msgspec"], capture_output=True, check=False).returncode == 0:
+        pytest.skip(f"{bare} has the packages itself")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(bare)
+    place = tmp_path / "tools" / "bullpen" / packages.key(ROOT, packages.requirements(ROOT)) / "bin"
+    place.mkdir(parents=True)
+    (place / "python").write_text(f'#!/bin/sh\necho prepared\nexec {sys.executable} "$@"\n')
+    (place / "python").chmod(0o755)
+    environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "RUNNER_TOOL_CACHE": str(tmp_path / "tools")}
+    ran = run_action({"mode": "release", "home": str(tmp_path / "home")}, environ, tmp_path)
+    assert ran.code == 0, ran.log
+    assert ran.log.startswith("prepared\n")
+    assert "4711 holds no runners" in ran.log

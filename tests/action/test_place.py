@@ -1,0 +1,97 @@
+"""Where the pool is, which label is meant, and what contradicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from action.asking import JOB, MACHINES, POOL, REFRESH, asked
+from bullpen.action.inputs import read
+from bullpen.action.job import job_of, label_of
+from bullpen.action.place import check
+from bullpen.errors import ConfigError
+
+SERVER = {"server": "https://bullpen.example.com"}
+
+
+def refused(document: dict[str, str], environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check(read(document), environ or {})
+    return f"{caught.value} {caught.value.remedy}"
+
+
+@pytest.mark.parametrize("where", [SERVER, POOL, {"home": "/var/lib/bullpen"}, {"config": "bullpen.toml"}])
+def test_one_place_is_enough(where: dict[str, str]) -> None:
+    check(read({"mode": "provision", **where}), {})
+
+
+def test_without_a_place_every_way_to_name_one_is_said() -> None:
+    said = refused({"mode": "provision"})
+    assert all(name in said for name in ("server", "table-name", "home", "config"))
+
+
+@pytest.mark.parametrize("name", [*POOL, *MACHINES, "home", "config"])
+def test_a_server_and_a_pool_of_ones_own_contradict(name: str) -> None:
+    value = (POOL | MACHINES | {"home": "here", "config": "bullpen.toml"})[name]
+    assert f"server and {name}:" in refused({"mode": "provision", **SERVER, name: value})
+
+
+def test_the_word_that_was_used_is_the_word_that_is_refused() -> None:
+    assert "server and ec2-image-id:" in refused({"mode": "start", **SERVER, "ec2-image-id": MACHINES["ami"]})
+
+
+def test_a_server_is_not_refreshed_from_here() -> None:
+    assert "a server refreshes its pool itself" in refused({"mode": "refresh", **SERVER})
+
+
+def test_a_token_for_no_server_is_refused() -> None:
+    said = refused({"mode": "provision", **POOL, "server-token": "abc"})
+    assert said.startswith("server-token: says nothing without server")
+
+
+def test_a_pool_is_here_or_there() -> None:
+    assert "home and table-name" in refused({"mode": "provision", **POOL, "home": "here"})
+
+
+def test_the_region_may_come_from_the_environment() -> None:
+    document = {"mode": "provision", "table-name": "ci-pool"}
+    assert refused(document).startswith("aws-region: is needed")
+    check(read(document), {"AWS_REGION": "eu-central-1"})
+
+
+@pytest.mark.parametrize("name", ["ami", "iam-instance-profile", "subnet-ids", "github-token"])
+def test_refresh_names_what_it_needs(name: str) -> None:
+    check(read(REFRESH), {})
+    assert refused({**REFRESH, name: ""}).startswith(f"{name}: needed by mode refresh")
+
+
+LABELS = {"": "4711", "run": "4711", "attempt": "4711-2", "class": "4711-large", "attempt-class": "4711-2-large"}
+
+
+@pytest.mark.parametrize(("by", "label"), LABELS.items())
+def test_a_label_stands_for_what_it_is_asked_to(by: str, label: str) -> None:
+    assert label_of(JOB, asked(label_by=by, resource_class="large")) == label
+
+
+def test_a_label_by_class_needs_a_class() -> None:
+    with pytest.raises(ConfigError, match="label-by class: needs resource-class"):
+        label_of(JOB, asked(label_by="class"))
+
+
+def test_a_label_that_was_put_out_can_be_released() -> None:
+    assert label_of(JOB, asked("stop", label="4711-1-large")) == "4711-1-large"
+
+
+@pytest.mark.parametrize("label", ["4712", "4711-3", "some-label"])
+def test_a_label_of_another_run_cannot(label: str) -> None:
+    with pytest.raises(ConfigError, match="is of another run"):
+        label_of(JOB, asked("stop", label=label))
+
+
+def test_a_label_of_ones_own_choice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not '4711', which the runners get"):
+        label_of(JOB, asked("start", label="my-runner"))
+
+
+def test_outside_of_a_workflow_there_is_no_label() -> None:
+    with pytest.raises(ConfigError, match="this is no job of a workflow"):
+        job_of({"GITHUB_RUN_ID": "local", "GITHUB_REPOSITORY": "acme/widgets"})

@@ -1,0 +1,127 @@
+"""The summary: a headline, the runners, the seconds, what reuse saved; of a failure its cause and what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bullpen.action.report import headline, leftovers, outputs, summary
+from bullpen.action.result import Given, Result, Runner, of_provision, of_release
+from bullpen.action.saved import saved
+
+WARM = Runner("i-1", "selected", "large", "c7i.large", "spot")
+COLD = Runner("i-2", "created", "large", "m7i.large", "spot")
+TIMINGS = {
+    "acquire": 31.0,
+    "a runner of the pool": 1.5,
+    "a new machine": 2.0,
+    "a machine that boots and registers": 28.5,
+}
+MET = Result("provision", "4711", requested=2, duration=31.4, timings=TIMINGS, runners=(WARM, COLD))
+UNMET = Result("provision", "4711", reason="no capacity", remedy="try on-demand", exit_code=1, requested=2)
+
+
+def test_a_met_provision_has_one_headline_and_each_runner_in_a_row() -> None:
+    text = summary(MET)
+    assert text.splitlines()[0] == "### ✅ Bullpen: 2 runners ready in 31.4 s: 1 reused, 1 created"
+    assert "| `i-1` | large | c7i.large | spot | reused |" in text
+    assert "| `i-2` | large | m7i.large | spot | created |" in text
+
+
+def test_the_seconds_are_told_by_what_was_waited_for() -> None:
+    text = summary(MET)
+    assert "| booting and registering | 28.5 s |" in text
+    assert "| looking at the run before, deciding after | 0.4 s |" in text
+    assert "**31.4 s**" in text
+
+
+def test_what_reuse_saved_is_computed_from_this_provision_and_says_how() -> None:
+    assert "1 × 30.5 s = 30.5 s of machine time" in saved(MET)
+
+
+def test_without_a_measured_cold_start_no_number_is_made_up() -> None:
+    text = saved(replace(MET, runners=(WARM,), timings={"acquire": 1.0, "a runner of the pool": 1.0}))
+    assert "was not measured" in text
+    assert not any(char.isdigit() for char in text.replace("1 runner", ""))
+
+
+def test_nothing_reused_saved_nothing() -> None:
+    assert saved(replace(MET, runners=(COLD,))) == ""
+
+
+def test_a_failure_has_cause_and_remedy_and_no_list_of_runners() -> None:
+    text = summary(UNMET)
+    assert text.splitlines()[0] == "### ❌ Bullpen: provision of 4711 failed: no capacity"
+    assert "**Cause:** no capacity" in text
+    assert "**What to do:** try on-demand" in text
+    assert "| runner |" not in text
+
+
+@pytest.mark.parametrize("fate", ["terminated", "offered", "not ours"])
+def test_nothing_is_left_running_is_said_if_the_outcome_says_so(fate: str) -> None:
+    assert leftovers(replace(UNMET, discarded=(Given("i-1", "", fate),))) == "Nothing is left running for this run."
+
+
+@pytest.mark.parametrize("fate", ["terminating", "cleaning", "busy", ""])
+def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
+    text = leftovers(replace(UNMET, discarded=(Given("i-1", "", fate), Given("i-2", "", "terminated"))))
+    assert "i-1" in text
+    assert "i-2" not in text
+    assert "Nothing is left" not in text
+
+
+def test_nothing_is_claimed_where_nobody_told() -> None:
+    assert "is not known here" in leftovers(replace(UNMET, told=False))
+    assert leftovers(replace(UNMET, exit_code=130)) == ""
+
+
+def test_markup_from_elsewhere_stays_text() -> None:
+    text = summary(replace(UNMET, reason="<img src=x> | `x` [a](b)\n# no heading"))
+    assert "<img" not in text
+    assert "\n# no heading" not in text
+
+
+def test_a_table_ends_where_nobody_reads_on() -> None:
+    text = summary(replace(MET, runners=tuple(replace(WARM, id=f"i-{n}") for n in range(1000))))
+    assert "… and 800 more" in text
+
+
+def test_outputs_name_the_runners_for_every_action_that_was_before() -> None:
+    found = outputs(MET)
+    assert found["label"] == "4711"
+    assert found["instance-ids"] == found["ids"] == found["ec2-instance-ids"] == '["i-1", "i-2"]'
+    assert found["id"] == found["ec2-instance-id"] == "i-1"
+    assert (found["selected"], found["created"], found["duration"]) == ("1", "1", "31.400")
+
+
+def test_a_provision_that_failed_puts_out_no_runner() -> None:
+    assert outputs(UNMET) == {"label": "4711"}
+
+
+def test_a_release_tells_what_became_of_each_runner() -> None:
+    answer = {"offered": ["i-1"], "terminated": ["i-2"], "pending": ["i-3"], "busy": ["i-4"]}
+    result = of_release("4711", answer, 2.0)
+    assert headline(result) == "1 runner of 4711 back in the pool in 2.0 s"
+    rows = [line for line in summary(result).splitlines() if line.startswith("| `i-")]
+    assert [row.split("|")[2].split(";")[0].strip() for row in rows] == [
+        "back in the pool",
+        "ended",
+        "still cleaning",
+        "busy with a job",
+    ]
+
+
+def test_a_run_without_runners_has_nothing_to_release() -> None:
+    assert headline(of_release("4711", {}, 0.1)) == "4711 holds no runners: nothing to release"
+
+
+def test_runners_kept_because_a_job_had_begun_are_shown() -> None:
+    answer = {"requested": 1, "instances": [], "kept": [{"instanceId": "i-9"}]}
+    assert "`i-9`" in summary(of_provision("4711", answer, reason="", remedy="", exit_code=0))
+
+
+def test_what_refresh_did_is_listed_with_its_reasons() -> None:
+    result = Result("refresh", actions=(("end", "i-1", "its threshold has passed"),))
+    assert headline(result) == "refreshed: 1 action"
+    assert "| end | i-1 | its threshold has passed |" in summary(result)

@@ -1,0 +1,175 @@
+"""The action and `bullpen serve`: a job that shows who it is, an operator's token, and a step that is cancelled."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from action.steps import run_action, start_action
+from github.hub import FakeGithub, JobSpec
+from web.served import Served, a_server, command, environment
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def serving(home: Path, *arguments: str) -> Iterator[tuple[Served, dict[str, str]]]:
+    """A server on the embedded engine, and the inputs that reach it with an operator's token."""
+    create = command(home, "token", "create", "--scope", "operate")
+    token = subprocess.run(create, env=environment(), capture_output=True, check=True, text=True).stdout.strip()
+    try:
+        with a_server(home, *arguments) as served:
+            yield served, {"server": served.url, "server-token": token}
+    finally:
+        subprocess.run(command(home, "down"), env=environment(), check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+    """One with room for four machines, for tests that leave it as it was."""
+    with serving(tmp_path_factory.mktemp("operated") / "home", "--set", "local.capacity=4") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+    """One whose machines take a minute to boot."""
+    with serving(tmp_path_factory.mktemp("slow") / "home", "--set", "agent.pre-runner-script=sleep 60") as found:
+        yield found
+
+
+def states(served: Served, token: str, label: str) -> list[str]:
+    _, found = served.ask("GET", f"/v1/runs/{label}", headers={"authorization": f"Bearer {token}"})
+    return [one["state"] for one in found["instances"]]
+
+
+def test_an_operator_s_token_provisions_and_releases(operated: tuple[Served, dict[str, str]], tmp_path: Path) -> None:
+    served, where = operated
+    ran = run_action({"mode": "provision", **where, "instance-count": "2"}, {}, tmp_path)
+    assert ran.code == 0, ran.log
+    assert (ran.outputs["created"], len(json.loads(ran.outputs["instance-ids"]))) == ("2", 2)
+    assert "| small | local.small | on-demand | created |" in ran.summary
+    assert "| booting and registering |" in ran.summary
+    assert where["server-token"] not in ran.log + ran.summary
+    assert states(served, where["server-token"], "4711") == ["running", "running"]
+    released = run_action({"mode": "stop", **where, "label": ran.outputs["label"]}, {}, tmp_path)
+    assert released.code == 0, released.log
+    assert "2 runners of 4711 back in the pool" in released.summary
+    reused = run_action({"mode": "start", **where, "count": "2"}, {"GITHUB_RUN_ID": "4712"}, tmp_path)
+    assert (reused.outputs["selected"], reused.outputs["created"]) == ("2", "0")
+
+
+def test_a_failed_provision_tells_what_became_of_everything(
+    operated: tuple[Served, dict[str, str]], tmp_path: Path
+) -> None:
+    _, where = operated
+    ran = run_action({"mode": "provision", **where, "instance-count": "5"}, {"GITHUB_RUN_ID": "4713"}, tmp_path)
+    assert ran.code == 1
+    assert "Nothing is left running for this run." in ran.errors[0]
+    unknown = run_action({"mode": "provision", **where, "resource-class": "huge"}, {}, tmp_path)
+    assert unknown.code == 2
+    assert "resource-class 'huge': unknown" in unknown.errors[0]
+
+
+def test_a_cancelled_step_calls_the_operation_off_and_hears_how_it_ended(
+    slow: tuple[Served, dict[str, str]], tmp_path: Path
+) -> None:
+    served, where = slow
+    step = start_action({"mode": "provision", **where, "instance-count": "2"}, {}, tmp_path)
+    step.wait_for("for a machine that boots and registers")
+    ran = step.cancel()
+    assert ran.code == 130, ran.log
+    assert ran.seconds < 7.5
+    assert "stopped before the commit" in ran.errors[0]
+    assert set(states(served, where["server-token"], "4711")) <= {"terminated"}
+
+
+def test_a_cancelled_step_ends_in_time_though_the_server_does_not_answer(
+    slow: tuple[Served, dict[str, str]], tmp_path: Path
+) -> None:
+    served, where = slow
+    step = start_action({"mode": "provision", **where}, {"GITHUB_RUN_ID": "4712"}, tmp_path)
+    step.wait_for("for a machine that boots and registers")
+    served.process.send_signal(signal.SIGSTOP)  # it is there, and mute
+    try:
+        ran = step.cancel()
+    finally:
+        served.process.send_signal(signal.SIGCONT)
+    assert ran.code == 130, ran.log
+    assert ran.seconds < 7.5
+    assert "is not known here" in ran.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "says"),
+    [
+        ({"server": "http://127.0.0.1:1"}, 2, "`permissions: id-token: write` is missing"),
+        ({"server": "http://127.0.0.1:1", "server-token": "x", "ami": "ami-0123456789abcdef0"}, 2, "server and ami"),
+    ],
+)
+def test_what_is_missing_is_named_before_the_server_is_asked(
+    where: dict[str, str], code: int, says: str, tmp_path: Path
+) -> None:
+    ran = run_action({"mode": "provision", **where}, {}, tmp_path)
+    assert ran.code == code
+    assert says in ran.errors[0]
+
+
+def test_a_token_that_the_server_does_not_know_is_refused(
+    operated: tuple[Served, dict[str, str]], tmp_path: Path
+) -> None:
+    _, where = operated
+    ran = run_action({"mode": "provision", **where, "server-token": "bp_not_a_token"}, {}, tmp_path)
+    assert ran.code == 1
+    assert "does not know the token" in ran.errors[0]
+    assert "Nothing was acquired." in ran.summary
+    assert "bp_not_a_token" not in ran.log + ran.summary
+
+
+@contextmanager
+def serving_github(github: FakeGithub, home: Path) -> Iterator[Served]:
+    said = {
+        "engines.ci": "github",
+        "github.scope": "acme/widgets",
+        "github.url": github.url,
+        "github.api-url": github.api_url,
+        "github.token": github.token(),
+        "github.oidc-issuer": github.issuer,
+        "local.capacity": "0",
+    }
+    with a_server(home, *(word for name, value in said.items() for word in ("--set", f"{name}={value}"))) as served:
+        yield served
+
+
+def test_a_job_shows_who_it_is_and_serves_its_own_run(github: FakeGithub, tmp_path: Path) -> None:
+    run = github.start_run("acme/widgets", [JobSpec("provision")])
+    environ = {**github.oidc_environment(run.job("provision")), "GITHUB_RUN_ID": str(run.id)}
+    with serving_github(github, tmp_path / "home") as served:
+        ran = run_action({"mode": "release", "server": served.url}, environ, tmp_path)
+        assert ran.code == 0, ran.log
+        assert f"{run.id} holds no runners" in ran.summary
+        none = run_action({"mode": "provision", "server": served.url}, environ, tmp_path)
+        assert none.code == 1
+        assert "**Cause:**" in none.summary
+        foreign = run_action({"mode": "release", "server": served.url}, {**environ, "GITHUB_RUN_ID": "1"}, tmp_path)
+        assert foreign.code == 1
+        assert foreign.outputs["label"] == "1"
+        assert "1 of" not in foreign.summary
+    assert "eyJ" not in ran.log + none.log + foreign.log, "an identity is in the log"
+    assert "bpr_" not in ran.log + none.log + foreign.log, "a run's token is in the log"
+
+
+def test_an_identity_for_another_audience_is_refused(github: FakeGithub, tmp_path: Path) -> None:
+    run = github.start_run("acme/widgets", [JobSpec("provision")])
+    environ = {**github.oidc_environment(run.job("provision")), "GITHUB_RUN_ID": str(run.id)}
+    with serving_github(github, tmp_path / "home") as served:
+        ran = run_action({"mode": "release", "server": served.url, "audience": "somebody"}, environ, tmp_path)
+    assert ran.code == 1
+    assert "refuses the job's identity" in ran.errors[0]
+    assert "github.oidc-audience" in ran.errors[0]

@@ -1,0 +1,106 @@
+"""What the inputs mean as settings: the archived original's names, units and defaults."""
+
+from __future__ import annotations
+
+import pytest
+
+from action.asking import AMI, GROUP, JOB, POOL, REFRESH, SUBNET, asked
+from bullpen.action import told
+from bullpen.action.direct import published_of
+from bullpen.action.inputs import read
+from bullpen.settings import Layer, Loaded, load
+
+
+def refreshed(**more: str) -> Loaded:
+    found = read(REFRESH | {name.replace("_", "-"): value for name, value in more.items()})
+    return load({}, above=Layer("inputs", told.document_of(found, JOB, {})), beneath=Layer("", told.defaults(found)))
+
+
+def test_refresh_has_the_defaults_of_the_original() -> None:
+    settings = refreshed().settings
+    assert (settings.timings.idle, settings.timings.max_runtime, settings.github.token_rotation) == (300, 1800, 1800)
+    assert (settings.classes["large"].cpu, settings.classes["large"].mem) == (2, 4096)
+    assert (settings.classes["16xlarge"].cpu, settings.classes["16xlarge"].mem) == (64, 131072)
+    assert "docker git libicu" in settings.agent.pre_runner_script
+
+
+def test_refresh_is_told_what_machines_are_like() -> None:
+    aws = refreshed().settings.aws
+    assert (aws.pool, aws.region, aws.image, aws.subnets) == ("ci-pool", "eu-central-1", AMI, (SUBNET,))
+    assert (aws.security_groups, aws.instance_profile) == ((GROUP,), "ci-runner")
+
+
+def test_the_run_s_repository_is_where_runners_register() -> None:
+    settings = refreshed().settings
+    assert settings.on_github
+    assert (settings.github.scope, settings.github.token) == ("acme/widgets", "ghp_of_an_admin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting", "expected"),
+    [
+        ("idle_time_sec", "60", "timings.idle", 60),
+        ("max_runtime_min", "45", "timings.max-runtime", 2700),
+        ("github_reg_token_refresh_min", "45", "github.token-rotation", 900),
+        ("pre_runner_script", "true", "agent.pre-runner-script", "true"),
+        ("startup_timeout_minutes", "5", "timings.validation", 300),
+        ("aws_resource_tags", '[{"Key": "team", "Value": "ci"}]', "aws.tags", {"team": "ci"}),
+        ("volume_size", "40", "aws.volume", 40),
+        ("runner_home_dir", "/srv/runner", "github.runner-directory", "/srv/runner"),
+        ("spot_fallback", "on-demand", "classes.large.spot-fallback", True),
+        ("resource_class_config", '{"huge": {"cpu": 9, "mmem": 99}}', "classes.huge.mem", 99),
+    ],
+)
+def test_an_input_is_a_setting_in_its_own_unit(name: str, value: str, setting: str, expected: object) -> None:
+    assert refreshed(**{name: value}).values[setting].value == expected
+
+
+def test_classes_of_ones_own_come_instead_of_the_original_s() -> None:
+    assert "xlarge" not in refreshed(resource_class_config='{"huge": {"cpu": 9, "mmem": 99}}').settings.classes
+
+
+def test_a_file_of_settings_has_no_defaults_beneath_it() -> None:
+    assert told.defaults(read(REFRESH | {"config": "bullpen.toml"})) == {}
+
+
+def test_what_is_published_is_what_was_set_and_no_secret() -> None:
+    document = published_of(refreshed(resource_class_config='{"huge": {"cpu": 9, "mmem": 99}}'))
+    assert document["aws"]["image"] == AMI
+    assert document["classes"] == {"huge": {"cpu": 9, "mem": 99}}
+    assert document["github"] == {
+        "scope": "acme/widgets",
+        "url": "https://github.com",
+        "api-url": "https://api.github.com",
+        "token-rotation": 1800.0,
+    }
+    assert "ghp_of_an_admin" not in str(document)
+    assert "pool" not in document["aws"]
+
+
+def test_provision_finds_the_rest_in_what_was_published() -> None:
+    provision = read({"mode": "provision", **POOL})
+    above, beneath = Layer("inputs", told.document_of(provision, JOB, {})), Layer("table", published_of(refreshed()))
+    settings = load({}, above=above, beneath=beneath).settings
+    known = refreshed().settings
+    assert (settings.aws, settings.classes, settings.timings) == (known.aws, known.classes, known.timings)
+
+
+def test_whoever_says_more_is_heard_before_what_was_published() -> None:
+    provision = read({"mode": "provision", **POOL, "ec2-image-id": "ami-1123456789abcdef0"})
+    above, beneath = Layer("inputs", told.document_of(provision, JOB, {})), Layer("table", published_of(refreshed()))
+    assert load({}, above=above, beneath=beneath).settings.aws.image == "ami-1123456789abcdef0"
+
+
+def test_a_pool_on_aws_is_asked_for_what_the_original_would_ask() -> None:
+    found = told.request_of(read({"mode": "provision", **POOL}))
+    assert found == {"resource-class": "large", "usage-class": "spot", "allowed-instance-types": ["c*", "m*", "r*"]}
+
+
+def test_start_buys_on_demand_as_the_actions_that_have_it_do() -> None:
+    assert told.request_of(read({"mode": "start", **POOL}))["usage-class"] == "on-demand"
+    assert told.request_of(read({"mode": "start", **POOL, "market-type": "spot"}))["usage-class"] == "spot"
+
+
+def test_a_pool_of_this_machine_is_asked_for_what_the_command_line_would_ask() -> None:
+    found = told.request_of(asked(home="here"))
+    assert found == {"resource-class": "small", "usage-class": "on-demand", "allowed-instance-types": ["*"]}

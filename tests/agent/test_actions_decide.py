@@ -1,0 +1,166 @@
+"""What an agent decides where jobs are GitHub's: pure, as `test_decide` has it for our own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bullpen.agent.decide import GRACE, UNKNOWN, Action, Clean, Limits, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.model.activity import Activity
+
+LIMITS = Limits(appears_within=60.0, max_runtime=1800.0, idle=420.0)
+CLAIMED = Record(State.CLAIMED, "4711", "r1", 2000.0, trust_domain="t")
+RUNNING = replace(CLAIMED, state=State.RUNNING)
+GIVEN_BACK = Record(State.IDLE, "", "r2", 2000.0, trust_domain="t")
+JOB = Activity("acme/widgets", "4711", 1, "4711", "pool.i-1.r1", "build")
+BOOTED = Progress(began=0.0).booting().booted(version="2.336.0")
+SEEN = BOOTED.reported(Kind.CLAIM_SEEN, "r1", 0.0)
+REGISTERING = SEEN.registering(CLAIMED, "pool.i-1.r1")
+LISTENING = REGISTERING.listening()
+SERVING = LISTENING.reported(Kind.REG_OK, "r1", 0.0).saw(RUNNING)
+
+
+def next_after(progress: Progress, record: Record = RUNNING, **seen: str) -> Action:
+    return decide(Sight(1000.0, 0.0, record, **seen), progress, LIMITS)
+
+
+def is_idle(action: Action) -> bool:
+    return isinstance(action, Wait)
+
+
+# ---------------------------------------------------------------------------------------------------------- registering
+
+
+def test_a_claim_is_registered() -> None:
+    assert next_after(SEEN, CLAIMED) is Step.REGISTER
+
+
+def test_while_it_registers_there_is_nothing_to_do() -> None:
+    assert is_idle(next_after(REGISTERING, CLAIMED))
+
+
+def test_it_is_ready_once_its_runner_listens() -> None:
+    assert next_after(LISTENING, CLAIMED) == Report(Kind.REG_OK)
+
+
+def test_a_runner_that_never_listened_is_a_failed_registration() -> None:
+    assert next_after(REGISTERING.listening("no"), CLAIMED) == Report(Kind.REG_FAILED, "no")
+
+
+def test_a_runner_that_cannot_go_on_ends_the_agent() -> None:
+    assert next_after(SERVING.listening("GitHub refuses runner version 2.1.0")) == Stop(
+        "GitHub refuses runner version 2.1.0"
+    )
+
+
+def test_a_pass_that_is_not_to_be_had_is_a_failed_registration() -> None:
+    assert next_after(SEEN.registered(CLAIMED, "no token"), CLAIMED) == Report(Kind.REG_FAILED, "no token")
+
+
+def test_its_version_is_told_with_its_boot_and_with_its_attestation() -> None:
+    created = replace(CLAIMED, state=State.CREATED)
+    assert next_after(BOOTED, created) == Report(Kind.OK, "runner=2.336.0")
+    clean = SEEN.reported(Kind.REMOVE_REG_OK, "r2", 0.0).cleaning_began(GIVEN_BACK).cleaned()
+    assert next_after(clean, GIVEN_BACK) == Report(Kind.CLEAN_OK, "runner=2.336.0")
+
+
+def test_where_jobs_are_our_own_no_version_is_told() -> None:
+    assert next_after(Progress(began=0.0).booted(), replace(CLAIMED, state=State.CREATED)) == Report(Kind.OK)
+
+
+# ----------------------------------------------------------------------------------------------------------- given back
+
+
+def test_given_back_it_hangs_up_then_deregisters_then_cleans() -> None:
+    progress = SERVING
+    assert next_after(progress, GIVEN_BACK) is Step.HANG_UP
+    progress = progress.hanging_up(GIVEN_BACK)
+    assert is_idle(next_after(progress, GIVEN_BACK))
+    progress = progress.hung_up()
+    assert next_after(progress, GIVEN_BACK) is Step.DEREGISTER
+    progress = progress.deregistered(GIVEN_BACK)
+    assert next_after(progress, GIVEN_BACK) == Report(Kind.REMOVE_REG_OK)
+    assert next_after(progress.reported(Kind.REMOVE_REG_OK, "r2", 0.0), GIVEN_BACK) == Clean()
+
+
+def test_given_back_while_it_registers_it_hangs_up_and_deregisters_as_well() -> None:
+    assert next_after(REGISTERING, GIVEN_BACK) is Step.HANG_UP
+    assert next_after(REGISTERING.hanging_up(GIVEN_BACK).hung_up(), GIVEN_BACK) is Step.DEREGISTER
+
+
+def test_given_back_after_its_runner_broke_it_deregisters_as_well() -> None:
+    assert next_after(REGISTERING.listening("no"), GIVEN_BACK) is Step.HANG_UP
+
+
+def test_a_claim_of_another_run_waits_until_the_old_registration_is_gone() -> None:
+    other = replace(CLAIMED, run_id="4712", round="r3")
+    seen = SERVING.reported(Kind.CLAIM_SEEN, "r3", 0.0)
+    assert next_after(seen, other) is Step.HANG_UP
+    assert next_after(seen.hanging_up(other).hung_up(), other) is Step.DEREGISTER
+
+
+def test_a_job_that_runs_is_not_stopped_when_it_is_given_back_and_that_is_said_once() -> None:
+    busy = SERVING.bound(JOB, 0.0)
+    said = next_after(busy, GIVEN_BACK)
+    assert said == Report(Kind.REMOVE_REG_FAILED, "busy: job build of acme/widgets, run 4711, has not ended yet")
+    assert is_idle(next_after(busy.reported(Kind.REMOVE_REG_FAILED, "r2", 0.0), GIVEN_BACK))
+
+
+def test_once_that_job_has_ended_it_goes_on_as_usual() -> None:
+    free = SERVING.reported(Kind.REMOVE_REG_FAILED, "r2", 0.0)
+    assert next_after(free, GIVEN_BACK) is Step.HANG_UP
+    assert next_after(free.hung_up().deregistered(GIVEN_BACK), GIVEN_BACK) == Report(Kind.REMOVE_REG_OK)
+
+
+def test_under_a_job_too_the_threshold_ends_the_agent() -> None:
+    overdue = replace(RUNNING, threshold=1000.0 - GRACE)
+    assert isinstance(next_after(SERVING.bound(JOB, 0.0), overdue), Stop)
+
+
+def test_a_runner_that_died_under_its_job_is_not_waited_for() -> None:
+    dead = SERVING.bound(JOB, 0.0).listening("ended under its job")
+    assert next_after(dead, GIVEN_BACK) == Stop("ended under its job")
+    assert next_after(dead) == Stop("ended under its job")
+
+
+def test_a_job_that_runs_while_the_store_is_away_gets_what_it_may_need() -> None:
+    overdue = SERVING.saw(replace(RUNNING, threshold=0.0))
+    sight = Sight(1000.0, 100.0, UNKNOWN)
+    assert isinstance(decide(sight, overdue, LIMITS), Stop)
+    assert decide(sight, overdue.bound(JOB, 50.0), LIMITS) == Wait(50.0 + LIMITS.max_runtime + GRACE - 100.0)
+
+
+# ------------------------------------------------------------------------------------------------------ one job at most
+
+
+def test_after_its_one_job_it_cleans_and_registers_again_in_the_same_round() -> None:
+    progress = SERVING.forgotten()
+    assert next_after(progress) == Clean(keep=False)
+    progress = progress.cleaning_began(RUNNING)
+    assert is_idle(next_after(progress))
+    progress = progress.cleaned()
+    assert next_after(progress) is Step.REGISTER
+    progress = progress.registering(RUNNING, "pool.i-1.r1.1").listening()
+    assert is_idle(next_after(progress))  # whoever waits knows already
+
+
+def test_what_it_may_keep_is_kept_between_jobs_of_one_trust_domain() -> None:
+    keeping = SEEN.registering(CLAIMED, "pool.i-1.r1", keeps=True).listening().reported(Kind.REG_OK, "r1", 0.0)
+    assert next_after(keeping.forgotten()) == Clean(keep=True)
+
+
+def test_a_machine_that_cannot_be_cleaned_between_jobs_ends() -> None:
+    assert next_after(SERVING.forgotten().cleaning_began(RUNNING).cleaned("dirty")) == Stop("dirty")
+
+
+# -------------------------------------------------------------------------------------------------------------- notices
+
+
+def test_with_notice_a_free_runner_hangs_up_and_does_not_come_back() -> None:
+    assert next_after(SERVING, notice="spot") is Step.HANG_UP
+    assert next_after(SERVING.hung_up(), notice="spot") == Step.DEREGISTER
+    assert is_idle(next_after(SERVING.hung_up().deregistered(RUNNING), notice="spot"))
+
+
+def test_with_notice_a_job_that_runs_may_end() -> None:
+    assert is_idle(next_after(SERVING.bound(JOB, 0.0), notice="spot"))

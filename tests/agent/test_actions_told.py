@@ -1,0 +1,37 @@
+"""What agents are told of GitHub, by whoever launches them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from bullpen.agent.config import Config
+from bullpen.config import Engines, Github, Settings
+from bullpen.engines.aws.boot.userdata import own_user_data, told
+from bullpen.settings.agents import told_of_ci
+
+HUB = Github(scope="acme/widgets", token="s3cret", webhook_secret="hush", runner_directory="/opt/runner")
+SETTINGS = Settings(engines=Engines(pool="aws", ci="github"), github=HUB)
+
+
+def test_where_jobs_are_our_own_nothing_is_told() -> None:
+    assert told_of_ci(Settings()) == {}
+
+
+def test_an_agent_is_told_where_the_runner_lies() -> None:
+    assert told_of_ci(SETTINGS) == {
+        "ci": "github",
+        "runner_directory": "/opt/runner",
+        "runner_url": "",
+        "runner_sha256": "",
+    }
+
+
+def test_everything_told_is_known_to_agents() -> None:
+    assert set(told(SETTINGS)) <= {field.name for field in fields(Config)}
+
+
+def test_no_secret_of_github_is_in_what_machines_are_told() -> None:
+    for content in (json.dumps(told(SETTINGS)), own_user_data(SETTINGS)):
+        assert "s3cret" not in content
+        assert "hush" not in content

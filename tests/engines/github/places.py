@@ -1,0 +1,61 @@
+"""Settings and engines of a pool on the GitHub of our own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+
+from bullpen.config import Agent, Engines, Github, Settings
+from bullpen.engines.github.client import Hub
+from bullpen.engines.github.releases import Releases
+from bullpen.engines.github.runners import GithubCI
+from bullpen.engines.memory import Memory
+from bullpen.engines.system import SystemClock
+from bullpen.ports import Clock, Ports
+from github.hub import FakeGithub
+
+SERVED = Agent(serve_url="http://127.0.0.1:8080")
+
+
+class ClockAhead:
+    """The real clock, put ahead at will."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return SystemClock().now() + self.ahead
+
+
+def settings_of(github: FakeGithub, *, agent: Agent = SERVED, **changes: Any) -> Settings:
+    """A pool with every permission on acme/widgets; `changes` are fields of the `[github]` table."""
+    if "token" not in changes and "app_id" not in changes:
+        changes["token"] = github.token()
+    hub = Github(**{"scope": "acme/widgets", "url": github.url, "api_url": github.api_url, **changes})
+    return Settings(engines=Engines(ci="github"), agent=agent, github=hub)
+
+
+@asynccontextmanager
+async def a_hub(github: FakeGithub, clock: Clock | None = None, **changes: Any) -> AsyncIterator[Hub]:
+    async with aclosing(Hub(settings_of(github, **changes).github, clock or SystemClock())) as hub:
+        yield hub
+
+
+@asynccontextmanager
+async def a_ci(github: FakeGithub, clock: Clock | None = None, **changes: Any) -> AsyncIterator[tuple[GithubCI, Ports]]:
+    """The CI, on records in memory."""
+    settings, ports, clock = settings_of(github, **changes), Memory().ports(), clock or SystemClock()
+    async with aclosing(Hub(settings.github, clock)) as hub:
+        yield GithubCI(hub, settings, ports.records, clock, Releases(hub, clock)), ports
+
+
+Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Coroutine[Any, Any, httpx.Response]]
+
+
+def scripted(answer: Answering, scope: str = "acme/widgets") -> Hub:
+    """A GitHub that answers as told, also on virtual time."""
+    return Hub(Github(scope=scope, token="t0ken"), SystemClock(), httpx.MockTransport(answer))

@@ -1,0 +1,36 @@
+"""Activities: what travels with a beat is read back, and whatever else a worker writes is none."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullpen.model.activity import Activity, parse
+
+BUILD = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0a1b2c3d", "build")
+
+
+def test_an_activity_is_read_back_as_it_was_written() -> None:
+    assert parse(BUILD.text()) == BUILD
+
+
+def test_a_long_job_key_is_cut_and_the_rest_stands() -> None:
+    for letter in "xé✓":
+        found = parse(Activity(**{**asdict(BUILD), "job": letter * 5000}).text())
+        assert found is not None
+        assert (found.run, found.runner) == (BUILD.run, BUILD.runner)
+
+
+@given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
+def test_whatever_else_a_worker_writes_is_no_activity(text: str) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"attempt": "1"}, {"run": 4711}, {"extra": ""}, {"repository": None}, {"attempt": 1.5}, {"attempt": True}],
+)
+def test_an_activity_with_a_wrong_part_is_none(wrong: dict[str, object]) -> None:
+    assert parse(json.dumps(asdict(BUILD) | wrong)) is None

@@ -1,0 +1,239 @@
+"""Planted bugs: each breaks a promise, and a look at GitHub or at the pool says so. Without them nothing is broken."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.workflows import MemoryWorkflows
+from bullpen.liveness.lease import Sweeper
+from bullpen.model import activity as activities
+from bullpen.model.activity import Activity
+from bullpen.model.worker import Fate
+from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
+from bullpen.workflows import loss
+from bullpen.workflows.loss import Loss
+from bullpen.workflows.proof import Proof
+from bullpen.workflows.rescue import Rescue
+from bullpen.workflows.stranded import Stranded
+from stage import requests
+from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, a_scene, build, lose
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+History = Callable[[], Awaitable[list[str]]]
+
+
+# ---- histories: what they find broken
+
+
+async def it_fails_by_itself_the_second_time() -> list[str]:
+    async with a_scene(rescue_attempts=3) as scene:
+        run = await scene.run(build(lasts=200, ends=Conclusion.FAILURE))
+        await lose(scene, run, "build")
+        await scene.passes(GIVEN_UP_AFTER + 900, scene.follower())
+        return [] if len(scene.hub.reruns) == 1 else [f"run again: {scene.hub.reruns}"]
+
+
+async def others_of_its_run_go_on() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(build(), JobSpec("long", lasts=1500))
+        await lose(scene, run, "build")
+        ports = scene.ports()
+        await scene.passes(900, scene.follower(ports))
+        asked = requests(ports)["workflows.rerun_job"]
+        return [f"asked {asked} times before the run had completed"] if asked else []
+
+
+async def it_deploys() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(build(environment="production"))
+        await lose(scene, run, "build")
+        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        return ["a deployment was repeated"] if scene.hub.reruns else []
+
+
+async def another_failed_by_itself() -> list[str]:
+    async with a_scene() as scene:
+        wrong = build("wrong", lasts=20, ends=Conclusion.FAILURE)
+        run = await scene.run(build("a"), build("b"), wrong, runners=3)
+        await lose(scene, run, "a", "b")
+        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        return ["a job that failed by itself was run again"] if scene.hub.reruns else []
+
+
+async def it_succeeds_late() -> list[str]:
+    async with a_scene() as scene:
+        bad = build("bad", lasts=20, ends=Conclusion.FAILURE)
+        run = await scene.run(build(lasts=300), bad, runners=2)
+        scene.mutes(scene.on(run, "build"))
+        await scene.passes(600, scene.follower())
+        return [f"run again: {scene.hub.reruns}"] if scene.hub.reruns else []
+
+
+async def its_runner_is_at_work() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(build(lasts=3000))
+        mute = scene.on(run, "build")
+        scene.mutes(mute)
+        await scene.passes(600, scene.follower())
+        return [] if mute in scene.world.memory.yard.machines else ["a runner was ended under its job"]
+
+
+async def github_misses_it_for_a_moment() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(build(lasts=3000))
+        mute = scene.on(run, "build")
+        scene.mutes(mute)
+        follower = scene.follower()
+        await scene.passes(70, follower)
+        seen = scene.world.memory.registrations[mute]
+        scene.world.memory.registrations[mute] = replace(seen, online=False)
+        await scene.passes(60, follower)
+        scene.world.memory.registrations[mute] = seen
+        await scene.passes(120, follower)
+        return [] if mute in scene.world.memory.yard.machines else ["one look was enough to end it"]
+
+
+async def no_machine_is_to_be_had() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(build())
+        await lose(scene, run, "build")
+        scene.world.memory.yard.capacity = 0
+        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        return ["run again without runners"] if scene.hub.reruns else []
+
+
+async def a_worker_lies() -> list[str]:
+    async with a_scene() as scene:
+        victim = await scene.run(build("theirs", lasts=20, ends=Conclusion.FAILURE))
+        run = await scene.run(build())
+        liar, theirs = scene.on(run, "build"), scene.of(victim).jobs[0]
+        scene.world.tempers[liar].work(Activity(REPOSITORY, victim, 1, victim, theirs.runner, "theirs"))
+        await asyncio.sleep(10)
+        scene.dies(liar)
+        await scene.passes(LOST_AFTER, scene.follower())
+        return ["somebody else's run was run again"] if scene.hub.reruns else []
+
+
+async def it_lost_all_its_runners() -> list[str]:
+    async with a_scene() as scene:
+        run = await scene.run(JobSpec("first", lasts=200), build(lasts=30, needs=("first",)))
+        scene.dies(scene.instances(run)[0].id)
+        await scene.passes(400, scene.follower())
+        return [] if scene.of(run).completed else ["a job waits for nobody"]
+
+
+# ---- the bugs
+
+
+def attempts_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    right = Rescue.rescue
+
+    async def rescue(self: Rescue, run: WorkflowRun, losses: Sequence[Loss]) -> Any:
+        moved = [
+            replace(one, activity=replace(one.activity, attempt=run.attempt))
+            for one in losses
+            if one.activity is not None
+        ]
+        return await right(self, run, moved)
+
+    async def stranded(self: Stranded, run: WorkflowRun, held: Any) -> None:
+        return None
+
+    patch.setattr(Rescue, "rescue", rescue)
+    patch.setattr(Stranded, "see_to", stranded)
+    any_failed_job_was_lost(patch)
+
+
+def any_failed_job_was_lost(patch: pytest.MonkeyPatch) -> None:
+    def judge(self: Rescue, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> WorkflowJob | str:
+        return next((job for job in jobs if job.conclusion is Conclusion.FAILURE), "")
+
+    patch.setattr(Rescue, "_judge", judge)
+
+
+def completion_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
+    right = MemoryWorkflows.run
+
+    async def run(self: MemoryWorkflows, repository: str, number: str) -> WorkflowRun:
+        return replace(await right(self, repository, number), completed=True)
+
+    patch.setattr(MemoryWorkflows, "run", run)
+    patch.setattr(Rescue, "_judge", lambda self, run, loss, jobs: jobs[0])
+
+
+def nothing_speaks_against_it(patch: pytest.MonkeyPatch) -> None:
+    async def objection(self: Rescue, run: Any, jobs: Any, lost: Any) -> str:
+        return ""
+
+    patch.setattr(Rescue, "_objection", objection)
+
+
+def online_is_not_asked(patch: pytest.MonkeyPatch) -> None:
+    async def offline(self: Proof, mute: Sequence[Loss]) -> list[Loss]:
+        return list(mute)
+
+    patch.setattr(Proof, "_offline", offline)
+
+
+def retired_though_it_works(patch: pytest.MonkeyPatch) -> None:
+    async def fates(self: Sweeper, condemned: Sequence[Any], seen: Any) -> list[Fate]:
+        return [Fate.RETIRE for _ in condemned]
+
+    patch.setattr(Sweeper, "_fates", fates)
+    patch.setattr("bullpen.liveness.reschedule.loss_of", lambda settings, worker, record: None)
+
+
+def one_look_is_enough(patch: pytest.MonkeyPatch) -> None:
+    async def offline(self: Proof, mute: Sequence[Loss]) -> list[Loss]:
+        online = {one.name for one in await self._ports.ci.registrations() if one.online}
+        return [one for one in mute if one.worker.instance_id not in online]
+
+    patch.setattr(Proof, "_offline", offline)
+
+
+def runners_are_not_provided_first(patch: pytest.MonkeyPatch) -> None:
+    async def provide(self: Rescue, lost: Any) -> str:
+        return ""
+
+    patch.setattr(Rescue, "_provide", provide)
+
+
+def workers_are_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loss, "_credible", lambda settings, worker: activities.parse(worker.activity))
+
+
+def idle_losses_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    right = loss.loss_of
+
+    def loss_of(settings: Any, worker: Any, record: Any) -> Loss | None:
+        return right(settings, worker, record) if worker.activity else None
+
+    patch.setattr("bullpen.liveness.reschedule.loss_of", loss_of)
+
+
+PLANTED: Sequence[tuple[Plant, History]] = [
+    (attempts_are_not_compared, it_fails_by_itself_the_second_time),
+    (completion_is_not_awaited, others_of_its_run_go_on),
+    (nothing_speaks_against_it, it_deploys),
+    (nothing_speaks_against_it, another_failed_by_itself),
+    (any_failed_job_was_lost, it_succeeds_late),
+    (online_is_not_asked, its_runner_is_at_work),
+    (retired_though_it_works, its_runner_is_at_work),
+    (one_look_is_enough, github_misses_it_for_a_moment),
+    (runners_are_not_provided_first, no_machine_is_to_be_had),
+    (workers_are_believed, a_worker_lies),
+    (idle_losses_are_forgotten, it_lost_all_its_runners),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "history"), PLANTED, ids=[f"{plant.__name__}-{history.__name__}" for plant, history in PLANTED]
+)
+async def test_a_planted_bug_is_caught(plant: Plant, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await history() == []
+    plant(monkeypatch)
+    assert await history() != []
