@@ -106,6 +106,11 @@ def test_a_job_that_runs_is_not_stopped_when_it_is_given_back_and_that_is_said_o
     assert is_idle(next_after(busy.reported(Kind.REMOVE_REG_FAILED, "r2", 0.0), GIVEN_BACK))
 
 
+def test_a_job_whose_last_step_is_over_is_waited_for_in_silence() -> None:
+    assert is_idle(next_after(SERVING.bound(JOB, 0.0).ending(), GIVEN_BACK))
+    assert not is_idle(next_after(SERVING.bound(JOB, 0.0).ending().bound(JOB, 1.0), GIVEN_BACK))
+
+
 def test_once_that_job_has_ended_it_goes_on_as_usual() -> None:
     free = SERVING.reported(Kind.REMOVE_REG_FAILED, "r2", 0.0)
     assert next_after(free, GIVEN_BACK) is Step.HANG_UP

@@ -275,6 +275,8 @@ def _deregister(record: Record, progress: Progress) -> Action | None:
         attempt = progress.registration
         if attempt is not None and attempt.phase is Phase.FAILED:
             return Stop(attempt.text)  # its runner is dead: the job will not end here
+        if progress.is_ending:
+            return None  # whoever gave us back may have heard of its end before we did
         busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
         return _once(Report(Kind.REMOVE_REG_FAILED, busy), record, progress)
     removal = progress.removal

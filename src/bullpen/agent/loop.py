@@ -277,11 +277,11 @@ class Agent:
     def _take_events(self) -> None:
         if self._listener is not None and self._listener.drain():
             self._must_look = True
-        before = self._progress.activity
+        before, asked = self._progress.activity, self._tasks.asked()
         self._progress = self._tasks.check(self._progress)
         if self._progress.activity is not before:
             self._beat_at = 0.0  # whoever waits for us to be free should know now
-        if (asked := self._tasks.asked()) is not None:
+        if asked is not None:
             self._admit(asked)
         heard = self._signals.take()
         if signal.SIGTERM in heard or signal.SIGINT in heard:

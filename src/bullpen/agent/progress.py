@@ -117,6 +117,7 @@ class Progress:
     listens: bool = False  # a runner of the CI runs here, or its files lie here: to be ended before the CI forgets us
     activity: Activity | None = None  # the job that the CI runs here
     activity_began: float = 0.0  # monotonic reading
+    is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
     removal: Attempt | None = None  # we stop listening, or the CI refused to forget us in this round
     cleaning: Attempt | None = None
@@ -184,7 +185,10 @@ class Progress:
         return replace(self, registration=None, removal=None, listens=False, runner="", activity=None)
 
     def bound(self, activity: Activity | None, at: float) -> Progress:
-        return replace(self, activity=activity, activity_began=at)
+        return replace(self, activity=activity, activity_began=at, is_ending=False)
+
+    def ending(self) -> Progress:
+        return replace(self, is_ending=True)
 
     def deregistered(self, record: Record, failure: str = "") -> Progress:
         if failure:

@@ -35,7 +35,7 @@ SETTINGS = """
 ci = "github"
 
 [github]
-scope = "acme/widgets"
+scope = "{scope}"
 url = "{hub.url}"
 token = "{token}"
 oidc-issuer = "{hub.issuer}"
@@ -144,7 +144,9 @@ def _jobs(run: Run) -> str:
 
 
 @contextmanager
-def a_workplace(hub: FakeGithub, *, github: str = "", timings: str = "") -> Iterator[Workplace]:
+def a_workplace(
+    hub: FakeGithub, *, scope: str = "acme/widgets", github: str = "", timings: str = ""
+) -> Iterator[Workplace]:
     """Serving until the block ends; then every process of it is ended, each by its pid."""
     ground = Path(tempfile.mkdtemp(prefix="workplace-"))
     ground.chmod(0o711)
@@ -156,6 +158,7 @@ def a_workplace(hub: FakeGithub, *, github: str = "", timings: str = "") -> Iter
     config.write_text(
         SETTINGS.format(
             hub=hub,
+            scope=scope,
             token=hub.token(),
             secret=SECRET,
             runner=a_runner(ground),

@@ -17,7 +17,8 @@ SERVING = (State.CREATED, State.CLAIMED, State.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job that is about to begin, as GitHub's runner names it. `id` tells the asking from others."""
+    """A job that is about to begin, or whose last step is over, as GitHub's runner names it. `id` tells the asking from
+    others."""
 
     id: str
     run: str
@@ -25,6 +26,7 @@ class Asked:
     repository: str
     runner: str
     job: str
+    is_over: bool = False
 
 
 def refusal(asked: Asked, record: Record | None, registered_for: str) -> str:

@@ -55,7 +55,8 @@ class Hooks:
         return self._ask
 
     def asked(self) -> Asked | None:
-        """The next question about a job that is about to begin; None if there is none. Never waits."""
+        """The next question about a job that is about to begin, or note that one is over; None if there is none. Never
+        waits."""
         with suppress(BlockingIOError):
             self._heard += os.read(self._ask, AT_ONCE)
         while b"\n" in self._heard:
@@ -81,9 +82,9 @@ class Hooks:
 
 
 def _parsed(line: str) -> Asked | None:
-    """None for what only notes something, and for what is no question: a job may write anything."""
+    """None for what is no question: a job may write anything."""
     parts = line.split("\t")
-    if len(parts) != 7 or parts[1] != "started" or not ID.fullmatch(parts[0]):
+    if len(parts) != 7 or parts[1] not in EVENTS or not ID.fullmatch(parts[0]):
         return None
-    id_, _, run, attempt, repository, runner, job = parts
-    return Asked(id_, run, attempt, repository, runner, job)
+    id_, event, run, attempt, repository, runner, job = parts
+    return Asked(id_, run, attempt, repository, runner, job, is_over=event == "completed")

@@ -46,6 +46,7 @@ class Actions:
         self._listener: Listener | None = None
         self._asking: Child | None = None  # for the runner's version
         self._restarts = Restarts()
+        self._is_over = False  # the job's last step; its runner still has to tell GitHub
         self._children = 0
 
     def settle(self) -> Generator[Turn, None, tuple[Entry, ...]]:
@@ -95,7 +96,7 @@ class Actions:
             return progress.registered(record, "whoever gives out passes has jobs of its own") if given else progress
         began = progress.registering(record, given.runner, keeps=bool(self._config.keep))
         if given.oldest and _number(self.version) < _number(given.oldest):
-            why = f"runner {self.version} is too old: GitHub refuses it soon, and takes {given.oldest} or later"
+            why = f"runner {self.version} is too old: GitHub takes {given.oldest} or later"
             return began.hung_up().listening(why)
         told = {f"ACTIONS_RUNNER_HOOK_JOB_{event.upper()}": str(self._hooks.path(event)) for event in EVENTS}
         work = self._config.places["work"]
@@ -144,12 +145,19 @@ class Actions:
         return [child.pid for child in self._running()]
 
     def asked(self) -> Asked | None:
-        return self._hooks.asked() if self._hooks is not None else None
+        """A job that waits for our word. That one is over is only noted, for the next check."""
+        asked = self._hooks.asked() if self._hooks is not None else None
+        if asked is None or not asked.is_over:
+            return asked
+        self._is_over = True
+        return None
 
     def check(self, progress: Progress) -> Progress:
         listener = self._listener
         if listener is None:
             return progress
+        if self._is_over:
+            self._is_over, progress = False, progress.ending()
         had_job = listener.has_job
         listener.check(time.monotonic())
         if had_job and not listener.has_job:

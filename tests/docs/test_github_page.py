@@ -1,0 +1,301 @@
+"""docs/github.md, followed from its first line to its last: our GitHub, `bullpen serve`, and runners that run jobs."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from action.steps import manifest, run_action
+from agent.actions_stage import a_runner
+from bullpen.engines.github import rights
+from github.hub import FakeGithub, JobSpec, Run
+from scenario.commands import Command, Starter
+from scenario.github.workplace import end_machines
+from walkthroughs import ROOT, Shown, blanked, commands
+
+PAGE = "docs/github.md"
+PATIENCE = 30.0  # seconds; what is waited for takes a few at most
+VERSION = "2.336.0"
+SOURCE = ROOT / "src" / "bullpen"
+STEP = re.compile(r"^<!-- (?P<mark>[^\n]*) -->\n(?:```(?P<kind>\w+)\n(?P<text>.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+HURRY = {
+    "BULLPEN_GITHUB_POLL": "1",
+    "BULLPEN_TIMINGS_HEARTBEAT": "0.5",
+    "BULLPEN_TIMINGS_LEASE": "2",
+    "BULLPEN_LIVENESS_MIN_LEASE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that a reader does, or that happens meanwhile: what stands in the comment, and the block below it."""
+
+    mark: str
+    kind: str
+    text: str
+
+
+class Reader:
+    """Does in one folder what the page says, with these differences and no others:
+
+    - GitHub is ours, and GitHub's runner a stand-in for it: variables of the settings say so;
+    - agents beat and runs are asked after more often, so that nobody waits;
+    - the App's number, the port, the addresses, and the folder of the secrets are ones that exist here;
+    - jobs run as `nobody`, and wait instead of testing.
+    """
+
+    def __init__(self, folder: Path, starter: Starter, hub: FakeGithub) -> None:
+        self.folder, self.hub = folder, hub
+        self._starter = starter
+        self._url = f"http://127.0.0.1:{_free_port()}"
+        app_id, key = hub.app(_granted())
+        (folder / "app.pem").write_text(key)
+        (folder / "webhook-secret").write_text("long and random\n")
+        (folder / "token").write_text(hub.token() + "\n")
+        self._instead = {
+            "https://github.com": hub.url,
+            "https://bullpen.example.com": self._url,
+            "http://127.0.0.1:8420": self._url,
+            "--port 8420": f"--port {self._url.rpartition(':')[2]}",
+            "/etc/bullpen": str(folder),
+            '"1234567"': f'"{app_id}"',
+            "/opt/bullpen/bin/python": sys.executable,
+            'runner-user = "runner"': 'runner-user = "nobody"',
+            "make test": f"until test -e {folder}/go; do sleep 0.05; done",
+        }
+        runner = str(a_runner(folder, VERSION))
+        self._environ = {"BULLPEN_GITHUB_URL": hub.url, "BULLPEN_GITHUB_RUNNER_DIRECTORY": runner, **HURRY}
+        self._files: list[Path] = []
+        self._background: list[Command] = []
+        self._workflow: dict[str, Any] = {}
+
+    def follow(self, step: Step) -> None:
+        match step.mark.partition(": "), step.kind:
+            case ("walk-through", _, _), "console":
+                for shown in commands(step.text):
+                    self.type(shown)
+            case ("meanwhile", _, what), "":
+                MEANWHILE[what](self)
+            case ("workflow", _, _), "yaml":
+                self._workflow = self._workflow or yaml.safe_load(self.here(step.text))
+            case (name, _, _), "toml":
+                with (self.folder / name).open("a") as file:
+                    file.write(self.here(step.text))
+            case _:
+                raise AssertionError(f"nobody knows what to do with {step}")
+
+    def type(self, shown: Shown) -> None:
+        """Run a command of the page, and see it print what the page shows."""
+        expected = blanked(self.here(shown.output))
+        words = shlex.split(self.here(shown.command))
+        if words[0] == "grep":
+            found = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False)
+            assert blanked(found.stdout) == expected, (shown.command, found)
+            return
+        assert words[0] == "bullpen", f"the page runs bullpen and grep only, not {shown.command!r}"
+        if words[-1] == "&":
+            assert words[-3] == "2>"
+            self._leave_running(words[1:-3], words[-2], expected)
+            return
+        ran = self._start(words[1:]).wait()
+        _, mark, complaint = ran.err.partition("bullpen: error:")
+        printed = blanked(ran.out + mark + complaint)
+        # Rows come in the order of ids, which are drawn by chance.
+        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), (shown.command, ran, self.told())
+        assert (ran.code == 0) == ("error:" not in expected and " failed " not in expected), (shown.command, ran)
+
+    def start_workflow(self, id: int) -> Run:
+        """A run of the page's workflow, with its first job done, as a step on a machine of GitHub's."""
+        jobs = self._workflow["jobs"]
+        specs = [spec for key, job in jobs.items() for spec in _specs(key, job)]
+        run = self.hub.start_run("acme/widgets", specs, id=id)
+        job = run.job("provision")
+        environ = {"GITHUB_RUN_ID": str(id), **self.hub.oidc_environment(job)}
+        (step,) = jobs["provision"]["steps"]
+        ran = run_action({name: str(value) for name, value in step["with"].items()}, environ, self.folder)
+        assert ran.code == 0, f"{ran.log}\n{self.told()}"
+        self.hub.hosted(run, "provision", "success", ran.outputs)
+        return run
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < give_up, f"waited in vain until {what}\n{self.told()}"
+            time.sleep(0.02)
+
+    def here(self, text: str) -> str:
+        for written, instead in self._instead.items():
+            text = text.replace(written, instead)
+        return text
+
+    def told(self) -> str:
+        """What everybody said, for a test that failed."""
+        files = [self.folder / "serve.log", *sorted(self.folder.glob("*/instances/*/agent.log"))]
+        return "\n".join(f"--- {file}\n{file.read_text()[-3000:]}" for file in files if file.exists())
+
+    def stop(self) -> list[int]:
+        """End what was left running as control-C would; the exit codes."""
+        for command in self._background:
+            command.send(signal.SIGINT)
+        return [command.wait().code for command in self._background]
+
+    def _leave_running(self, words: list[str], log: str, expected: str) -> None:
+        self._background.append(self._start(words, self.folder / log))
+        self.until(lambda: blanked(self._files[-1].read_text()) == expected, f"{words} says {expected!r}")
+        self.hub.webhook(f"{self._url}/v1/github/webhook", "long and random")
+
+    def _start(self, words: list[str], err: Path | None = None) -> Command:
+        out = self.folder / f"{len(self._files)}.out"
+        err = err or out.with_suffix(".err")
+        around = {"cwd": str(self.folder), "environ": self._environ, "ahead": 0.0}
+        pid = self._starter.ask(start=words, out=str(out), err=str(err), **around)["pid"]
+        self._files.append(out)
+        return Command(pid, time.monotonic(), self._starter, (out, err))
+
+
+# --------------------------------------------------------------------------------------------------- what happens meanwhile
+
+
+def _workflow_runs(reader: Reader) -> None:
+    run = reader.start_workflow(4711)
+    reader.until(lambda: [job.status for job in run.jobs()[1:]] == ["in_progress"] * 2, "both jobs run")
+
+
+def _run_ends(reader: Reader) -> None:
+    (reader.folder / "go").touch()
+    reader.until(lambda: reader.hub.runners() == [], "everything was given back")
+    reader.until(lambda: "label 4711 is released" in reader.told(), "that was said")
+    (reader.folder / "go").unlink()
+
+
+def _job_begins(reader: Reader) -> None:
+    script = reader.here("make test")
+    run = reader.hub.start_run("acme/widgets", [JobSpec("test", runs_on=("4712",), script=script)], id=4712)
+    reader.until(lambda: run.job("test").status == "in_progress", "the job runs")
+
+
+def _job_ends(reader: Reader) -> None:
+    (reader.folder / "go").touch()
+    reader.until(lambda: reader.hub.runners() == [], "everything was given back")
+
+
+def _new_release(reader: Reader) -> None:
+    reader.hub.release(VERSION, days_ago=60)
+    reader.hub.release("2.337.0", days_ago=28)
+
+
+MEANWHILE: dict[str, Callable[[Reader], None]] = {
+    "run 4711 of the workflow above has started, and its tests run": _workflow_runs,
+    "the tests of run 4711 end, and so does the run": _run_ends,
+    "a job of run 4712 begins": _job_begins,
+    "that job ends": _job_ends,
+    "GitHub released another runner 28 days ago": _new_release,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------------- tests
+
+
+@pytest.fixture
+def reader(github: FakeGithub) -> Iterator[Reader]:
+    folder = Path(tempfile.mkdtemp(prefix="github-page-"))
+    folder.chmod(0o711)  # jobs of another user must get to their places
+    starter = Starter("github")
+    reader = Reader(folder, starter, github)
+    try:
+        yield reader
+    finally:
+        reader.stop()
+        for home in folder.glob("*/instances"):
+            end_machines(home.parent)
+        starter.close()
+        shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_reader_gets_from_an_app_to_jobs_and_back_to_nothing(reader: Reader) -> None:
+    for step in _steps():
+        reader.follow(step)
+    assert reader.stop() == [0]
+    assert reader.hub.runners() == []
+
+
+def test_every_block_of_the_page_is_used_or_says_that_it_is_not() -> None:
+    text = (ROOT / PAGE).read_text()
+    blocks = re.findall(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n", text, re.MULTILINE)
+    known = {("walk-through", "console"), ("bullpen.toml", "toml"), ("direct.toml", "toml"), ("workflow", "yaml")}
+    assert {block for block in blocks if block[1] and not block[0].startswith("not run: ")} == known
+    assert {step.mark.removeprefix("meanwhile: ") for step in _steps() if not step.kind} == set(MEANWHILE)
+
+
+def test_the_workflows_of_the_page_use_inputs_and_outputs_that_the_action_has() -> None:
+    workflows = [yaml.safe_load(step.text) for step in _steps() if step.mark == "workflow"]
+    jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
+    uses = [(job, step) for job in jobs for step in job["steps"] if step.get("uses", "").startswith("OWNER/bullpen@")]
+    assert {step["with"]["mode"] for _, step in uses} == {"provision", "release"}
+    assert all(job["permissions"] == {"id-token": "write"} for job, _ in uses)
+    assert {name for _, step in uses for name in step["with"]} <= set(manifest()["inputs"])
+    read = re.findall(r"steps\.runners\.outputs\.([\w-]+)", str(workflows))
+    assert read
+    assert set(read) <= set(manifest()["outputs"])
+
+
+def test_every_message_that_the_page_explains_is_one_of_the_programs() -> None:
+    """Between the dots of a message stand what varies; the rest is in the source, word for word."""
+    source = "\n".join(path.read_text() for path in sorted(SOURCE.rglob("*.py")))
+    source = re.sub(r'["\')]*\s*(?:\+ )?f?["\'](?=[^\n]*["\'])', "", source)
+    source = re.sub(r"\s+", " ", source)
+    messages = re.findall(r"^\| `([^|]*?)` \|", _section("When something is wrong"), re.MULTILINE)
+    assert len(messages) > 15
+    parts = [re.sub(r"[\"'`\\]", "", part).strip() for message in messages for part in message.split("…")]
+    missing = [part for part in parts if part and part not in re.sub(r"[\"'`\\]", "", source)]
+    assert missing == []
+
+
+def _steps() -> list[Step]:
+    found = [Step(one["mark"], one["kind"] or "", one["text"] or "") for one in STEP.finditer(_text())]
+    return [step for step in found if not step.mark.startswith("not run: ")]
+
+
+def _text() -> str:
+    return (ROOT / PAGE).read_text()
+
+
+def _section(title: str) -> str:
+    return _text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def _granted() -> dict[str, str]:
+    """The permissions of a repository's App, as the page lists them: they must do for everything that follows."""
+    keys = {one.name: one.key for one in (rights.runners("acme/widgets"), rights.WRITE_RUNS, rights.READ_DEPLOYMENTS)}
+    rows = re.findall(r"^\| repository: ([\w -]+) \| (read|write)\b", _section("An App, or a token"), re.MULTILINE)
+    return {{"Metadata": "metadata", **keys}[name]: level for name, level in rows}
+
+
+def _specs(key: str, job: dict[str, Any]) -> list[JobSpec]:
+    """A job of a workflow, once for each value of its matrix."""
+    script = "\n".join(step["run"] for step in job["steps"] if "run" in step)
+    needs = (job["needs"],) if "needs" in job else ()
+    parts = [part for values in job.get("strategy", {}).get("matrix", {}).values() for part in values]
+    names = [f"{key} ({part})" for part in parts] or [key]
+    return [JobSpec(key, runs_on=(job["runs-on"],), needs=needs, script=script, name=name) for name in names]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port: int = one.getsockname()[1]
+    return port

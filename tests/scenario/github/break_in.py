@@ -1,0 +1,230 @@
+"""A hostile job's story, from its first step to the run after it: on a real runner, beside `bullpen serve`.
+
+    acme/gadgets has a job on one instance. acme/widgets gets another, breaks out as far as it can, and is released;
+    two jobs of other runs ask for its label. Then a pull request of acme/widgets wants runners, and the next run does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bullpen.engines.keys import Keys, Scope
+from github.hub import FakeGithub, JobSpec, Run
+from scenario import processes
+from scenario.github.workplace import SECRET, Workplace, a_workplace
+
+LABEL = ("${{ github.run_id }}",)
+LAST = JobSpec("last", needs=("build",))  # on a machine of GitHub's: while it is to come the run is not over
+INTRUDER = Path(__file__).with_name("intruder.py")
+
+
+@dataclass
+class Evidence:
+    """What the intruder came away with, and what became of the others."""
+
+    loot: Path
+    home: Path
+    instance: str = ""
+    neighbour: str = ""
+    secrets: dict[str, bytes] = field(default_factory=dict)
+    strangers: dict[str, Run] = field(default_factory=dict)
+    machines: dict[str, list[str]] = field(default_factory=dict)
+    survivors: list[str] = field(default_factory=list)
+    session: int = 0
+    logs: str = ""
+
+    def report(self, name: str) -> Any:
+        return json.loads((self.loot / f"{name}.json").read_text(encoding="utf-8"))
+
+
+class Story:
+    def __init__(self, place: Workplace) -> None:
+        self.place, self.hub = place, place.hub
+        self.loot = place.ground / "loot"
+        self.loot.mkdir()
+        self.loot.chmod(0o777)
+        shutil.copyfile(INTRUDER, place.ground / INTRUDER.name)
+        (place.ground / INTRUDER.name).chmod(0o644)
+
+    def script(self, deed: str) -> str:
+        """A step that waits for its cue: the plan names what exists only once runners do."""
+        go, intruder = self.place.ground / f"go-{deed}", self.place.ground / INTRUDER.name
+        return f"until [[ -e {go} ]]; do sleep 0.05; done; python3 -I -S {intruder} {deed}"
+
+    def cue(self, deed: str) -> None:
+        (self.place.ground / f"go-{deed}").touch()
+
+    def plan(self, **more: Any) -> None:
+        path = self.place.ground / "plan.json"
+        path.write_text(json.dumps({"loot": str(self.loot), "serve": self.place.served.url, **more}))
+        path.chmod(0o644)
+
+    def provision(self, run: Run) -> list[str]:
+        """One runner, as a job of the run asks for it: by what GitHub says it is."""
+        identity = self.hub.oidc_token(
+            repository=run.repository.name, run_id=str(run.id), run_attempt=str(run.attempt), event_name=run.event
+        )
+        served = self.place.served
+        _, given = served.ask("POST", "/v1/oidc/token", {"token": identity})
+        bearer = {"Authorization": f"Bearer {given['token']}"}
+        _, begun = served.ask("POST", f"/v1/runs/{run.id}/provision", {"count": 1}, bearer)
+        ended: dict[str, Any] = {}
+
+        def is_over() -> bool:
+            ended.update(served.ask("GET", f"/v1/operations/{begun['id']}", headers=bearer)[1])
+            return bool(ended["state"] != "running")
+
+        self.place.until(is_over, f"{run.id} has its runner")
+        assert ended["state"] == "succeeded", f"{ended}\n{self.place.told()}"
+        return [one["instanceId"] for one in ended["result"]["instances"]]
+
+    def ended(self, run: Run, key: str) -> None:
+        self.place.until(lambda: run.job(key).status == "completed", f"{key} of {run.id} has ended")
+
+    def over(self, run: Run) -> None:
+        """Nothing of the run is left to do, and its instances are given back by the service."""
+        self.hub.hosted(run, "last")
+        self.place.until(lambda: not self.place.ids(f"run_id = '{run.id}'"), f"{run.id} has given everything back")
+
+
+def break_in(hub: FakeGithub, keep: Path) -> Evidence:
+    """Everything once; each promise is looked up in what it left, which is copied to `keep`."""
+    hub.add_repository("acme/gadgets")
+    with a_workplace(hub, scope="acme") as place:
+        story = Story(place)
+        found = Evidence(keep, place.home)
+        found.secrets["an operator's token"] = Keys(place.home).create(Scope.ADMIN, None).encode()
+        place.bullpen("refresh", "--set", "agent.serve-url=")  # so that the vault of direct mode is there as well
+        place.until(lambda: place.served.ask("GET", "/v1/status")[0] == 401, "tokens are asked for")
+        other = hub.start_run("acme/gadgets", [JobSpec("build", LABEL, script=story.script("never")), LAST])
+        (found.neighbour,) = story.provision(other)
+
+        run = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("break-in")), LAST])
+        (found.instance,) = found.machines["first"] = story.provision(run)
+        place.until(lambda: {run.job("build").status, other.job("build").status} == {"in_progress"}, "both jobs run")
+        story.plan(**targets(place, found, run, other))
+        found.secrets |= secrets(place)
+        story.cue("break-in")
+        story.ended(run, "build")
+        found.logs = run.job("build").log
+        assert run.job("build").conclusion == "success", found.logs
+        turn_away(story, found, run)
+        story.over(run)
+        found.survivors = living(story.loot)
+        found.session = session(hub, story.loot / "credentials")
+
+        pull = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script="true"), LAST], event="pull_request")
+        found.machines["pull request"] = story.provision(pull)
+        later = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("look")), LAST])
+        found.machines["next"] = story.provision(later)
+        story.cue("look")
+        story.ended(later, "build")
+        turn_away(story, found, later)
+        found.secrets |= secrets(place)
+        shutil.copytree(story.loot, keep, dirs_exist_ok=True)
+    return found
+
+
+def spy(hub: FakeGithub, keep: Path) -> Evidence:
+    """In direct mode, where the agent removes its registration itself: who lurks until then?"""
+    with a_workplace(hub) as place:
+        story = Story(place)
+        story.plan()
+        found = Evidence(keep, place.home)
+        direct = ("--set", "agent.serve-url=")
+        place.bullpen("refresh", *direct)
+        run = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("leave-a-spy")), LAST])
+        place.bullpen("provision", "--run-id", str(run.id), "--repository", "acme/widgets", *direct)
+        story.cue("leave-a-spy")
+        story.ended(run, "build")
+        place.until(lambda: (story.loot / "lurked").exists(), "the spy is at work")
+        story.over(run)
+        place.until(lambda: hub.runners() == [], "nobody is registered")
+        found.survivors = living(story.loot)
+        found.secrets = secrets(place)
+        found.logs = next((place.home / "instances").glob("*/agent.log")).read_text()
+        shutil.copytree(story.loot, keep, dirs_exist_ok=True)
+    return found
+
+
+def targets(place: Workplace, found: Evidence, run: Run, other: Run) -> dict[str, Any]:
+    """What the intruder tries itself on: everything of the pool, which it could not even list."""
+    agents = [one.pid for one in processes.of_home(place.home) if one.is_agent]
+    paths = [place.ground, place.config, place.home, *sorted(place.home.rglob("*"))]
+    own, foreign = found.instance, found.neighbour
+    said = {"kind": "UD_CLEAN_OK", "runId": "", "round": "r", "seq": 99, "text": ""}
+    asked = [
+        *(
+            ("agent", *call)
+            for id in (own, foreign)
+            for call in (
+                ("GET", f"/v1/agents/{id}/record", None),
+                ("PUT", f"/v1/agents/{id}/registration", {"runId": str(run.id), "round": round_of(place, id)}),
+                ("POST", f"/v1/agents/{id}/signals", said),
+                ("POST", "/v1/heartbeats", {"workerInstanceKey": f"{id}/x", "token": 0, "leaseSeconds": 60}),
+                ("DELETE", f"/v1/agents/{id}/registration", None),
+            )
+        ),
+        ("run", "GET", f"/v1/runs/{other.id}", None),
+        ("run", "POST", f"/v1/runs/{other.id}/provision", {"count": 1}),
+        ("run", "POST", f"/v1/runs/{other.id}/release", None),
+        ("operator", "GET", "/v1/status", None),
+        ("operator", "GET", "/v1/instances", None),
+        ("operator", "GET", "/v1/events", None),
+        ("operator", "POST", "/v1/jobs", {"runId": str(other.id), "name": "x", "command": ["true"]}),
+        ("trust", "POST", f"/v1/runs/{run.id}/provision", {"count": 1, "trustDomain": "acme/gadgets"}),
+        ("trust", "POST", f"/v1/runs/{run.id}/provision", {"count": 1, "repository": "acme/gadgets"}),
+    ]
+    return {
+        "paths": [str(path) for path in paths],
+        "pids": [place.served.process.pid, *agents],
+        "instance": own,
+        "asked": asked,
+    }
+
+
+def round_of(place: Workplace, id: str) -> str:
+    ((found,),) = place.rows("SELECT round FROM instances WHERE id = ?", id)
+    return str(found)
+
+
+def secrets(place: Workplace) -> dict[str, bytes]:
+    """By name, as they are now."""
+    known = {f"a {ticket.kind} token": ticket.token for ticket in place.hub._state.tickets.values()}
+    (line,) = [line for line in place.config.read_text().splitlines() if line.startswith("token")]
+    known |= {"GitHub's token": line.split('"')[1], "the webhook's secret": SECRET}
+    for path in place.home.glob("instances/*/agent.json"):
+        if token := json.loads(path.read_text()).get("token"):
+            known[f"the token of {path.parent.name}"] = token
+    found = {name: value.encode() for name, value in known.items()}
+    return found | {"the agents' secret": (place.home / "agent.secret").read_bytes()}
+
+
+def turn_away(story: Story, found: Evidence, run: Run) -> None:
+    """A run of the same repository and one of another ask for the label."""
+    for repository in ("acme/widgets", "acme/gadgets"):
+        mark = story.loot / f"sneaked-{run.id}-{repository.partition('/')[2]}"
+        stranger = story.hub.start_run(repository, [JobSpec("build", (str(run.id),), script=f"touch {mark}")])
+        story.ended(stranger, "build")
+        found.strangers[f"{repository} at {len(found.strangers)}"] = stranger
+
+
+def living(loot: Path) -> list[str]:
+    """Which of those that were left behind still run."""
+    left = [path.name for path in loot.glob("pid-*")]
+    return [name for name in left if os.path.exists(f"/proc/{name.rpartition('-')[2]}")]
+
+
+def session(hub: FakeGithub, credentials: Path) -> int:
+    """What GitHub says to a runner with these credentials."""
+    import httpx
+
+    ours = json.loads((credentials / ".runner").read_text())
+    secret = json.loads((credentials / ".credentials_rsaparams").read_text())["secret"]
+    asked = {"id": ours["agentId"], "secret": secret, "version": "2.336.0"}
+    return httpx.post(f"{hub.url}/_runner/session", json=asked).status_code
