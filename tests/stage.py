@@ -59,11 +59,11 @@ def end_job(world: World, id: str) -> None:
 async def provisioned(
     world: World, run_id: str, count: int, ports: Ports | None = None, stop: asyncio.Event | None = None, **needs: Any
 ) -> Outcome:
-    """Provision; `needs` are arguments of `Settings.requirements`, and `allow_partial`."""
-    partial = needs.pop("allow_partial", False)
+    """Provision; `needs` are arguments of `Settings.requirements`, `allow_partial` and `max_runtime`."""
+    partial, lasts = needs.pop("allow_partial", False), needs.pop("max_runtime", world.settings.timings.max_runtime)
     resource_class = needs.pop("resource_class", "small")
     wanted = world.settings.requirements(resource_class, **needs)
-    request = Request(run_id, count, wanted, world.settings.timings.max_runtime, allow_partial=partial)
+    request = Request(run_id, count, wanted, lasts, allow_partial=partial)
     return await provision(ports or world.ports(), world.settings, request, stop=stop or asyncio.Event())
 
 

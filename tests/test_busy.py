@@ -115,9 +115,9 @@ async def test_a_skewed_clock_takes_nobody_away_from_a_job() -> None:
         assert record(world, one).state is RUNNING
 
 
-async def job_begins_as_it_is_given_back(world: World) -> str:
+async def job_begins_as_it_is_given_back(world: World, max_runtime: float = 1800.0) -> str:
     """The race: free when we looked, at work when its agent learned that it is given back."""
-    (one,) = ids(await provisioned(world, "4711", 1))
+    (one,) = ids(await provisioned(world, "4711", 1, max_runtime=max_runtime))
     ports = world.ports()
     apply_each = ports.records.apply_each
 
@@ -161,14 +161,33 @@ async def test_it_is_spared_even_if_nobody_looks_again_before_the_job_ends() -> 
         assert record(world, one).is_claimable
 
 
-async def test_a_job_longer_than_the_usual_runtime_is_spared_for_as_long_as_heartbeats_name_it() -> None:
+async def test_a_job_longer_than_the_usual_runtime_is_spared_for_as_long_as_its_run_asked_for() -> None:
     async with a_world(settings=on_github()) as world:
-        one = await job_begins_as_it_is_given_back(world)
+        one = await job_begins_as_it_is_given_back(world, max_runtime=7200.0)
         for _ in range(80):
             await asyncio.sleep(60)
             await refreshed(world)
         assert machines(world) == [one]
-        assert steps(world, one).count("spare") <= 6  # its story is not drowned in them
+        assert steps(world, one).count("spare") <= 8  # its story is not drowned in them
+        for _ in range(45):
+            await asyncio.sleep(60)
+            await refreshed(world)
+        assert machines(world) == []  # whatever its heartbeats name: its agent may never have heard of the end
+
+
+async def test_a_claim_is_spared_no_longer_than_that_either() -> None:
+    async with a_world(settings=on_github()) as world:
+        await provisioned(world, "before", 1)
+        await released(world, "before")
+        (one,) = machines(world)
+        process, _ = world.start("victim", lambda ports: provisioned(world, "4711", 1, ports))
+        await asyncio.sleep(0.15)
+        process.kill()
+        begin_job(world, one)
+        for _ in range(45):  # ten minutes for the provision, half an hour for the job
+            await asyncio.sleep(60)
+            await refreshed(world)
+        assert machines(world) == []
 
 
 async def test_one_that_dies_under_such_a_job_is_ended() -> None:
@@ -216,7 +235,7 @@ async def test_one_whose_job_has_ended_meanwhile_is_waited_for() -> None:
 
 async def test_past_its_threshold_it_is_spared_once_more_before_its_agent_ends_itself() -> None:
     async with a_world(settings=on_github()) as world:
-        one = await job_begins_as_it_is_given_back(world)
+        one = await job_begins_as_it_is_given_back(world, max_runtime=7200.0)
         await asyncio.sleep((record(world, one).threshold - world.clock.now()).total_seconds() + 10)
         await refreshed(world)
         await asyncio.sleep(600)

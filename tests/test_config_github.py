@@ -27,7 +27,7 @@ def test_a_token_and_a_scope_suffice() -> None:
 
 
 def test_settings_that_are_shown_whole_show_no_secret() -> None:
-    secrets = {name: "ghp_hidden" for name in ("BULLPEN_GITHUB_TOKEN", "BULLPEN_GITHUB_WEBHOOK_SECRET")}
+    secrets = dict.fromkeys(("BULLPEN_GITHUB_TOKEN", "BULLPEN_GITHUB_WEBHOOK_SECRET"), "ghp_hidden")
     loaded = load(GOOD | secrets)
     assert "ghp_hidden" not in repr(loaded.settings)
     app = load({**GOOD, "BULLPEN_GITHUB_TOKEN": "", **APP})
@@ -72,6 +72,11 @@ def test_a_registration_for_each_job_needs_somebody_who_makes_it() -> None:
 
 def test_a_group_of_runners_is_an_organisations() -> None:
     assert "github.runner-group" in refused({"BULLPEN_GITHUB_RUNNER_GROUP": "linux"})
+
+
+@pytest.mark.parametrize("seconds", ["1", "59", "3600", "7200"])
+def test_a_token_is_replaced_while_it_lasts(seconds: str) -> None:
+    assert "github.token-rotation" in refused({"BULLPEN_GITHUB_TOKEN_ROTATION": seconds})
 
 
 def test_rescue_names_repositories() -> None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
 from bullpen.engines.memory import LoopClock, Memory, Rates, SeededChance
+from bullpen.errors import Unavailable
 from bullpen.model.provision import OPEN
-from bullpen.ports import Ports
+from bullpen.ports import Ports, Registration
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, machines, provisioned, records, tickets, with_pool
+from stage import a_world, machines, on_github, provisioned, records, tickets, with_pool
 
 
 async def taken_down(world: World, ports: Ports | None = None) -> TakenDown:
@@ -57,6 +58,19 @@ async def test_what_would_not_end_is_named() -> None:
         sightings = world.memory.yard.sightings
         sightings[one] = replace(sightings[one], stays="it is protected")
         assert (await taken_down(world)).said == (f"{one}: it is protected",)
+
+
+async def test_a_github_that_is_away_hides_nothing_of_what_was_ended() -> None:
+    async with a_world(settings=on_github()) as world:
+        pool, ports = await with_pool(world, 2), world.ports()
+
+        async def registrations() -> list[Registration]:
+            raise Unavailable("GitHub is away")
+
+        ports.ci.registrations = registrations  # type: ignore[method-assign]
+        done = await taken_down(world, ports)
+        assert (sorted(done.ended), done.left, str(done.trouble)) == (sorted(pool), (), "GitHub is away")
+        assert await ports.queue.names() == []
 
 
 async def test_on_aws_the_queues_stay_for_the_next_run() -> None:

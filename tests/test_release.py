@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from bullpen import handover
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.release import release
@@ -75,6 +76,20 @@ async def test_an_instance_is_offered_only_after_it_attested() -> None:
         assert tickets(world) == []
         await task
         assert records(world)[0].attested
+
+
+async def test_what_somebody_else_put_on_offer_first_is_on_offer() -> None:
+    async with a_world(temper=lambda n: Temper(cleans_in=30.0)) as world:
+        outcome, stop = await provisioned(world, "run", 3), asyncio.Event()
+        stop.set()
+        await release(world.ports(), world.settings, "run", stop=stop)
+        await asyncio.sleep(40)
+        ports, cleaned = world.ports(), records(world, IDLE)
+        pulses = await ports.signals.read([one.id for one in cleaned])
+        for _ in ("somebody else", "we, who saw them before that"):
+            fates = await handover.offer_living(ports, world.settings, cleaned, pulses, by="test")
+            assert fates == dict.fromkeys(ids(outcome), handover.Fate.OFFERED)
+        assert len(tickets(world)) == 3
 
 
 async def test_all_instances_of_a_run_are_awaited_at_once() -> None:
@@ -156,6 +171,15 @@ async def test_a_release_during_a_provision_ends_what_was_created_and_gives_back
         assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool
         assert not (await task).succeeded
         assert len(records(world, RUNNING, CLAIMED, CREATED)) == 0
+
+
+async def test_a_run_whose_runners_are_all_gone_and_forgotten_is_over_as_well() -> None:
+    async with a_world() as world:
+        await provisioned(world, "run", 2)
+        world.memory.tables.instances.clear()
+        await released(world, "run")
+        (only,) = world.memory.tables.provisions.values()
+        assert only.is_closed
 
 
 async def test_the_run_of_a_killed_provision_is_released() -> None:

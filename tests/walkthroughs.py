@@ -54,14 +54,14 @@ def steps(document: str) -> list[Shown | Written]:
     """What a reader does, in order."""
     found: list[Shown | Written] = []
     for block in _BLOCK.finditer((ROOT / document).read_text()):
-        found += [Written(block["text"])] if block["is_toml"] else _commands(block["text"])
+        found += [Written(block["text"])] if block["is_toml"] else commands(block["text"])
     return found
 
 
 def every_command(document: str) -> list[str]:
     """The commands of all console blocks, run or not."""
     text = (ROOT / document).read_text()
-    return [shown.command for block in _CONSOLE.findall(text) for shown in _commands(block)]
+    return [shown.command for block in _CONSOLE.findall(text) for shown in commands(block)]
 
 
 def run(command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -85,6 +85,7 @@ def blanked(text: str) -> str:
     return text.strip()
 
 
-def _commands(block: str) -> list[Shown]:
+def commands(block: str) -> list[Shown]:
+    """The commands of one block."""
     parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
     return [Shown(command, output) for command, _, output in (part.partition("\n") for part in parts[1:])]

@@ -27,6 +27,9 @@ from bullpen.watch import Watcher
 EXCUSE = "busy:"
 """How an agent begins to say that it cannot deregister, because a job runs on it."""
 
+TOLD = 20
+"""Provisions of a label that are asked how long its jobs may last."""
+
 LOOK_AGAIN = 15.0
 """Seconds until a debt that a job holds up is looked at again: jobs take minutes, and each look costs some reads."""
 
@@ -95,13 +98,17 @@ async def spare(
 ) -> None:
     """See to it that no threshold ends those of them that are at work: an agent ends itself a minute after it.
 
-    For `lasts` seconds, or the usual maximum runtime; again and again while its heartbeat names a job. One that runs
-    has the time that its run asked for, and no more.
+    For `lasts` seconds, or the usual maximum runtime; again while its heartbeat names a job, and no longer than its run
+    asked for: an agent may never hear that its job has ended. One that runs has that time already, and no more.
     """
     now = ports.clock.now()
     lasts = max(lasts, settings.timings.max_runtime)
+    short = [one for one in held if one.id in busy and _is_short(one, now, lasts)]
+    limits = {one.id: await _limit(ports, one, busy[one.id], now, lasts) for one in short}
     changes = [
-        _sparing(one, busy[one.id], now, lasts, by) for one in held if one.id in busy and _is_short(one, now, lasts)
+        _sparing(one, busy[one.id], now, min(now + timedelta(seconds=lasts), limits[one.id]), by)
+        for one in short
+        if limits[one.id] > max(now, one.threshold)
     ]
     if changes:
         # A Conflict: it moved on under our hands, and whoever moved it knows better.
@@ -122,6 +129,13 @@ def _is_short(one: Instance, now: datetime, lasts: float) -> bool:
     )
 
 
-def _sparing(one: Instance, activity: Activity, now: datetime, lasts: float, by: str) -> Change[Instance]:
-    until = now + timedelta(seconds=lasts)
+async def _limit(ports: Ports, one: Instance, activity: Activity, now: datetime, lasts: float) -> datetime:
+    """Until when a job can last there: it began before it was given back, or before its provision was to be decided."""
+    told = await ports.records.told_provisions(activity.label, TOLD)
+    own = await ports.records.provision(one.provision_id) if one.provision_id else None
+    began = one.owes.due_at if one.owes is not None else own.deadline if own is not None else now
+    return began + timedelta(seconds=max(lasts, *(found.max_runtime for found in told), 0.0))
+
+
+def _sparing(one: Instance, activity: Activity, now: datetime, until: datetime, by: str) -> Change[Instance]:
     return instances.spare(one, instances.Spared(at=now, by=by, why=f"it executes {told(activity)}", until=until))

@@ -18,6 +18,7 @@ Rate = Annotated[float, Meta(gt=0, le=1000)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
 DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}\Z"  # a trust domain: a word of ours, or what a repository is called
+LONGEST_JOB = 5 * 86400.0  # seconds that GitHub lets a job take on a runner of somebody's own
 PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # fits tables, queues and templates alike
 
 
@@ -109,7 +110,7 @@ class Liveness(Frozen, frozen=True):
 class Local(Frozen, frozen=True):
     capacity: Count = 32  # machines this host runs at once
     spot_capacity: Count = 32  # of them, at most this many as spot
-    runner_user: str = ""  # as whom jobs run if we are root, as which GitHub's runner refuses to
+    runner_users: tuple[str, ...] = ()  # as whom jobs run if we are root: each machine takes one that is nobody else's
 
 
 class Engines(Frozen, frozen=True):
@@ -194,6 +195,14 @@ class Settings(Frozen, frozen=True):
     def runner_pool(self) -> str:
         """How the names of our runners begin, by which we know them among all others of the scope."""
         return self.github.pool or self.aws.pool
+
+    @property
+    def remembers(self) -> float:
+        """Seconds for which the records of instances and provisions outlive them.
+
+        A run of GitHub that has lost a runner may need days later what that was like: a job may take five.
+        """
+        return max(self.timings.purge, LONGEST_JOB) if self.on_github else self.timings.purge
 
     @property
     def makes_queues(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bullpen import debts, handover
 from bullpen.config import Settings
+from bullpen.errors import BullpenError, ConfigError, Refused, Unavailable
 from bullpen.handover import Fate
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
@@ -21,12 +22,14 @@ PAUSE = 0.5
 @dataclass(frozen=True, slots=True)
 class TakenDown:
     """The ids of what was ended, and of what is still there in spite of us, or may be; what the engine said of those
-    that it would not end; and the runners that the CI would not forget yet, because it believes that a job runs."""
+    that it would not end; the runners that the CI would not forget yet, because it believes that a job runs; and why
+    it could not be asked to forget any."""
 
     ended: tuple[str, ...]
     left: tuple[str, ...]
     said: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    trouble: BullpenError | None = None
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
@@ -42,8 +45,7 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         tell(f"{len(ended)} ended, {len(left)} left")
         if not left:
             break
-    handles = [registration.handle for registration in await ports.ci.registrations()]
-    listed = [handle for handle in handles if await ports.ci.remove(handle) is Removal.BUSY]
+    listed, trouble = await _deregistered(ports, settings)
     if settings.engines.pool == "embedded":
         # SQS does not give out the name of a deleted queue for a minute. There the tickets stay, of machines that are
         # gone: whoever takes one finds it stale.
@@ -54,7 +56,20 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         tuple(left),
         tuple(f"{id}: {why}" for id, why in left.items() if why),
         tuple(listed) if settings.on_github else (),
+        trouble,
     )
+
+
+async def _deregistered(ports: Ports, settings: Settings) -> tuple[list[str], BullpenError | None]:
+    """The runners that the CI keeps because it believes them busy; or why GitHub could not be asked. That hides nothing
+    else: the machines are gone, and what it lists of them are ghosts, which the next refresh removes."""
+    try:
+        handles = [registration.handle for registration in await ports.ci.registrations()]
+        return [handle for handle in handles if await ports.ci.remove(handle) is Removal.BUSY], None
+    except (Refused, Unavailable, ConfigError) as failure:
+        if not settings.on_github:
+            raise
+        return [], failure
 
 
 async def _end_all(ports: Ports, settings: Settings) -> list[str]:

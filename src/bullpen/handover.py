@@ -83,7 +83,7 @@ def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> 
     """The change that says that nothing is owed any more. The record outlives the members that run."""
     step = provisions.settle_committed if decided.state is provisions.COMMITTED else provisions.settle_aborted
     runs_on = decided.state is provisions.COMMITTED and not decided.is_over
-    lasts = settings.timings.purge + (decided.max_runtime if runs_on else 0.0)
+    lasts = settings.remembers + (decided.max_runtime if runs_on else 0.0)
     return step(decided, provisions.Settled(at=now, by=by, purge_at=later(now, lasts)))
 
 
@@ -120,7 +120,7 @@ async def terminate(ports: Ports, settings: Settings, marked: Sequence[Instance]
         return []
     certain = await ports.compute.terminate([one.id for one in owing])
     now = ports.clock.now()
-    ended = instances.Ended(at=now, by=by, why="its end is confirmed", purge_at=later(now, settings.timings.purge))
+    ended = instances.Ended(at=now, by=by, why="its end is confirmed", purge_at=later(now, settings.remembers))
     await ports.records.apply_each([instances.done(one, ended) for one in owing if one.id in certain])
     return certain
 
@@ -238,8 +238,16 @@ async def offer_living(
 ) -> dict[str, Fate]:
     """Land the offers of those that are proven and alive, and send their tickets."""
     landed = await land_offers(ports, settings, pending, pulses, by=by, living=living)
-    await send_tickets(ports, [one for one in landed.values() if one is not None and one.is_claimable])
-    return {id: Fate.NOT_OURS if one is None else Fate.OFFERED for id, one in landed.items()}
+    await send_tickets(ports, [one for one in landed.values() if isinstance(one, Instance) and one.is_claimable])
+    return {id: _fate_of_offer(one) for id, one in landed.items()}
+
+
+def _fate_of_offer(landed: Instance | Conflict) -> Fate:
+    """One that somebody else has put on offer before us is on offer, whoever has it by now."""
+    if isinstance(landed, Instance):
+        return Fate.OFFERED
+    found = landed.found
+    return Fate.OFFERED if isinstance(found, Instance) and found.state in (IDLE, CLAIMED, RUNNING) else Fate.NOT_OURS
 
 
 async def land_offers(
@@ -250,8 +258,8 @@ async def land_offers(
     *,
     by: str,
     living: Collection[str] = (),
-) -> dict[str, Instance | None]:
-    """Offer or adopt those that are proven and alive; the records on offer by id, None where somebody else moved first.
+) -> dict[str, Instance | Conflict]:
+    """Offer or adopt those that are proven and alive; by id the records on offer, or how somebody else moved first.
 
     `living` have moved under the caller's eyes; of everybody else the heartbeat must be recent: what booted or cleaned
     long ago may be dead by now.
@@ -273,7 +281,7 @@ async def land_offers(
             adopted = instances.Adopted(at=now, by=by, why="booted", signal=signal, until=until)
             changes.append(instances.adopt(one, adopted))
     results = await ports.records.apply_each(changes)
-    return {c.before.id: r if isinstance(r, Instance) else None for c, r in zip(changes, results, strict=True)}
+    return {change.before.id: result for change, result in zip(changes, results, strict=True)}
 
 
 def is_proven(one: Instance, pulse: Pulse) -> bool:

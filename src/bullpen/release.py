@@ -56,7 +56,7 @@ async def release(
     if newer := await _unseen_provisions(ports, held, decided):
         decided += await _decide(ports, settings, newer, by)
         held = await _instances(ports, run_id, decided)
-    owing = await _conclude(ports, settings, decided, held, by)
+    owing = await _conclude(ports, settings, decided, by)
     landed, moved, at_work = await _give_back_free(ports, settings, held, stop, by)
     # Before the debt is settled: whoever pays it in our place ends the jobs as well.
     await jobs.conclude(ports, settings, run_id, by=by, why=OVER)
@@ -116,14 +116,12 @@ async def _unseen_provisions(ports: Ports, held: list[Instance], decided: list[P
     return [one for id in unseen if (one := await ports.records.provision(id)) is not None]
 
 
-async def _conclude(
-    ports: Ports, settings: Settings, decided: list[Provision], held: list[Instance], by: str
-) -> list[Provision]:
+async def _conclude(ports: Ports, settings: Settings, decided: list[Provision], by: str) -> list[Provision]:
     """Write down that the run is over, before the first instance is given back; returns the provisions that owe."""
     now = ports.clock.now()
     over = provisions.Concluded(at=now, by=by, why=OVER, settle_due=handover.later(now, settings.timings.takeover))
-    in_use = {one.provision_id for one in held}
-    committed = [one for one in decided if one.state is provisions.COMMITTED and one.id in in_use]
+    # Also one whose members are all gone: as long as it is not over, the run is owed runners like them.
+    committed = [one for one in decided if one.state is provisions.COMMITTED and not one.is_closed]
     owing = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
     while committed:
         landed = await ports.records.apply_each([provisions.release(one, over) for one in committed])

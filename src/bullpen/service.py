@@ -24,7 +24,7 @@ from bullpen.inventory import every_live
 from bullpen.liveness import Liveness
 from bullpen.ports import Chance, Ports
 from bullpen.refresh import desired, reap, reconcile, warm
-from bullpen.refresh.action import Hindered, Plan
+from bullpen.refresh.action import Hindered, Plan, mend
 from bullpen.workflows.follower import Follower
 
 BY = "serve"
@@ -104,7 +104,8 @@ class Service:
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
             ("sweep", 1.0, self._sweep),  # a dead worker is noticed this much later at most
             ("reap", 5.0, self._reap),  # thresholds are minutes
-            ("reconcile", 20.0, self._reconcile),  # asks the compute engine and the CI for everything they have
+            # Asks the compute engine and the CI for everything they have; of GitHub, many pages of a limited number.
+            ("reconcile", 60.0 if settings.on_github else 20.0, self._reconcile),
             ("warm", 5.0, self._warm),
             ("runs", 2.0, self._follow),  # a webhook waits so long at most; without one, github.poll says when to ask
         )
@@ -125,9 +126,13 @@ class Service:
         return all(loop.is_alive() for loop in self.loops)
 
     async def _mend(self) -> None:
+        failures: list[BullpenError] = []
         for gap in await self._ports.foundation.gaps():
             _tell("foundation", [f"{gap.what} {gap.subject}: {gap.reason}"])
-            await self._ports.foundation.mend(gap)
+            if (failure := await mend(self._ports.foundation, gap)) is not None:
+                failures.append(failure)
+        if failures:
+            raise Hindered(failures)
 
     async def _pay_debts(self) -> None:
         for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY):

@@ -12,6 +12,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 from bullpen.ports.health import Finding, Limit
+from bullpen.settings.publication import Publication
 
 if TYPE_CHECKING:
     from bullpen.engines.aws.ground.published import Published
@@ -148,6 +149,17 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
         )
 
 
+async def check_ci(settings: Settings) -> None:
+    """Raise ConfigError if the CI can never be asked anything as the settings are; asks nothing, opens no pool."""
+    if not settings.on_github:
+        return
+    from bullpen.engines.github.client import Hub
+    from bullpen.engines.system import SystemClock
+
+    async with aclosing(Hub(settings.github, SystemClock())) as hub:
+        hub.check()
+
+
 async def rate_limits(settings: Settings) -> list[Limit]:
     """What the CI still allows whoever asks with our credentials; empty where it sets no limits. Raise as a call does:
     PermissionDenied, Unavailable, ConfigError."""
@@ -160,16 +172,16 @@ async def rate_limits(settings: Settings) -> list[Limit]:
         return await hub.rate_limits()
 
 
-async def published_settings(settings: Settings) -> dict[str, Any]:
-    """What refresh has published of a pool's settings on AWS, as tables and keys; empty if nothing was."""
+async def published_settings(settings: Settings) -> Publication:
+    """What refresh has published of a pool's settings on AWS, as tables and keys."""
     async with _published(settings) as published:
         return await published.read()
 
 
-async def publish_settings(settings: Settings, document: Mapping[str, Any]) -> None:
-    """Put settings without secrets where whoever works on the pool finds them."""
+async def publish_settings(settings: Settings, document: Mapping[str, Any], as_of: datetime) -> bool:
+    """Put settings without secrets where whoever works on the pool finds them; False if later ones stand there."""
     async with _published(settings) as published:
-        await published.write(document)
+        return await published.write(document, as_of)
 
 
 @asynccontextmanager
@@ -178,10 +190,10 @@ async def _published(settings: Settings) -> AsyncIterator["Published"]:
         from bullpen.engines.aws import session
     from bullpen.engines.aws.dynamodb.table import TableClient
     from bullpen.engines.aws.ground.published import Published
-    from bullpen.engines.system import SystemChance, SystemClock
+    from bullpen.engines.system import SystemChance
 
     async with session.opened(settings.aws) as cloud:
-        yield Published(TableClient(cloud, SystemChance()), SystemClock())
+        yield Published(TableClient(cloud, SystemChance()))
 
 
 async def examine_ci(settings: Settings) -> list[Finding]:

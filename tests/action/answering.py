@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +22,7 @@ class Stub:
     url: str = ""
     asked: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -34,6 +35,7 @@ def answering(answer: Callable[[str, str], Answer]) -> Iterator[Stub]:
             path = self.path.partition("?")[0]
             stub.asked.append(f"{self.command} {path}")
             stub.tokens.append(self.headers.get("authorization", ""))
+            stub.keys.append(self.headers.get("idempotency-key", ""))
             status, body, *headers = stub.answer(self.command, path)
             content = json.dumps(body).encode()
             self.send_response(status)
@@ -41,7 +43,8 @@ def answering(answer: Callable[[str, str], Answer]) -> Iterator[Stub]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # nobody waits for it any more
+                self.wfile.write(content)
 
         do_POST = do_DELETE = do_GET
 

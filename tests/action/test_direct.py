@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,12 +68,16 @@ def test_what_cannot_be_met_is_one_error_with_cause_and_remedy_and_nothing_is_le
     ran = run_action(inputs, {"BULLPEN_LOCAL_CAPACITY": "2"}, tmp_path)
     assert ran.code == 1
     (error,) = ran.errors
-    assert "Nothing is left running for this run." in error
+    assert "Nothing of this provision is left running." in error
     assert "**Cause:**" in ran.summary
     assert "**What to do:**" in ran.summary
-    assert "Nothing is left running for this run." in ran.summary
+    assert "Nothing of this provision is left running." in ran.summary
     assert ran.outputs["instance-ids"] == ""
     assert set(instances(home).values()) <= {"terminated"}
+    first = run_action({**inputs, "instance-count": "1"}, {}, tmp_path)
+    topped_up = run_action(inputs, {"BULLPEN_LOCAL_CAPACITY": "2"}, tmp_path)
+    (kept,) = json.loads(first.outputs["instance-ids"])
+    assert f"The run still holds what it had before: {kept}." in topped_up.errors[0]
 
 
 def test_wrong_inputs_are_annotated_one_by_one_and_nothing_is_touched(home: Path, tmp_path: Path) -> None:
@@ -81,7 +86,7 @@ def test_wrong_inputs_are_annotated_one_by_one_and_nothing_is_touched(home: Path
     assert ran.code == 2
     assert ran.unexpected == ("instance-cout",)
     assert [error.split(":")[0] for error in ran.errors] == ["'instance-cout'", "usage-class 'cheap'"]
-    assert "was refused, and nothing was done" in ran.summary
+    assert "did not begin, and nothing was done" in ran.summary
     assert not home.exists()
 
 
@@ -102,6 +107,20 @@ def test_a_step_that_is_cancelled_gives_everything_back_in_time(home: Path, tmp_
     assert ran.seconds < 7.5
     assert set(instances(home).values()) <= {"terminated"}
     assert "what was acquired is given back or written down as owed" in ran.errors[0]
+
+
+@pytest.mark.parametrize("after", [0.02, 0.06, 0.12])
+def test_a_signal_is_heard_whenever_it_comes(after: float, tmp_path: Path) -> None:
+    step = start_action({"mode": "provision", "server": "http://127.0.0.1:1", "server-token": "bp_x"}, {}, tmp_path)
+    time.sleep(after)
+    ran = step.cancel()
+    assert ran.code in (130, -2), ran.log  # the latter: of the shell, before it has read a line of ours
+    assert "Traceback" not in ran.log
+
+
+def test_the_log_is_what_the_runner_reads_whatever_the_locale(tmp_path: Path) -> None:
+    ran = run_action({"mode": "echo", "echo": "grüße"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}, tmp_path)
+    assert (ran.code, ran.log) == (0, "grüße")
 
 
 @pytest.mark.parametrize("name", ["bullpen.py", "json.py"])

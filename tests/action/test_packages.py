@@ -82,10 +82,37 @@ def test_whoever_is_slower_takes_what_the_faster_one_made(
     assert list((tmp_path / "bullpen").iterdir()) == [place]
 
 
-def test_a_command_that_fails_says_so_and_how_to_do_without() -> None:
+def test_where_the_tool_cache_cannot_be_used_the_job_s_own_place_is(commands: Commands, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environ = {"RUNNER_TOOL_CACHE": str(tmp_path / "file"), "RUNNER_TEMP": str(tmp_path / "temp")}
+    assert packages.python(ROOT, environ).startswith(str(tmp_path / "temp" / "bullpen"))
+    with pytest.raises(Unavailable, match="cannot be written to"):
+        packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "file")})
+
+
+def test_one_whose_python_is_gone_is_made_anew(commands: Commands, tmp_path: Path) -> None:
+    environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
+    made = Path(packages.python(ROOT, environ))
+    made.unlink()
+    made.symlink_to("/nonexistent/python3")
+    assert Path(packages.python(ROOT, environ)).exists()
+    assert len(commands.ran) == 4
+    assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [made.parents[1].name]
+
+
+def test_a_package_that_is_too_old_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert packages.are_here(ROOT)
+    monkeypatch.setattr(packages, "requirements", lambda root: ["msgspec>=0.19", "click>=999.1"])
+    assert not packages.are_here(ROOT)
+    monkeypatch.setattr(packages, "requirements", lambda root: ["nosuchpackage>=1"])
+    assert not packages.are_here(ROOT)
+
+
+def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Unavailable, match="ended with 3") as caught:
-        packages._run([sys.executable, "-c", "raise SystemExit(3)"])
+        packages._run([sys.executable, "-c", "print('::error::of pip'); raise SystemExit(3)"])
     assert "server" in caught.value.remedy
+    assert capsys.readouterr().out == "\\::error::of pip\n"
 
 
 @pytest.mark.slow

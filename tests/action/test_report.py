@@ -60,7 +60,8 @@ def test_a_failure_has_cause_and_remedy_and_no_list_of_runners() -> None:
 
 @pytest.mark.parametrize("fate", ["terminated", "offered", "not ours"])
 def test_nothing_is_left_running_is_said_if_the_outcome_says_so(fate: str) -> None:
-    assert leftovers(replace(UNMET, discarded=(Given("i-1", "", fate),))) == "Nothing is left running for this run."
+    said = leftovers(replace(UNMET, discarded=(Given("i-1", "", fate),)))
+    assert said == "Nothing of this provision is left running."
 
 
 @pytest.mark.parametrize("fate", ["terminating", "cleaning", "busy", ""])
@@ -71,13 +72,24 @@ def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
     assert "Nothing is left" not in text
 
 
+def test_what_the_run_had_before_is_named_and_not_called_reused() -> None:
+    failed = of_provision("4711", {"requested": 4, "held": ["i-7"]}, reason="no room", remedy="", exit_code=1)
+    assert leftovers(failed).endswith("The run still holds what it had before: i-7.")
+    rows = [{"instanceId": "i-7", "origin": "selected"}, {"instanceId": "i-8", "origin": "selected"}]
+    met = of_provision("4711", {"requested": 2, "held": ["i-7"], "instances": rows}, reason="", remedy="", exit_code=0)
+    assert headline(met).endswith("1 reused, 0 created, 1 held already")
+    assert "1 runner was taken warm" in saved(met)
+    assert (outputs(met)["selected"], outputs(met)["instance-ids"]) == ("1", '["i-7", "i-8"]')
+
+
 def test_nothing_is_claimed_where_nobody_told() -> None:
     assert "is not known here" in leftovers(replace(UNMET, told=False))
     assert leftovers(replace(UNMET, exit_code=130)) == ""
 
 
 def test_markup_from_elsewhere_stays_text() -> None:
-    text = summary(replace(UNMET, reason="<img src=x> | `x` [a](b)\n# no heading"))
+    text = summary(replace(UNMET, reason="<img src=x> | `x` [a](b)\n# no heading \\[a](b) \\| c"))
+    assert "\\\\\\[a](b) \\\\\\| c" in text, "a backslash of theirs must not undo ours"
     assert "<img" not in text
     assert "\n# no heading" not in text
 
@@ -124,4 +136,6 @@ def test_runners_kept_because_a_job_had_begun_are_shown() -> None:
 def test_what_refresh_did_is_listed_with_its_reasons() -> None:
     result = Result("refresh", actions=(("end", "i-1", "its threshold has passed"),))
     assert headline(result) == "refreshed: 1 action"
+    assert headline(replace(result, dry_run=True)) == "dry run: refresh would take 1 action"
+    assert headline(replace(result, dry_run=True, actions=())) == "dry run: refresh would have nothing to do"
     assert "| end | i-1 | its threshold has passed |" in summary(result)

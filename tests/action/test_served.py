@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from action.steps import run_action, start_action
+from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec
 from web.served import Served, a_server, command, environment
 
@@ -71,7 +72,7 @@ def test_a_failed_provision_tells_what_became_of_everything(
     _, where = operated
     ran = run_action({"mode": "provision", **where, "instance-count": "5"}, {"GITHUB_RUN_ID": "4713"}, tmp_path)
     assert ran.code == 1
-    assert "Nothing is left running for this run." in ran.errors[0]
+    assert "Nothing of this provision is left running." in ran.errors[0]
     unknown = run_action({"mode": "provision", **where, "resource-class": "huge"}, {}, tmp_path)
     assert unknown.code == 2
     assert "resource-class 'huge': unknown" in unknown.errors[0]
@@ -128,7 +129,7 @@ def test_a_token_that_the_server_does_not_know_is_refused(
     ran = run_action({"mode": "provision", **where, "server-token": "bp_not_a_token"}, {}, tmp_path)
     assert ran.code == 1
     assert "does not know the token" in ran.errors[0]
-    assert "Nothing was acquired." in ran.summary
+    assert "did not begin, and nothing was done" in ran.summary
     assert "bp_not_a_token" not in ran.log + ran.summary
 
 
@@ -143,6 +144,7 @@ def serving_github(github: FakeGithub, home: Path) -> Iterator[Served]:
         "github.oidc-issuer": github.issuer,
         "local.capacity": "0",
     }
+    Keys(home).create(Scope.ADMIN, None)
     with a_server(home, *(word for name, value in said.items() for word in ("--set", f"{name}={value}"))) as served:
         yield served
 

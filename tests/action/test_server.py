@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,11 @@ import pytest
 
 from action.answering import OPERATION, Answer, answering
 from action.steps import Ran, run_action, start_action
+from bullpen.action import server
 from bullpen.action.served import warn_of_plain_text
+from bullpen.action.stopping import Stopping
+from bullpen.action.wire import Away, exchange
+from bullpen.errors import Unavailable
 
 pytestmark = pytest.mark.slow
 MET: dict[str, Any] = {
@@ -46,6 +53,131 @@ def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) 
     assert stub.asked[:2] == ["POST /v1/runs/4711/provision", "DELETE /v1/operations/op-1"]
 
 
+def test_a_step_that_is_cancelled_while_nobody_answers_has_its_label_released(tmp_path: Path) -> None:
+    """What was asked for may have begun, and nobody knows its id."""
+    asked, released = threading.Event(), {**OPERATION, "state": "succeeded", "result": {"terminated": ["i-1"]}}
+
+    def answer(method: str, path: str) -> Answer:
+        if path.endswith("/provision"):
+            asked.set()
+            over.wait(30)
+        return 202, released
+
+    with answering(answer) as stub:
+        over = threading.Event()
+        step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
+        assert asked.wait(30)
+        ran = step.cancel()
+        over.set()
+    assert (ran.code, ran.outputs["label"]) == (130, "4711")
+    assert ran.seconds < 7.5
+    assert stub.asked == ["POST /v1/runs/4711/provision", "POST /v1/runs/4711/release"]
+    assert "all runners of 4711 are released" in ran.errors[0]
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_an_operation_that_cannot_be_called_off_by_itself_is_released(status: int, tmp_path: Path) -> None:
+    """It runs in another process, or nobody knows it any more."""
+
+    def answer(method: str, path: str) -> Answer:
+        if path.endswith("/release"):
+            return 202, {**OPERATION, "state": "succeeded", "result": {}}
+        return (status, {"error": "runs elsewhere"}) if method == "DELETE" else (202, OPERATION)
+
+    with answering(answer) as stub:
+        step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
+        step.wait_for("0 of 1 ready")
+        ran = step.cancel()
+    assert ran.code == 130
+    told = [line for line in stub.asked if not line.startswith("GET")]
+    assert told[1:] == ["DELETE /v1/operations/op-1", "POST /v1/runs/4711/release"]
+
+
+def test_a_lost_answer_is_asked_for_with_the_same_key_and_a_lost_operation_with_another(tmp_path: Path) -> None:
+    lost = {**OPERATION, "state": "lost", "reason": "its process has ended"}
+    answers: list[Answer] = [
+        (502, {}),
+        (202, lost),
+        (202, OPERATION),
+        (404, {"error": "no such operation"}),
+        (202, MET),
+    ]
+    with answering(lambda method, path: answers.pop(0)) as stub:
+        ran = provisioned(stub.url, tmp_path)
+    assert ran.code == 0, ran.log
+    first, again, second, _, third = stub.keys
+    assert first == again != ""
+    assert len({first, second, third}) == 3
+
+
+def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: Path) -> None:
+    with answering(lambda method, path: (500, {})) as stub:
+        failed = provisioned(stub.url, tmp_path, **{"label-by": "attempt"})
+    assert (failed.code, stub.asked) == (75, ["POST /v1/runs/4711-1/provision"])
+    assert "is not known here" in failed.errors[0]
+    assert failed.outputs["label"] == "4711-1"
+    answers: list[Answer] = [(502, {}), (403, {"error": "no"})]
+    with answering(lambda method, path: answers.pop(0)) as stub:
+        refused = provisioned(stub.url, tmp_path)
+    assert "is not known here" in refused.errors[0]
+    with answering(lambda method, path: (403, {"error": "no"})) as stub:
+        assert "nothing was done" in provisioned(stub.url, tmp_path).summary
+
+
+def test_a_server_that_is_none_is_a_wrong_input(tmp_path: Path) -> None:
+    with answering(lambda method, path: (200, {"hello": "world"})) as stub:
+        ran = provisioned(stub.url, tmp_path)
+    assert ran.code == 2
+    assert ran.errors[0].startswith(f"server {stub.url}: answers, but not as a `bullpen serve` does")
+
+
+def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    stopping = Stopping()
+    monkeypatch.setattr(stopping, "pause", slept.append)
+    monkeypatch.setattr(server, "PATIENCE", 1.0)
+    monkeypatch.setattr(server, "BUSY_PATIENCE", 7.0)
+    found = server.Server("", lambda patience: "", stopping)
+    answers: list[Answer] = [(429, {"error": "busy"}, {"retry-after": "5"}), (202, OPERATION)]
+    with answering(lambda method, path: answers.pop(0)) as stub:
+        found.url = stub.url
+        assert found.begin("release", "4711", None, "key") == OPERATION
+        assert (slept, found.unanswered) == ([5.0], False)
+        answers += [(429, {}, {"retry-after": "9"})]
+        with pytest.raises(Unavailable) as caught:
+            found.begin("release", "4711", None, "key")
+    assert caught.value.remedy == server.IS_BUSY
+
+
+def test_an_answer_that_comes_by_drops_ends_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            caller, _ = listening.accept()
+            with caller, suppress(OSError):
+                caller.sendall(b"HTTP/1.1 202 Accepted\r\ncontent-length: 1000\r\n\r\n")
+                while not over.wait(0.05):
+                    caller.sendall(b" ")
+
+        over = threading.Event()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(Away, match="timed out"):
+            exchange("GET", f"http://127.0.0.1:{listening.getsockname()[1]}/", patience=0.4)
+        assert time.monotonic() - began < 3
+        over.set()
+        thread.join()
+
+
+def test_what_the_server_tells_is_no_command(tmp_path: Path) -> None:
+    theirs = {**OPERATION, "progress": "0 of 1\n::set-output name=label::evil\nx ##[set-output name=label]evil"}
+    answers: list[Answer] = [(202, theirs), (200, MET)]
+    with answering(lambda method, path: answers.pop(0)) as stub:
+        log = provisioned(stub.url, tmp_path).log
+    assert "bullpen: 0 of 1\n\\::set-output name=label::evil\nx #\\#[set-output name=label]evil\n" in log
+
+
 def test_a_server_that_is_away_for_a_moment_is_asked_again(tmp_path: Path) -> None:
     answers: list[Answer] = [
         (503, {"error": "starting"}, {"retry-after": "1"}),
@@ -64,7 +196,7 @@ def test_an_operation_that_nobody_runs_any_more_is_a_failure_of_which_nothing_is
     lost = {**OPERATION, "state": "lost", "reason": "the process that ran it has ended"}
     with answering(lambda method, path: (202 if method == "POST" else 200, lost)) as stub:
         ran = provisioned(stub.url, tmp_path)
-    assert ran.code == 1
+    assert (ran.code, len(stub.asked)) == (1, 3)
     assert "Run the job again" in ran.errors[0]
     assert "Nothing" not in ran.errors[0]
 
@@ -82,10 +214,11 @@ def test_a_token_is_not_taken_along_to_another_host(tmp_path: Path) -> None:
 def test_an_identity_that_has_run_out_is_shown_anew(tmp_path: Path) -> None:
     """A run's token lasts for a quarter of an hour."""
     bought: list[str] = []
+    identities: list[Answer] = [(503, {})]  # GitHub's own bad moment
 
     def answer(method: str, path: str) -> Answer:
         if path == "/identity":
-            return 200, {"value": "an.identity.of.the.job"}
+            return identities.pop(0) if identities else (200, {"value": "an.identity.of.the.job"})
         if path == "/v1/oidc/token":
             bought.append(f"bpr_of_this_run_{len(bought)}")
             return 200, {"token": bought[-1]}

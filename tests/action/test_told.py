@@ -6,14 +6,14 @@ import pytest
 
 from action.asking import AMI, GROUP, JOB, POOL, REFRESH, SUBNET, asked
 from bullpen.action import told
-from bullpen.action.direct import published_of
 from bullpen.action.inputs import read
+from bullpen.action.pool import published_of, settings_of
+from bullpen.errors import ConfigError
 from bullpen.settings import Layer, Loaded, load
 
 
 def refreshed(**more: str) -> Loaded:
-    found = read(REFRESH | {name.replace("_", "-"): value for name, value in more.items()})
-    return load({}, above=Layer("inputs", told.document_of(found, JOB, {})), beneath=Layer("", told.defaults(found)))
+    return settings_of(read(REFRESH | {name.replace("_", "-"): value for name, value in more.items()}), JOB, {})
 
 
 def test_refresh_has_the_defaults_of_the_original() -> None:
@@ -48,6 +48,7 @@ def test_the_run_s_repository_is_where_runners_register() -> None:
         ("volume_size", "40", "aws.volume", 40),
         ("runner_home_dir", "/srv/runner", "github.runner-directory", "/srv/runner"),
         ("spot_fallback", "on-demand", "classes.large.spot-fallback", True),
+        ("spot_fallback", "on-demand", "classes.xlarge.spot-fallback", True),
         ("resource_class_config", '{"huge": {"cpu": 9, "mmem": 99}}', "classes.huge.mem", 99),
     ],
 )
@@ -55,12 +56,25 @@ def test_an_input_is_a_setting_in_its_own_unit(name: str, value: str, setting: s
     assert refreshed(**{name: value}).values[setting].value == expected
 
 
+def test_a_fallback_for_one_class_is_said_of_that_one_only() -> None:
+    values = refreshed(spot_fallback="on-demand", resource_class="xlarge").values
+    assert [values[f"classes.{name}.spot-fallback"].value for name in ("large", "xlarge")] == [False, True]
+
+
+@pytest.mark.parametrize("mode", ["refresh", "provision"])
+def test_a_class_that_nobody_knows_is_named_as_the_input_it_is(mode: str) -> None:
+    where = {"home": "here"} if mode == "provision" else REFRESH
+    said = {**where, "mode": mode, "resource-class": "nosuch", "usage-class": "spot", "spot-fallback": "on-demand"}
+    with pytest.raises(ConfigError, match=r"^resource-class 'nosuch': unknown"):
+        settings_of(read(said), JOB, {})
+
+
 def test_classes_of_ones_own_come_instead_of_the_original_s() -> None:
     assert "xlarge" not in refreshed(resource_class_config='{"huge": {"cpu": 9, "mmem": 99}}').settings.classes
 
 
 def test_a_file_of_settings_has_no_defaults_beneath_it() -> None:
-    assert told.defaults(read(REFRESH | {"config": "bullpen.toml"})) == {}
+    assert set(told.defaults(read(REFRESH | {"config": "bullpen.toml"}), JOB)) == {"engines", "github"}
 
 
 def test_what_is_published_is_what_was_set_and_no_secret() -> None:
@@ -79,7 +93,7 @@ def test_what_is_published_is_what_was_set_and_no_secret() -> None:
 
 def test_provision_finds_the_rest_in_what_was_published() -> None:
     provision = read({"mode": "provision", **POOL})
-    above, beneath = Layer("inputs", told.document_of(provision, JOB, {})), Layer("table", published_of(refreshed()))
+    above, beneath = Layer("inputs", told.document_of(provision, {})), Layer("table", published_of(refreshed()))
     settings = load({}, above=above, beneath=beneath).settings
     known = refreshed().settings
     assert (settings.aws, settings.classes, settings.timings) == (known.aws, known.classes, known.timings)
@@ -87,7 +101,7 @@ def test_provision_finds_the_rest_in_what_was_published() -> None:
 
 def test_whoever_says_more_is_heard_before_what_was_published() -> None:
     provision = read({"mode": "provision", **POOL, "ec2-image-id": "ami-1123456789abcdef0"})
-    above, beneath = Layer("inputs", told.document_of(provision, JOB, {})), Layer("table", published_of(refreshed()))
+    above, beneath = Layer("inputs", told.document_of(provision, {})), Layer("table", published_of(refreshed()))
     assert load({}, above=above, beneath=beneath).settings.aws.image == "ami-1123456789abcdef0"
 
 

@@ -5,7 +5,6 @@ Only the way to the store is played: `Store` says what the record is, and rememb
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Any, cast
 import httpx
 
 from bullpen.agent.account import account_of
-from bullpen.agent.actions.pass_ import Pass
+from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.link import Grant, Link
@@ -30,9 +29,10 @@ from bullpen.engines.processes import end_tree, mark_of
 from bullpen.model.activity import Activity, parse
 from github.acting import RUNNERS, caller
 from github.hub import FakeGithub, JobSpec, Run
+from users import lent_for_good
 
 PATIENCE = 20.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
-USER = "nobody" if os.geteuid() == 0 else ""
+USER = lent_for_good()
 AS_JOBS: dict[str, Any] = {"user": USER, "group": account_of(USER).group, "extra_groups": []} if USER else {}
 """How to start a process as the jobs' user."""
 PAIR = Path(__file__).parents[1] / "github" / "runner"
@@ -40,9 +40,9 @@ PAIR = Path(__file__).parents[1] / "github" / "runner"
 
 @contextmanager
 def a_ground() -> Iterator[Path]:
-    """A directory that every user can pass to, unlike pytest's own."""
+    """A directory that every user can read, unlike pytest's own."""
     ground = Path(tempfile.mkdtemp())
-    ground.chmod(0o711)
+    ground.chmod(0o755)
     try:
         yield ground
     finally:
@@ -72,6 +72,7 @@ class Store:
     oldest: str = ""
     reports: list[tuple[Kind, str, str]] = field(default_factory=list)
     beats: list[Activity | None] = field(default_factory=list)
+    leaving: bool = False  # as the last beat says
     passes: list[Pass] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     gives_jobs: bool = False
@@ -84,6 +85,7 @@ class Store:
 
     def beat(self, job: Job | None, leaving: datetime | None, activity: str) -> Grant:
         self.beats.append(parse(activity))
+        self.leaving = leaving is not None
         return Grant(Holder(f"{self.instance_id}/a", 1))
 
     def report(self, kind: Kind, record: Record, text: str) -> None:
@@ -103,6 +105,11 @@ class Store:
             given = replace(given, removal=self._post("remove-token")["token"])
         self.passes.append(given)
         return given
+
+    def removal(self) -> str:
+        if not self.direct:
+            raise NoPass("somebody else removes it")
+        return self._post("remove-token")["token"]
 
     def deregister(self, runner: str) -> None:
         self.removed.append(runner)

@@ -135,6 +135,15 @@ def test_a_job_that_runs_while_the_store_is_away_gets_what_it_may_need() -> None
     assert decide(sight, overdue.bound(JOB, 50.0), LIMITS) == Wait(50.0 + LIMITS.max_runtime + GRACE - 100.0)
 
 
+def test_a_runner_that_seems_forgotten_is_deregistered_and_cleaned_before_the_next_one() -> None:
+    progress = SERVING.hung_up()
+    assert next_after(progress) is Step.DEREGISTER
+    progress = progress.deregistered(RUNNING)
+    assert next_after(progress) == Clean(keep=False)
+    progress = progress.cleaning_began(RUNNING).cleaned()
+    assert next_after(progress) is Step.REGISTER
+
+
 # ------------------------------------------------------------------------------------------------------ one job at most
 
 

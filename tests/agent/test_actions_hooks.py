@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from agent.actions_stage import AS_JOBS, USER, a_ground
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.admission import Asked
-from bullpen.agent.actions.hooks import Hooks
+from bullpen.agent.actions.hooks import LONGEST, Hooks
 
 TOLD = {
     "PATH": os.environ["PATH"],
@@ -32,6 +34,11 @@ def directory() -> Iterator[Path]:
         yield ground / "it's here"  # a name that a shell would trip over
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bullpen.agent.actions.hook.LOGGED_WITHIN", 0.05)
+
+
 @pytest.fixture
 def hooks(directory: Path) -> Iterator[Hooks]:
     hooks = Hooks(directory, account_of(USER) if USER else None)
@@ -39,10 +46,16 @@ def hooks(directory: Path) -> Iterator[Hooks]:
     hooks.close()
 
 
+REFUSED = -signal.SIGKILL
+"""How the worker of a refused job ends."""
+
+
 def begin(hooks: Hooks, event: str = "started", **told: str) -> subprocess.Popen[str]:
-    """As the runner does it, as the jobs' user."""
-    command = ["bash", "-e", str(hooks.path(event))]
-    return subprocess.Popen(command, env=TOLD | told, stdout=subprocess.PIPE, text=True, **AS_JOBS)
+    """As a worker does it, as the jobs' user: one that always has another step."""
+    steps = ["bash", "-c", 'trap "" INT; bash -e "$0"; code=$?; echo always; exit $code', str(hooks.path(event))]
+    return subprocess.Popen(
+        steps, env=TOLD | told, stdout=subprocess.PIPE, text=True, start_new_session=True, **AS_JOBS
+    )
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -52,8 +65,7 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 def heard(hooks: Hooks) -> Asked:
     assert select.select([hooks], [], [], 20)[0]
-    asked = hooks.asked()
-    assert asked is not None
+    (asked,) = hooks.asked()
     return asked
 
 
@@ -68,20 +80,31 @@ def test_the_agent_hears_which_job_is_about_to_begin(hooks: Hooks) -> None:
     assert (asked.run, asked.attempt, asked.repository) == ("4711", "1", "acme/widgets")
     assert (asked.runner, asked.job) == ("pool.i-1.r1", "build")
     hooks.answer(asked, "")
-    assert end(process) == (0, "")
+    assert end(process) == (0, "always\n")
 
 
-def test_a_refused_job_fails_and_its_log_says_why(hooks: Hooks) -> None:
+def test_a_refused_job_ends_with_its_worker_and_its_log_says_why(hooks: Hooks) -> None:
     process = begin(hooks)
     hooks.answer(heard(hooks), "This runner serves label 1.")
-    assert end(process) == (1, "::error title=Bullpen::This runner serves label 1.\n")
+    assert end(process) == (REFUSED, "::error title=Bullpen::This runner serves label 1.\n")
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_job_that_is_cancelled_before_it_is_admitted_ends_with_its_worker(hooks: Hooks, is_refused: bool) -> None:
+    process = begin(hooks)
+    asked = heard(hooks)
+    if is_refused:
+        hooks.answer(asked, "No.")
+    os.kill(int(asked.id.partition("-")[0]), signal.SIGTERM)
+    code, said = end(process)
+    assert (code, "always" in said) == (REFUSED, False)
 
 
 def test_without_an_agent_the_job_fails_soon_and_says_why(hooks: Hooks, directory: Path) -> None:
     hooks.close()
     began = time.monotonic()
     code, said = end(begin(hooks))
-    assert (code, "The agent of this machine is gone" in said) == (1, True)
+    assert (code, "The agent of this machine is gone" in said, "always" in said) == (REFUSED, True, False)
     assert time.monotonic() - began < 10
     hooks._ask = os.open(os.devnull, os.O_RDONLY)  # to be closed with the test
 
@@ -90,7 +113,7 @@ def test_without_an_answer_the_job_does_not_wait_for_ever(directory: Path, monke
     monkeypatch.setattr("bullpen.agent.actions.hook.ANSWER_WITHIN", 1)
     hooks = Hooks(directory, account_of(USER) if USER else None)
     code, said = end(begin(hooks))
-    assert (code, "did not answer" in said) == (1, True)
+    assert (code, "did not answer" in said, "always" in said) == (REFUSED, True, False)
     hooks.close()
 
 
@@ -98,18 +121,17 @@ def test_without_an_answer_the_job_does_not_wait_for_ever(directory: Path, monke
 def test_the_end_of_a_job_is_noted_and_never_fails(hooks: Hooks, is_there: bool, directory: Path) -> None:
     if not is_there:
         os.unlink(directory / "ask")
-    assert end(begin(hooks, "completed")) == (0, "")
-    asked = hooks.asked()
-    assert (asked is not None and asked.is_over) == is_there
+    assert end(begin(hooks, "completed")) == (0, "always\n")
+    assert [asked.is_over for asked in hooks.asked()] == [True] * is_there
 
 
 def test_an_answer_is_for_whoever_asked_and_for_nobody_later(hooks: Hooks) -> None:
     first = begin(hooks)
     hooks.answer(heard(hooks), "")
-    assert end(first) == (0, "")
+    assert end(first)[0] == 0
     second = begin(hooks)
     hooks.answer(heard(hooks), "No.")
-    assert end(second)[0] == 1
+    assert end(second)[0] == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -122,14 +144,36 @@ def test_an_answer_is_for_whoever_asked_and_for_nobody_later(hooks: Hooks) -> No
         b"1-1\tbegun\t1\t1\ta/b\tr\tj\n",
         b"\xff\xfe\n",
         b"x" * 4000,
+        b"1-1\tstarted\t" + b"1" * 21 + b"\t1\ta/b\tr\tj\n",
+        b"1-1\tstarted\t1\t" + b"9" * 3000 + b"\ta/b\tr\tj\n",
+        b"1-1\tstarted\t1\t1\ta/" + b"b" * 101 + b"\tr\tj\n",
+        b"1-1\tstarted\t1\t1\ta/b\t" + b"r" * 65 + b"\tj\n",
+        b"1-1\tstarted\t1\t1\ta/b\tr\t" + b"j" * 201 + b"\n",
     ],
 )
 def test_what_is_no_question_is_not_heard_and_deafens_nobody(hooks: Hooks, directory: Path, line: bytes) -> None:
     tell(directory, line + b"\n")
-    assert hooks.asked() is None
+    assert hooks.asked() == []
     process = begin(hooks)
     hooks.answer(heard(hooks), "")
     assert end(process)[0] == 0
+
+
+def test_whatever_is_written_not_more_than_one_line_is_kept_and_nothing_of_before(
+    hooks: Hooks, directory: Path
+) -> None:
+    pipe = os.open(directory / "ask", os.O_WRONLY | os.O_NONBLOCK)
+    question = b"1-1\tstarted\t1\t1\ta/b\tr\tj\n"
+    for _ in range(50):
+        with suppress(BlockingIOError):
+            os.write(pipe, question * 2000)
+        hooks.asked()
+        assert len(hooks._heard) <= LONGEST
+    with suppress(BlockingIOError):
+        os.write(pipe, question * 2000)
+    hooks.forget()
+    assert hooks.asked() == []
+    os.close(pipe)
 
 
 @pytest.mark.skipif(not USER, reason="jobs run as we do here")

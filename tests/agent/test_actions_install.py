@@ -51,7 +51,8 @@ def test_a_copy_has_all_that_the_original_has(ground: Path) -> None:
 
 def test_what_another_registration_left_is_not_copied(ground: Path) -> None:
     source = a_runner(ground)
-    for name in (".runner", ".credentials", ".credentials_rsaparams", "_diag/log", "_work/file", "run-helper.sh"):
+    left = (".runner", ".credentials", ".credentials_rsaparams", ".env", ".path", "_diag/log", "_work/file")
+    for name in (*left, "run-helper.sh"):
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).touch()
     finished(install(source, ground / "copy", ACCOUNT))
@@ -60,14 +61,53 @@ def test_what_another_registration_left_is_not_copied(ground: Path) -> None:
 
 
 @pytest.mark.skipif(ACCOUNT is None, reason="jobs run as we do here")
-def test_only_what_the_jobs_user_cannot_change_is_linked(ground: Path) -> None:
+def test_only_what_the_jobs_user_can_read_is_linked(ground: Path) -> None:
     source = a_runner(ground)
-    os.chown(source / "run.sh", account_of(USER).user, -1)
-    (source / "bin" / "version").chmod(0o666)
+    (source / "bin" / "version").chmod(0o600)
     linked = finished(install(source, ground / "copy", ACCOUNT))
-    assert {str(path) for path in linked} == names(source) - {"run.sh", "bin/version"}
+    assert {str(path) for path in linked} == names(source) - {"bin/version"}
     for path in linked:
         assert (source / path).samefile(ground / "copy" / path)
+    assert (ground / "copy" / "bin" / "version").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(ACCOUNT is None, reason="jobs run as we do here")
+@pytest.mark.parametrize("opened", [".", "bin", "bin/version", "..", "../way"])
+@pytest.mark.parametrize("by", ["owner", "mode"])
+def test_a_runner_that_the_jobs_user_can_change_is_refused(ground: Path, opened: str, by: str) -> None:
+    source = a_runner(ground)
+    (ground / "way").mkdir()
+    (ground / "way" / "runner").symlink_to(source)
+    if by == "owner":
+        os.chown(source / opened, account_of(USER).user, -1)
+    else:
+        (source / opened).chmod(0o777)
+    with pytest.raises(CannotSettle, match=f"user {USER}, as whom jobs run, can change "):
+        finished(install(ground / "way" / "runner", ground / "copy", ACCOUNT))
+
+
+def test_a_runner_that_has_updated_itself_leads_nowhere_but_into_its_copy(ground: Path) -> None:
+    source = a_runner(ground)
+    (source / "bin").rename(source / "bin.2.336.0")
+    (source / "bin").symlink_to(source / "bin.2.336.0")
+    finished(install(source, ground / "copy", ACCOUNT))
+    assert os.readlink(ground / "copy" / "bin") == "bin.2.336.0"
+
+
+def test_a_link_that_leads_out_of_the_runner_is_refused_by_its_name(ground: Path) -> None:
+    source = a_runner(ground)
+    (source / "externals").symlink_to("/usr/share")
+    with pytest.raises(CannotSettle, match=f"{source}/externals leads out of {source}, to /usr/share"):
+        finished(install(source, ground / "copy", ACCOUNT))
+
+
+def test_a_large_file_is_copied_in_slices(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bullpen.agent.actions.install.SLICE", 100)
+    source = a_runner(ground)
+    (source / "bin" / "large").write_bytes(bytes(range(256)) * 4)
+    turns = list(install(source, ground / "copy", None))
+    assert len(turns) > 10
+    assert (ground / "copy" / "bin" / "large").read_bytes() == (source / "bin" / "large").read_bytes()
 
 
 @pytest.mark.skipif(ACCOUNT is None, reason="jobs run as we do here")

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from agent.actions_stage import PATIENCE, Over, Stage, a_stage
-from bullpen.agent.leaving import leave
 from bullpen.agent.progress import Kind
 from bullpen.engines.processes import descendants, mark_of
 from github.hub import FakeGithub, JobSpec
@@ -24,6 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr("bullpen.agent.actions.listener.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("bullpen.agent.actions.hook.LOGGED_WITHIN", 0.5)
     with a_stage(github) as stage:
         yield stage
 
@@ -38,8 +38,12 @@ def commands(stage: Stage) -> dict[int, list[str]]:
 
 
 def the_listener(stage: Stage) -> int:
-    (pid,) = [pid for pid, words in commands(stage).items() if "bin/listener.py" in words]
+    (pid,) = listeners(stage)
     return pid
+
+
+def listeners(stage: Stage) -> set[int]:
+    return {pid for pid, words in commands(stage).items() if any(word.endswith("bin/listener.py") for word in words)}
 
 
 # ---------------------------------------------------------------------------------------------------------- registering
@@ -114,7 +118,7 @@ def test_as_root_the_boot_fails_with_the_reason(github: FakeGithub) -> None:
     with a_stage(github, runner_user="") as stage:
         stage.claimed("4711")
         stage.until(lambda: any(kind is Kind.FAILED for kind, _, _ in stage.store.reports))
-        assert "refuses to run as root: set local.runner-user" in stage.store.reports[-1][2]
+        assert "refuses to run as root: local.runner-users says" in stage.store.reports[-1][2]
 
 
 def test_no_process_of_the_runner_is_root_s(stage: Stage) -> None:
@@ -180,7 +184,7 @@ def test_a_job_that_is_not_the_claim_s_fails_with_the_reason_and_runs_nothing(
     mark = stage.ground / "mark"
     mark.touch()
     mark.chmod(0o666)
-    run = stage.starts(f"echo ran >{mark}", label)
+    run = stage.starts(f"echo ran >{mark}", label, always=f"echo always >{mark}")
     stage.serves(label.replace(RUN, str(run.id)), **changes)
     stage.until(lambda: run.state == "completed")
     assert run.conclusion == "failure"
@@ -228,7 +232,7 @@ def test_a_runner_given_back_is_off_github_s_list_at_once_and_the_machine_clean(
         stage.reported(Kind.CLEAN_OK)
         assert commands(stage) == {}
         left = {path.name for path in (stage.config.directory / "runner").iterdir()}
-        assert left == {"bin", "config.sh", "run.sh", "run-helper.sh.template"}
+        assert left == {"bin", ".env", "config.sh", "env.sh", "run.sh", "run-helper.sh.template"}
 
 
 def test_a_cleaned_runner_serves_the_next_run_under_a_new_name(stage: Stage) -> None:
@@ -267,17 +271,6 @@ def test_a_claim_that_is_rolled_back_while_it_registers_leaves_no_registration(s
     assert stage.hub.runners() == []
 
 
-def test_an_agent_that_leaves_takes_leave_of_github_and_its_job_ends_with_it(stage: Stage) -> None:
-    run = stage.starts("sleep 600")
-    stage.serves(str(run.id))
-    stage.until(lambda: stage.activity)
-    agent = stage.agent
-    leave(stage.config, agent._link, agent._record, agent._progress, "test", agent._log, agent._tasks.leave)
-    assert stage.hub.runners() == []
-    assert run.conclusion == "cancelled"
-    assert stage.store.beats[-1] is not None  # so that whoever finds us gone knows what we ran
-
-
 # ------------------------------------------------------------------------------------------------------ ended by itself
 
 
@@ -285,9 +278,7 @@ def test_a_runner_that_ends_is_started_again_under_its_registration(stage: Stage
     stage.serves("4711")
     first = the_listener(stage)
     os.kill(first, signal.SIGKILL)
-    stage.until(
-        lambda: any(pid for pid, words in commands(stage).items() if "bin/listener.py" in words and pid != first)
-    )
+    stage.until(lambda: listeners(stage) - {first})
     stage.until(lambda: stage.hub.is_online(stage.runner))
     assert len(stage.store.passes) == 1
 

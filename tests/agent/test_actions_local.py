@@ -10,17 +10,22 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
-from agent.actions_stage import AS_JOBS, USER, a_ground, a_runner
+from agent.actions_stage import a_ground, a_runner
+from bullpen.agent.account import account_of
 from bullpen.config import Engines, Github, Local, Settings, Timings
+from bullpen.engines.local.machines import of_ids
 from bullpen.engines.processes import identify
 from bullpen.model.activity import parse
 from bullpen.model.signal import Kind
 from github.acting import RUNNERS, caller
 from github.hub import FakeGithub, JobSpec, Run
-from real_machines import Pool, a_pool
+from real_machines import Pool, a_plan, a_pool
+from users import lent
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 RUN = ("${{ github.run_id }}",)
@@ -45,14 +50,13 @@ def put_secret(home: Path, hub: FakeGithub, seconds: float = 3600.0) -> None:
 
 
 @asynccontextmanager
-async def on_github(ground: Path, hub: FakeGithub, user: str = USER) -> AsyncIterator[Pool]:
+async def on_github(ground: Path, hub: FakeGithub, users: int = 2) -> AsyncIterator[Pool]:
     github = Github(scope="acme/widgets", url=hub.url, runner_directory=str(a_runner(ground)))
-    settings = Settings(
-        engines=Engines(ci="github"), github=github, local=Local(runner_user=user), timings=Timings(heartbeat=0.2)
-    )
-    async with a_pool(ground / "home", settings) as pool:
-        put_secret(pool.home, hub)
-        yield pool
+    settings = Settings(engines=Engines(ci="github"), github=github, timings=Timings(heartbeat=0.2))
+    with lent(users) as names:
+        async with a_pool(ground / "home", structs.replace(settings, local=Local(runner_users=names))) as pool:
+            put_secret(pool.home, hub)
+            yield pool
 
 
 async def completed(hub: FakeGithub, run: Run) -> Run:
@@ -60,9 +64,11 @@ async def completed(hub: FakeGithub, run: Run) -> Run:
     return run
 
 
-def is_open_to_jobs(path: Path) -> bool:
-    deeds = (["ls" if path.is_dir() else "cat", str(path)], ["test", "-w", str(path)])
-    return any(subprocess.run(deed, **AS_JOBS, capture_output=True).returncode == 0 for deed in deeds)
+def is_open_to_jobs(path: Path, user: str, *deeds: str) -> bool:
+    account = account_of(user)
+    commands = [[*deed.split(), str(path)] for deed in deeds]
+    theirs: dict[str, Any] = {"user": account.user, "group": account.group, "extra_groups": []}
+    return any(subprocess.run(command, **theirs, capture_output=True).returncode == 0 for command in commands)
 
 
 async def test_an_instance_serves_one_run_is_cleaned_and_serves_another(ground: Path, github: FakeGithub) -> None:
@@ -124,25 +130,26 @@ async def test_without_a_valid_token_the_registration_fails_and_says_what_to_do(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
-async def test_as_root_without_a_user_for_jobs_an_instance_fails_with_the_reason(
-    ground: Path, github: FakeGithub
-) -> None:
-    async with on_github(ground, github, user="") as pool:
-        instance = await pool.launch("4711")
-        with pytest.raises(AssertionError, match=r"refuses to run as root: set local\.runner-user"):
-            await pool.reported(instance, Kind.OK)
+async def test_as_root_without_users_for_jobs_no_machine_is_started(ground: Path, github: FakeGithub) -> None:
+    async with on_github(ground, github, users=0) as pool:
+        answer = await pool.compute.create_fleet(a_plan())
+        assert answer.machines == ()
+        (error,) = answer.errors
+        assert "refuses to run as root: local.runner-users must name users" in error.message
+        assert await pool.compute.sightings() == []
 
 
-@pytest.mark.skipif(not USER, reason="jobs run as we do here")
-async def test_a_job_reaches_nothing_of_the_pool_s(ground: Path, github: FakeGithub) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs run as we do here")
+async def test_a_job_reaches_nothing_of_the_pool_s_nor_of_another_machine_s(ground: Path, github: FakeGithub) -> None:
     async with on_github(ground, github) as pool:
-        run = github.start_run("acme/widgets", [JobSpec("build", RUN, script="true")])
-        instance = await pool.ready(str(run.id))
-        mine = [pool.directory(instance.id) / name for name in ("work", "home", "tmp", "runner", "hooks")]
+        first, _ = await pool.ready("4711"), await pool.ready("4712")
+        (line,) = await pool.database.read(lambda snapshot: of_ids(snapshot, [first.id]))
+        own, above = pool.directory(first.id), [pool.home, pool.home / "instances", pool.directory(first.id)]
+        mine = [own / name for name in ("work", "home", "tmp", "runner", "hooks")]
         for path in (pool.home, *pool.home.rglob("*")):
-            if any(path.is_relative_to(place) for place in mine):
-                continue
-            assert not await asyncio.to_thread(is_open_to_jobs, path), path
+            if not any(path.is_relative_to(place) for place in mine):
+                deeds = ["test -w"] if path in above else ["test -w", "ls" if path.is_dir() else "cat"]
+                assert not await asyncio.to_thread(is_open_to_jobs, path, line.user, *deeds), path
 
 
 async def test_an_agent_that_is_ended_takes_its_registration_along(ground: Path, github: FakeGithub) -> None:

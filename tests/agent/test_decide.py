@@ -96,7 +96,7 @@ class Driven:
             case Step.DEREGISTER:
                 self.progress = progress.deregistered(record, self._failure("deregister"))
             case Step.TAKE_JOB:
-                self.progress = progress.took(Job("j-1", 1, record.round, 100.0))
+                self.progress = progress.took(Job("j-1", 1, record.round, 100.0, progress.holder))
             case Step.SETTLE_JOB:
                 self.progress = progress.job_settled()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from bullpen.agent.journal import LINES, Journal
 from bullpen.agent.leaving import leave
 from bullpen.agent.link import StoreUnreachable
 from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.model.activity import Activity
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 RUNNING = Record(State.RUNNING, "run-1", "a1", threshold=1e12)
@@ -35,6 +37,10 @@ class Said:
         if self._failure is not None:
             raise self._failure
         self.told.append((str(kind), record.round, text))
+
+    def beat(self, job: object, leaving: datetime | None, activity: str) -> None:
+        assert leaving is not None
+        self.told.append(activity)
 
     def deregister(self, runner: str) -> None:
         self.told.append("deregister")
@@ -54,6 +60,13 @@ def left(
         patch.setattr("bullpen.agent.leaving.end_tree", lambda *_, **__: link.told.append("end"))
         leave(config, link, record, progress, reason, journal)  # type: ignore[arg-type]
     return link.told
+
+
+def test_whoever_finds_its_job_ended_knows_that_the_machine_was_leaving() -> None:
+    job = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0")
+    told = left(Said(), RUNNING, PROGRESS.bound(job, 0.0))
+    assert told.index(job.text()) < told.index("end")
+    assert job.text() not in left(Said(), RUNNING)
 
 
 @pytest.mark.parametrize(

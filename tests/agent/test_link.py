@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.agent.actions import vault
 from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
@@ -223,10 +225,11 @@ def test_on_github_a_runner_is_given_what_it_needs_and_is_on_no_list_of_ours(
 ) -> None:
     put_record(store, RUNNING)
     put_secret(tmp_path)
-    expected = Pass("bullpen.i-1.r1", "run-1", "https://github.com/acme", "big", "R", "V", oldest="2.1")
-    assert github_link.register(RUNNING) == expected
+    given = github_link.register(RUNNING)
+    assert isinstance(given, Pass)
+    assert given == Pass(given.runner, "run-1", "https://github.com/acme", "big", "R", "V", oldest="2.1")
     assert store.execute("SELECT * FROM registrations").fetchall() == []
-    github_link.deregister("bullpen.i-1.r1")
+    github_link.deregister(given.runner)
 
 
 def test_every_registration_of_a_round_has_a_name_of_its_own(
@@ -240,7 +243,17 @@ def test_every_registration_of_a_round_has_a_name_of_its_own(
         given = github_link.register(record)
         assert isinstance(given, Pass)
         names.append(given.runner)
-    assert names == ["bullpen.i-1.r1", "bullpen.i-1.r1.1", "bullpen.i-1.r2"]
+    assert [name.rpartition(".")[0] for name in names] == ["bullpen.i-1.r1", "bullpen.i-1.r1", "bullpen.i-1.r2"]
+    assert len(set(names)) == 3
+
+
+def test_an_agent_that_begins_anew_does_not_meet_its_own_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = json.dumps({"pool": "p", "url": "u", "group": "", "registration": "R", "removal": "V", "oldest": ""})
+    now = 1_900_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    before = vault.Passes("i-1").make(said, now + 60, RUNNING)
+    monkeypatch.setattr(time, "time", lambda: now + 1)
+    assert vault.Passes("i-1").make(said, now + 60, RUNNING).runner != before.runner
 
 
 def test_on_github_a_record_that_has_moved_on_gets_no_secret(

@@ -112,6 +112,7 @@ def test_a_provision_that_was_met_answers_with_every_promised_field(
             },
         ],
         "kept": [],
+        "held": [],
         "discarded": [{"instanceId": "i-3", "origin": "selected", "reason": "mute", "outcome": "terminated"}],
         "collisions": 1,
     }

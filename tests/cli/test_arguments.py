@@ -173,13 +173,12 @@ def asked(settings: Settings, **options: Any) -> Request:
     ],
 )
 def test_the_label_follows_from_how_the_run_is_named(options: dict[str, str], label: str) -> None:
-    assert asked(github(), **options).run_id == label
+    assert asked(github(scope="acme/widgets"), **options).run_id == label
 
 
 @pytest.mark.parametrize(
     ("scope", "options", "repository"),
     [
-        ("acme", {}, ""),
         ("acme/widgets", {}, "acme/widgets"),
         ("acme", {"run_id": PAGE}, "acme/widgets"),
         ("acme", {"repository": "acme/gadgets"}, "acme/gadgets"),
@@ -201,6 +200,7 @@ ON_GITHUB = [
     (("--repository", "acme/wid gets"), "must be owner/name"),
     (("--repository", "other/one"), "--repository other/one: must be in acme (github.scope)"),
     (("--run-id", PAGE, "--repository", "acme/gadgets"), "--repository acme/gadgets: the address names acme/widgets"),
+    ((), "--repository: must be given, as github.scope is an organisation"),
     (("--label-by", "atempt"), "Did you mean attempt?"),
     (("--label-by", ""), "one of run, attempt, class, attempt-class"),
     (("--label-by", "attempt"), "--attempt: must be given for --label-by attempt"),

@@ -16,7 +16,7 @@ from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrou
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/liveness.md", "docs/serve.md"]
+SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
 PAGES = [*SHOWN, "docs/concepts.md", "docs/migration.md", "docs/state-machines.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
@@ -38,7 +38,13 @@ def test_every_setting_has_a_reason() -> None:
 def test_every_command_in_a_console_block_exists(document: str) -> None:
     shown = [shlex.split(command, comments=True) for command in every_command(document)]
     assert shown
-    assert {words[1] for words in shown if words[0] == "bullpen"} <= {*NAMES, "--home", "--help", "--version"}
+    assert {words[1] for words in shown if words[0] == "bullpen"} <= {
+        *NAMES,
+        "--config",
+        "--home",
+        "--help",
+        "--version",
+    }
     assert {words[1] for words in shown if words[0] == "make"} <= set(MAKE_TARGETS)
 
 

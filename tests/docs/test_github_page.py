@@ -1,17 +1,18 @@
 """docs/github.md, followed from its first line to its last: our GitHub, `bullpen serve`, and runners that run jobs."""
 
-import os
+import ast
 import re
 import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,34 @@ import yaml
 from action.steps import manifest, run_action
 from agent.actions_stage import a_runner
 from bullpen.engines.github import rights
-from github.hub import FakeGithub, JobSpec, Run
+from bullpen.engines.processes import end_tree, mark_of
+from github.hub import FakeGithub, JobSpec
+from scenario import processes
 from scenario.commands import Command, Starter
-from scenario.github.workplace import end_machines
 from walkthroughs import ROOT, Shown, blanked, commands
 
 PAGE = "docs/github.md"
 PATIENCE = 30.0  # seconds; what is waited for takes a few at most
 VERSION = "2.336.0"
 SOURCE = ROOT / "src" / "bullpen"
+SPEAKERS = (
+    "engines/local/*.py",
+    "engines/github/*.py",
+    "agent/*.py",
+    "agent/actions/*.py",
+    "web/routes/*.py",
+    "action/*.py",
+    "settings/*.py",
+    "re*/*.py",
+    "provision/*.py",
+)
 STEP = re.compile(r"^<!-- (?P<mark>[^\n]*) -->\n(?:```(?P<kind>\w+)\n(?P<text>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 HURRY = {
     "BULLPEN_GITHUB_POLL": "1",
     "BULLPEN_TIMINGS_HEARTBEAT": "0.5",
     "BULLPEN_TIMINGS_LEASE": "2",
+    "BULLPEN_TIMINGS_TAKEOVER": "2",
     "BULLPEN_LIVENESS_MIN_LEASE": "1",
 }
 
@@ -55,7 +69,7 @@ class Reader:
     - GitHub is ours, and GitHub's runner a stand-in for it: variables of the settings say so;
     - agents beat and runs are asked after more often, so that nobody waits;
     - the App's number, the port, the addresses, and the folder of the secrets are ones that exist here;
-    - jobs run as `nobody`, and wait instead of testing.
+    - jobs run as users that every Debian has and nothing uses, and wait instead of testing.
     """
 
     def __init__(self, folder: Path, starter: Starter, hub: FakeGithub) -> None:
@@ -66,16 +80,17 @@ class Reader:
         (folder / "app.pem").write_text(key)
         (folder / "webhook-secret").write_text("long and random\n")
         (folder / "token").write_text(hub.token() + "\n")
+        hub.release(VERSION, days_ago=60)
         self._instead = {
             "https://github.com": hub.url,
             "https://bullpen.example.com": self._url,
             "http://127.0.0.1:8420": self._url,
             "--port 8420": f"--port {self._url.rpartition(':')[2]}",
+            "/srv/pool": str(folder),
             "/etc/bullpen": str(folder),
             '"1234567"': f'"{app_id}"',
-            "/opt/bullpen/bin/python": sys.executable,
-            'runner-user = "runner"': 'runner-user = "nobody"',
-            "make test": f"until test -e {folder}/go; do sleep 0.05; done",
+            '"runner-1", "runner-2", "runner-3"': '"games", "news", "uucp"',
+            "make test": f"until test -e {folder}/go; do sleep 0.05; done; true",
         }
         runner = str(a_runner(folder, VERSION))
         self._environ = {"BULLPEN_GITHUB_URL": hub.url, "BULLPEN_GITHUB_RUNNER_DIRECTORY": runner, **HURRY}
@@ -101,24 +116,25 @@ class Reader:
     def type(self, shown: Shown) -> None:
         """Run a command of the page, and see it print what the page shows."""
         expected = blanked(self.here(shown.output))
-        words = shlex.split(self.here(shown.command))
+        line, _, filtered = self.here(shown.command).partition(" | ")
+        words = shlex.split(line)
         if words[0] == "grep":
-            found = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False)
-            assert blanked(found.stdout) == expected, (shown.command, found)
+            assert blanked(self._grep(line)) == expected, (shown.command, self.told())
             return
         assert words[0] == "bullpen", f"the page runs bullpen and grep only, not {shown.command!r}"
         if words[-1] == "&":
-            assert words[-3] == "2>"
             self._leave_running(words[1:-3], words[-2], expected)
             return
         ran = self._start(words[1:]).wait()
         _, mark, complaint = ran.err.partition("bullpen: error:")
-        printed = blanked(ran.out + mark + complaint)
+        out = self._grep(filtered, ran.out) if filtered else ran.out
+        printed = blanked(out + mark + complaint)
         # Rows come in the order of ids, which are drawn by chance.
-        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), (shown.command, ran, self.told())
+        told = f"{shown.command}\n{ran.out}{ran.err}\n{self.told()}"
+        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), told
         assert (ran.code == 0) == ("error:" not in expected and " failed " not in expected), (shown.command, ran)
 
-    def start_workflow(self, id: int) -> Run:
+    def start_workflow(self, id: int) -> None:
         """A run of the page's workflow, with its first job done, as a step on a machine of GitHub's."""
         jobs = self._workflow["jobs"]
         specs = [spec for key, job in jobs.items() for spec in _specs(key, job)]
@@ -129,13 +145,18 @@ class Reader:
         ran = run_action({name: str(value) for name, value in step["with"].items()}, environ, self.folder)
         assert ran.code == 0, f"{ran.log}\n{self.told()}"
         self.hub.hosted(run, "provision", "success", ran.outputs)
-        return run
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < give_up, f"waited in vain until {what}\n{self.told()}"
             time.sleep(0.02)
+
+    def count(self, table: str, condition: str) -> int:
+        """Records of the pool."""
+        with closing(sqlite3.connect(f"file:{self.folder / '.bullpen' / 'bullpen.db'}?mode=ro", uri=True)) as opened:
+            count: int = opened.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()[0]
+        return count
 
     def here(self, text: str) -> str:
         for written, instead in self._instead.items():
@@ -153,6 +174,12 @@ class Reader:
             command.send(signal.SIGINT)
         return [command.wait().code for command in self._background]
 
+    def _grep(self, line: str, text: str = "") -> str:
+        words = shlex.split(line)
+        assert words[0] == "grep"
+        found = subprocess.run(words, input=text, cwd=self.folder, capture_output=True, text=True, check=False)
+        return found.stdout
+
     def _leave_running(self, words: list[str], log: str, expected: str) -> None:
         self._background.append(self._start(words, self.folder / log))
         self.until(lambda: blanked(self._files[-1].read_text()) == expected, f"{words} says {expected!r}")
@@ -167,34 +194,33 @@ class Reader:
         return Command(pid, time.monotonic(), self._starter, (out, err))
 
 
-# --------------------------------------------------------------------------------------------------- what happens meanwhile
+# ----------------------------------------------------------------------------------------------- what happens meanwhile
 
 
 def _workflow_runs(reader: Reader) -> None:
-    run = reader.start_workflow(4711)
-    reader.until(lambda: [job.status for job in run.jobs()[1:]] == ["in_progress"] * 2, "both jobs run")
+    reader.start_workflow(4711)
+    reader.until(lambda: reader.count("workers", "activity <> ''") == 2, "both jobs run")
 
 
 def _run_ends(reader: Reader) -> None:
     (reader.folder / "go").touch()
-    reader.until(lambda: reader.hub.runners() == [], "everything was given back")
-    reader.until(lambda: "label 4711 is released" in reader.told(), "that was said")
+    reader.until(lambda: "label 4711 is released" in reader.told(), "`serve` has released it")
+    reader.until(lambda: reader.told().count("UD_CLEAN_OK") == 2, "both runners are clean")
     (reader.folder / "go").unlink()
 
 
 def _job_begins(reader: Reader) -> None:
     script = reader.here("make test")
-    run = reader.hub.start_run("acme/widgets", [JobSpec("test", runs_on=("4712",), script=script)], id=4712)
-    reader.until(lambda: run.job("test").status == "in_progress", "the job runs")
+    reader.hub.start_run("acme/widgets", [JobSpec("test", runs_on=("4712",), script=script)], id=4712)
+    reader.until(lambda: reader.count("workers", "activity <> ''") == 1, "the job runs")
 
 
 def _job_ends(reader: Reader) -> None:
     (reader.folder / "go").touch()
-    reader.until(lambda: reader.hub.runners() == [], "everything was given back")
+    reader.until(lambda: reader.count("instances", "attested") == 2, "both runners are on offer again")
 
 
 def _new_release(reader: Reader) -> None:
-    reader.hub.release(VERSION, days_ago=60)
     reader.hub.release("2.337.0", days_ago=28)
 
 
@@ -207,21 +233,22 @@ MEANWHILE: dict[str, Callable[[Reader], None]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------------------------- tests
+# ---------------------------------------------------------------------------------------------------------------- tests
 
 
 @pytest.fixture
 def reader(github: FakeGithub) -> Iterator[Reader]:
-    folder = Path(tempfile.mkdtemp(prefix="github-page-"))
-    folder.chmod(0o711)  # jobs of another user must get to their places
+    folder = Path(tempfile.mkdtemp(prefix="page-"))
+    folder.chmod(0o755)  # jobs of another user must get to their places
     starter = Starter("github")
     reader = Reader(folder, starter, github)
     try:
         yield reader
     finally:
         reader.stop()
-        for home in folder.glob("*/instances"):
-            end_machines(home.parent)
+        for instances in folder.glob("*/instances"):
+            for id in dict.fromkeys(one.instance_id for one in processes.of_home(instances.parent)):
+                end_tree(None, mark_of(id), patience=5.0)
         starter.close()
         shutil.rmtree(folder)
 
@@ -242,8 +269,10 @@ def test_every_block_of_the_page_is_used_or_says_that_it_is_not() -> None:
     assert {step.mark.removeprefix("meanwhile: ") for step in _steps() if not step.kind} == set(MEANWHILE)
 
 
-def test_the_workflows_of_the_page_use_inputs_and_outputs_that_the_action_has() -> None:
-    workflows = [yaml.safe_load(step.text) for step in _steps() if step.mark == "workflow"]
+def test_the_workflows_of_page_and_readme_use_inputs_and_outputs_that_the_action_has() -> None:
+    shown = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    workflows = [yaml.safe_load(text) for text in (*shown, *(one.text for one in _steps() if one.mark == "workflow"))]
+    assert len(workflows) == 3
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     uses = [(job, step) for job in jobs for step in job["steps"] if step.get("uses", "").startswith("OWNER/bullpen@")]
     assert {step["with"]["mode"] for _, step in uses} == {"provision", "release"}
@@ -255,15 +284,25 @@ def test_the_workflows_of_the_page_use_inputs_and_outputs_that_the_action_has() 
 
 
 def test_every_message_that_the_page_explains_is_one_of_the_programs() -> None:
-    """Between the dots of a message stand what varies; the rest is in the source, word for word."""
-    source = "\n".join(path.read_text() for path in sorted(SOURCE.rglob("*.py")))
-    source = re.sub(r'["\')]*\s*(?:\+ )?f?["\'](?=[^\n]*["\'])', "", source)
-    source = re.sub(r"\s+", " ", source)
+    texts = [text for folder in SPEAKERS for path in sorted(SOURCE.glob(folder)) for text in _texts(path)]
     messages = re.findall(r"^\| `([^|]*?)` \|", _section("When something is wrong"), re.MULTILINE)
     assert len(messages) > 15
-    parts = [re.sub(r"[\"'`\\]", "", part).strip() for message in messages for part in message.split("…")]
-    missing = [part for part in parts if part and part not in re.sub(r"[\"'`\\]", "", source)]
-    assert missing == []
+    assert [one for one in messages if not any(_is_said(one, text) for text in texts)] == []
+
+
+def _is_said(message: str, text: str) -> bool:
+    """Whether a text of the program is this message, in which dots stand for whatever varies or follows."""
+    plain = text.replace("`", "")
+    return re.search(".*".join(re.escape(part.strip()) for part in message.split("…")), plain) is not None
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The strings of a module, as they are put together, with dots for the values in them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _steps() -> list[Step]:
@@ -290,9 +329,10 @@ def _specs(key: str, job: dict[str, Any]) -> list[JobSpec]:
     """A job of a workflow, once for each value of its matrix."""
     script = "\n".join(step["run"] for step in job["steps"] if "run" in step)
     needs = (job["needs"],) if "needs" in job else ()
-    parts = [part for values in job.get("strategy", {}).get("matrix", {}).values() for part in values]
-    names = [f"{key} ({part})" for part in parts] or [key]
-    return [JobSpec(key, runs_on=(job["runs-on"],), needs=needs, script=script, name=name) for name in names]
+    made = JobSpec(key, runs_on=(job["runs-on"],), needs=needs, script=script)
+    parts = job.get("strategy", {}).get("matrix", {}).get("part", [])
+    once = [(f"{key} ({part})", script.replace("${{ matrix.part }}", str(part))) for part in parts]
+    return [replace(made, name=name, script=text) for name, text in once] or [made]
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@
     leave    {id, secret}                     204
     next     {id, secret, wait}               200 {job} | 204 nothing within `wait` | 404 deleted or no session
     started  {id, secret, job}                204 | 410 not its job any more: cancelled, or given up for lost
-    renew    {id, secret, job}                200 {cancel}: whether to stop | 410
+    renew    {id, secret, job, log}           200 {cancel}: whether to stop | 410
     finish   {id, secret, job, conclusion, log, outputs}                            204 | 410
 
 All are POST of /_runner/<word>, and 404 for a runner that was deleted meanwhile. A busy runner is not removed.
@@ -163,12 +163,12 @@ class Listening:
 
     def _renew(self, asked: Json) -> Answer:
         job, _ = self._job(asked)
-        job.renewed_at = self._state.clock()
+        job.renewed_at, job.log = self._state.clock(), asked.get("log", "")
         return Answer(200, {"cancel": job.run.is_cancelled})
 
     def _finish(self, asked: Json) -> Answer:
         job, _ = self._job(asked)
-        job.log = asked.get("log", "")
+        job.log = asked.get("log", job.log)
         job.outputs.update(asked.get("outputs") or {})
         flow.finish(self._state, job, asked["conclusion"])
         return Answer(204)
@@ -196,6 +196,7 @@ class Listening:
             "run_attempt": job.attempt,
             "repository": run.repository.name,
             "script": flow.resolve(job.spec.script, run),
+            "always": flow.resolve(job.spec.always, run),
             "env": {
                 "CI": "true",
                 "GITHUB_ACTIONS": "true",

@@ -27,6 +27,7 @@ class JobSpec:
     runs_on: tuple[str, ...] = ("ubuntu-latest",)
     needs: tuple[str, ...] = ()
     script: str = ""  # what a runner of ours executes, in bash
+    always: str = ""  # and after it, whatever came before: a step with `if: always()`
     environment: str = ""  # a job with one is a deployment
     env: Mapping[str, str] = field(default_factory=dict)
     name: str = ""  # empty: the key. A matrix has one key and several names.

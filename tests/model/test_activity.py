@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullpen.model.activity import Activity, parse
+from bullpen.model.activity import LONGEST, Activity, parse
 
 BUILD = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0a1b2c3d", "build")
 
@@ -21,6 +21,12 @@ def test_a_long_job_key_is_cut_and_the_rest_stands() -> None:
         found = parse(Activity(**{**asdict(BUILD), "job": letter * 5000}).text())
         assert found is not None
         assert (found.run, found.runner) == (BUILD.run, BUILD.runner)
+
+
+@given(*[st.text(max_size=3000)] * 5)
+def test_no_activity_is_longer_than_a_beat_carries(one: str, two: str, three: str, four: str, five: str) -> None:
+    assert len(Activity(one, two, 1, three, four, five).text()) <= LONGEST
+    assert len(Activity("\0" * 3000, "\0" * 3000, 1, "\0" * 3000, "\0" * 3000, "\0" * 3000).text()) <= LONGEST
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))

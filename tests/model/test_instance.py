@@ -238,7 +238,7 @@ def test_what_is_not_attested_is_not_kept() -> None:
 def test_any_live_instance_expires_and_owes_its_termination_at_once(walk: Walk) -> None:
     before = walk[-1].after
     ended = expire(before, at=later(1)).after
-    assert (ended.state, ended.attested, ended.threshold) == (TERMINATED, False, later(1))
+    assert (ended.state, ended.attested, ended.threshold) == (TERMINATED, False, before.threshold)
     assert ended.owes == Debt(Owed.TERMINATE, later(1))
     assert ended.due_at == later(1)
 

@@ -28,11 +28,11 @@ async def serving(world: World, *, online: bool) -> str:
 
 
 async def looks(world: World, times: int = 2, apart: float = 61.0) -> list[Action]:
-    """What that many refreshes did, of everything but queues."""
+    """What that many refreshes did, of everything but queues and the run, of which nobody knows."""
     found = []
     for n in range(times):
         await asyncio.sleep(apart if n else 0)
-        found += [action for action in await refreshed(world) if action.what != "make queue"]
+        found += [action for action in await refreshed(world) if action.what not in ("make queue", "alarm")]
     return found
 
 
@@ -108,6 +108,24 @@ async def test_under_a_job_nobody_is_ended_for_what_the_ci_does_not_see() -> Non
         assert world.memory.tables.instances[one].state is RUNNING
 
 
+async def test_one_more_look_that_shows_a_runner_spares_its_instance() -> None:
+    async with a_world(settings=on_github()) as world:
+        one = await serving(world, online=False)
+        await looks(world, 1)
+        await asyncio.sleep(61)
+        ports = world.ports()
+        listed, there = [[], [Registration(one, "4711", False, runner=f"bullpen.{one}.0", online=True)]], 0
+
+        async def registrations() -> list[Registration]:
+            nonlocal there
+            there += 1
+            return listed[min(there, 2) - 1]
+
+        ports.ci.registrations = registrations  # type: ignore[method-assign]
+        assert ("terminate", one) in [(action.what, action.subject) for action in await refreshed(world, ports)]
+        assert world.memory.tables.instances[one].state is RUNNING
+
+
 async def test_who_is_silent_is_left_to_its_lease() -> None:
     async with a_world(settings=on_github()) as world:
         one = await serving(world, online=False)
@@ -159,3 +177,18 @@ async def test_a_refusal_of_the_ci_is_told_when_the_rest_is_done() -> None:
             await refreshed(world, failing(world, PermissionDenied("the token lacks Administration")))
         assert [one.what for one in hindered.value.actions] == ["make queue", "cannot list runners", "create"]
         assert len(machines(world)) == 1
+
+
+async def test_that_most_lose_their_connection_at_once_is_not_believed() -> None:
+    async with a_world(settings=on_github()) as world:
+        running = ids(await provisioned(world, "4711", 10))
+        for one in running:
+            lists(world, one, one, online=False)
+        actions = await looks(world)
+        assert [(action.what, action.subject) for action in actions] == [("spare", "acme/widgets")]
+        assert "10 of 10 runners are not seen by the CI" in actions[0].reason
+        assert sorted(machines(world)) == sorted(running)
+        for one in running[3:]:
+            lists(world, one, one, online=True)
+        await looks(world)
+        assert sorted(machines(world)) == sorted(running[3:])

@@ -1,8 +1,8 @@
 """The real command line, with its imports done once: each command is forked off and runs as a process of its own.
 
 A command that starts in a millisecond can be killed in the middle of its work and not of its imports, and two of them
-really race. With the argument `aws` it has the AWS engines at hand as well. One JSON object per line on stdin, one
-answer per line on stdout:
+really race. With the argument `aws` or `github` it has those engines at hand as well. One JSON object per line on
+stdin, one answer per line on stdout:
 
     {"start": [ARGUMENTS], "out": FILE, "err": FILE, "cwd": DIR, "environ": {NAME: VALUE}, "ahead": SECONDS}
                                                                                     →  {"pid": N}, once it hears signals
@@ -69,6 +69,15 @@ def prepare_aws() -> None:
         session.create_client(service, region_name="us-east-1").close()
 
 
+def prepare_github() -> None:
+    """The engine, what it calls GitHub with, and `serve`."""
+    engine = ("foundation", "runners", "workflows", "oidc", "webhooks")
+    for name in ("httpx", "jwt", "uvloop", "bullpen.cli.doctor", "bullpen.cli.serve", "bullpen.web.server"):
+        importlib.import_module(name)
+    for name in engine:
+        importlib.import_module(f"bullpen.engines.github.{name}")
+
+
 def serve() -> None:
     gc.freeze()  # what is imported stays shared: a collection in a child would copy all of it
     for line in sys.stdin:
@@ -121,4 +130,6 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
 if __name__ == "__main__":
     if "aws" in sys.argv[1:]:
         prepare_aws()
+    if "github" in sys.argv[1:]:
+        prepare_github()
     serve()

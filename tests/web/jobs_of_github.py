@@ -103,6 +103,9 @@ class Noted(Follower):
     def note(self, repository: str, run: str) -> None:
         self.runs.append((repository, run))
 
+    def note_job(self, repository: str, run: str) -> None:
+        self.note(repository, run)
+
 
 @dataclass
 class Hub:

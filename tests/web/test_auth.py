@@ -1,6 +1,7 @@
 """Who may do what: operators by scope, agents for their own instance, nobody by default."""
 
 import asyncio
+import hmac
 from datetime import timedelta
 from pathlib import Path
 
@@ -129,6 +130,16 @@ def test_an_agents_token_is_bound_to_its_instance_and_a_time(tmp_path: Path) -> 
     assert (tmp_path / SECRET).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("left", [b"", b"x", bytes(31)])
+def test_what_a_crash_left_of_the_secret_is_none(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / SECRET).write_bytes(left)
+    mac = hmac.digest(left, f"{INSTANCE}\n900".encode(), "sha256").hex()
+    with pytest.raises(ConfigError, match="are no secret"):
+        Keys(tmp_path).bearer(f"bpa_{INSTANCE}_900_{mac}", 0)
+    with pytest.raises(ConfigError, match="are no secret"):
+        Keys(tmp_path).agent_token(INSTANCE, 0)
+
+
 def test_another_home_knows_no_token_of_this_one(tmp_path: Path) -> None:
     here, there = Keys(tmp_path / "a"), Keys(tmp_path / "b")
     there.create(Scope.READ, None)
@@ -222,3 +233,10 @@ async def test_tokens_that_cannot_be_read_are_a_503_that_names_no_file(
                 assert answer.status_code == 503
                 assert str(tmp_path) not in answer.text
         assert caplog.text.count(str(tmp_path)) == 1
+
+
+def test_a_service_beside_jobs_of_strangers_needs_tokens_on_loopback_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="jobs of workflows run on this machine"):
+        check_bind(tmp_path, "127.0.0.1", strangers_here=True)
+    Keys(tmp_path).create(Scope.ADMIN, None)
+    check_bind(tmp_path, "127.0.0.1", strangers_here=True)

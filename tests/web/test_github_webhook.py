@@ -22,7 +22,7 @@ from web.house import a_house
 from web.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, Hub, a_hub, signature_of
 
 JOB = json.dumps(
-    {"action": "queued", "repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 4711}}
+    {"action": "completed", "repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 4711}}
 ).encode()
 
 
@@ -40,16 +40,19 @@ def official(event: str) -> list[dict[str, Any]]:
 # ---- what is told
 
 
-async def test_githubs_own_examples_of_jobs_and_runs_are_noted(tmp_path: Path) -> None:
-    expected = []
+async def test_githubs_own_examples_of_jobs_and_runs_are_noted_if_something_ended(tmp_path: Path) -> None:
+    expected, others = [], 0
     async with a_hub(tmp_path) as hub:
         for event, run in (("workflow_job", "run_id"), ("workflow_run", "id")):
             for example in official(event):
                 _rehomed(hub, str(example["repository"]["full_name"]))
                 answer = await hub.deliver(event, json.dumps(example).encode())
-                assert (answer.status_code, answer.json()) == (202, {"noted": True, "reason": ""})
-                expected.append((example["repository"]["full_name"], str(example[event][run])))
-        assert len(expected) >= 10
+                ended = example["action"] == "completed"
+                assert (answer.status_code, answer.json()["noted"]) == (202, ended)
+                others += not ended
+                if ended:
+                    expected.append((example["repository"]["full_name"], str(example[event][run])))
+        assert min(len(expected), others) >= 4
         assert hub.noted.runs == expected
 
 

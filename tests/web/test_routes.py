@@ -1,6 +1,7 @@
 """Every other endpoint: what it answers, and what it leads to."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.ports import Pass, Registration, Removal
 from bullpen.web.admission import Admission
+from bullpen.web.operations import MOST_AT_ONCE
 from web.house import INSTANCE, OTHER, House, a_house
 
 WORKER = f"{INSTANCE}/0a0b0c0d"
@@ -360,7 +362,57 @@ async def test_an_operation_is_known_to_every_process_of_a_home(tmp_path: Path) 
         assert (shown["kind"], shown["state"]) == ("release", "succeeded")
 
 
-async def test_an_operation_whose_process_died_is_lost_after_its_time(tmp_path: Path) -> None:
+async def test_what_is_asked_twice_with_one_key_is_begun_once(tmp_path: Path) -> None:
+    """The answer was lost: whoever asks again, whichever process, is told of the operation that has begun."""
+    async with a_house(tmp_path) as first, a_house(tmp_path) as second:
+        paths = ("/v1/runs/r/provision", "/v1/runs/r/provision", "/v1/runs/other/provision")
+        keys = [{"Idempotency-Key": key} for key in ("a", "b", "a")]
+        ids = []
+        for house in (first, first, second):
+            for path, headers in zip(paths, keys, strict=True):
+                answer = await house.ask("POST", path, json={"count": 1}, headers=headers)
+                assert answer.status_code == 202
+                ids.append(answer.json()["id"])
+        assert ids == ids[:3] * 3
+        assert len(set(ids)) == 3
+        released = await first.ask("POST", "/v1/runs/r/release", headers={"Idempotency-Key": "a"})
+        assert (released.status_code, released.json()["kind"]) == (202, "release")
+
+
+async def test_an_operation_whose_process_died_is_lost_at_once(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as first, a_house(tmp_path) as second:
+        begun = (await first.ask("POST", "/v1/runs/r/provision", json={"count": 1})).json()
+        assert second.context.operations.find(begun["id"]).state == "running"
+        ownership = first.context.operations._ownership
+        assert ownership is not None
+        os.close(ownership._handle)  # as the kernel does for who dies
+        try:
+            assert second.context.operations.find(begun["id"]).state == "lost"
+            assert (await second.ask("DELETE", f"/v1/operations/{begun['id']}")).json()["state"] == "lost"
+        finally:
+            ownership._handle = os.open(os.devnull, os.O_RDONLY)
+
+
+async def test_what_a_process_leaves_behind_is_taken_away_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "operations").mkdir()
+    (tmp_path / "operations" / "dead.lock").touch()
+    async with a_house(tmp_path) as first, a_house(tmp_path) as second:
+        for house in (first, second):
+            await house.ask("POST", "/v1/runs/r/release")
+        assert len(list((tmp_path / "operations").glob("*.lock"))) == 2
+    assert list((tmp_path / "operations").glob("*.lock")) == []
+
+
+async def test_provisions_that_wait_keep_no_release_out(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        for number in range(MOST_AT_ONCE):
+            answer = await house.ask("POST", f"/v1/runs/r{number}/provision", json={"count": 1})
+            assert answer.status_code == 202
+        assert (await house.ask("POST", "/v1/runs/r/provision", json={"count": 1})).status_code == 429
+        assert (await house.ask("POST", "/v1/runs/r1/release")).status_code == 202
+
+
+async def test_an_operation_whose_process_hangs_is_lost_after_its_time(tmp_path: Path) -> None:
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
 
         async def work(stop: asyncio.Event, tell: Any) -> tuple[bool, str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from builders import running
+from bullpen.config import Engines, Github, Settings
 from bullpen.engines.keys import RUN_LASTS, SECRET, Agent, Keys, Run
 from bullpen.model.ticket import Requirements
 from web.house import INSTANCE, a_house
@@ -36,7 +37,7 @@ async def test_a_run_provisions_watches_and_releases_itself(tmp_path: Path) -> N
     async with a_hub(tmp_path) as hub:
         token, house = await hub.run_token(run_attempt="2"), hub.house
         house.memory.yard.capacity = 0
-        for label in ("4711", "4711-1", "4711-2", "4711-large", "4711-2-large"):
+        for label in ("4711", "4711-1", "4711-2", "4711-2-small"):
             for action, body in (("provision", {"count": 1}), ("release", None)):
                 begun = await house.ask("POST", f"/v1/runs/{label}/{action}", token, json=body)
                 assert begun.status_code == 202
@@ -93,6 +94,13 @@ async def test_an_operator_names_a_repository_of_the_scope(tmp_path: Path) -> No
             answer = await hub.house.ask("POST", "/v1/runs/4711/provision", "operate", json=body)
             assert answer.status_code == 400
             assert reason in answer.json()["error"]
+
+
+async def test_where_the_scope_is_an_organisation_an_operator_says_whose_run_it_is(tmp_path: Path) -> None:
+    async with a_hub(tmp_path, Settings(engines=Engines(ci="github"), github=Github(scope="acme", token="t"))) as hub:
+        answer = await hub.house.ask("POST", "/v1/runs/4711/provision", "operate", json={"count": 1})
+        assert answer.status_code == 400
+        assert "repository: must be given" in answer.json()["error"]
 
 
 # ---- nothing else

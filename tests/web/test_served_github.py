@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec
 from web.described import check_described
 from web.served import Served, a_server
@@ -32,6 +33,7 @@ def served(tmp_path: Path, github: FakeGithub) -> Iterator[Served]:
         "local.capacity": "0",
     }
     settings = [word for name, value in said.items() for word in ("--set", f"{name}={value}")]
+    Keys(tmp_path / "home").create(Scope.ADMIN, None)
     with a_server(tmp_path / "home", *settings) as served:
         yield served
 

@@ -43,6 +43,7 @@ def build(name: str = "build", **fields: Any) -> JobSpec:
 class Scene:
     world: World
     said: Following = field(default_factory=Following)
+    max_runtime: float = 7200.0
     sweeper: Liveness = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Scene:
 
     async def provides(self, label: str, count: int, repository: str = REPOSITORY) -> None:
         needs = self.world.settings.requirements("small", repository=repository)
-        request = Request(label, count, needs, 7200.0)
+        request = Request(label, count, needs, self.max_runtime)
         outcome = await provision(self.world.ports(), self.world.settings, request, stop=asyncio.Event())
         assert outcome.succeeded, outcome.reason
 

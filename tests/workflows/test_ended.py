@@ -1,11 +1,13 @@
 """A run that ended gives its runners back, without a release job."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.instance import IDLE
-from bullpen.ports import WorkflowRun
+from bullpen.ports import Conclusion, WorkflowRun
 from bullpen.service import Service
 from bullpen.sim.agent import Temper
 from workflows.scene import GIVEN_UP_AFTER, REPOSITORY, a_scene, build
@@ -67,6 +69,31 @@ async def test_a_run_that_is_started_again_at_that_moment_gets_its_runners_back(
         monkeypatch.setattr(ports.workflows, "run", run_again_behind_our_back)
         scene.world.memory.registrations.clear()
         await scene.passes(100, scene.follower(ports))
+        assert scene.of(run).completed
+        assert scene.held() == []
+
+
+async def test_a_run_that_is_started_again_as_it_is_given_back_is_held_again_for_what_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_scene() as scene:
+        run = await scene.run(build("late", lasts=30, ends=Conclusion.FAILURE), JobSpec("first", lasts=5))
+        late = next(job for job in scene.of(run).jobs if job.spec.name == "late")
+        late.spec = replace(late.spec, needs=("first",))
+        ports = scene.ports()
+        ask, raced = ports.workflows.run, False
+
+        async def started_again(repository: str, number: str) -> WorkflowRun:
+            nonlocal raced
+            found = await ask(repository, number)
+            if found.completed and not raced:
+                raced = True
+                scene.hub.rerun(scene.of(run), ("first",))
+            return found
+
+        monkeypatch.setattr(ports.workflows, "run", started_again)
+        await scene.passes(300, scene.follower(ports))
+        assert raced
         assert scene.of(run).completed
         assert scene.held() == []
 

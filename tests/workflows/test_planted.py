@@ -15,6 +15,7 @@ from bullpen.model.activity import Activity
 from bullpen.model.worker import Fate
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from bullpen.workflows import loss
+from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import Loss
 from bullpen.workflows.proof import Proof
 from bullpen.workflows.rescue import Rescue
@@ -132,13 +133,13 @@ async def it_lost_all_its_runners() -> list[str]:
 def attempts_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     right = Rescue.rescue
 
-    async def rescue(self: Rescue, run: WorkflowRun, losses: Sequence[Loss]) -> Any:
+    async def rescue(self: Rescue, run: WorkflowRun, held: Held) -> Any:
         moved = [
             replace(one, activity=replace(one.activity, attempt=run.attempt))
-            for one in losses
+            for one in held.losses
             if one.activity is not None
         ]
-        return await right(self, run, moved)
+        return await right(self, run, replace(held, losses=moved))
 
     async def stranded(self: Stranded, run: WorkflowRun, held: Any) -> None:
         return None

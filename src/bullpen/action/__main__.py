@@ -4,7 +4,9 @@
 """
 
 import os
+import signal
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,7 +14,7 @@ from bullpen.action import place, report, workflow
 from bullpen.action.inputs import Asked, Refusals, document_of, read, secrets_of
 from bullpen.action.job import Job, job_of, label_of
 from bullpen.action.result import Result
-from bullpen.action.stopping import Cancelled, Stopping
+from bullpen.action.stopping import SIGNALS, Cancelled, Stopping
 from bullpen.action.table import ECHO, REFRESH
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
@@ -23,10 +25,16 @@ FAULT = 70
 
 def main() -> int:
     """Run the step. Failures are annotations and exit codes, never tracebacks."""
+    workflow.speak_utf8()
+    with redirect_stderr(workflow.Log()):  # progress and warnings, of whatever words: none of them is a command
+        return _main()
+
+
+def _main() -> int:
     stopping = Stopping()
-    stopping.install()
     mode = "step"
     try:
+        stopping.install()
         asked = _asked()
         mode = asked.word
         if asked.mode == ECHO:
@@ -35,6 +43,8 @@ def main() -> int:
         job = job_of(os.environ)
         label = label_of(job, asked)
         place.check(asked, os.environ)
+        if label:
+            workflow.put_out(os.environ, {"label": label})  # before anything can fail: a release must find it
         return _perform(asked, job, label, stopping)
     except Refusals as exc:
         for one in exc.found:
@@ -50,7 +60,7 @@ def main() -> int:
         if os.environ.get("BULLPEN_DEBUG") or os.environ.get("RUNNER_DEBUG") == "1":
             import traceback
 
-            traceback.print_exc(file=sys.stdout)
+            traceback.print_exc()
         fault = f"unexpected {type(exc).__name__}: {exc}"
         workflow.error(f"Bullpen: {mode}", f"{fault}\nA fault of Bullpen: please report it, with a debug log.")
         return FAULT
@@ -82,7 +92,7 @@ def _served(asked: Asked, job: Job, label: str, stopping: Stopping) -> Result:
     from bullpen.action import served
     from bullpen.cli.progress import Progress
 
-    return served.run(asked, job, label, os.environ, stopping, Progress(sys.stdout))
+    return served.run(asked, job, label, os.environ, stopping, Progress())
 
 
 def _direct(asked: Asked, job: Job, label: str) -> Result:
@@ -95,25 +105,25 @@ def _prepare() -> None:
     """See that this Python has what the engines need; if not, go on in this very process with one that has."""
     from bullpen.action import packages
 
-    if packages.are_here():
+    root = Path(__file__).parents[3]
+    if packages.are_here(root):
         return
     if os.environ.get(PREPARED):
         raise ConfigError("the prepared environment is incomplete", remedy="Remove `bullpen` from the tool cache.")
-    root = Path(__file__).parents[3]
     interpreter = packages.python(root, os.environ)
     _restart(interpreter)
 
 
 def _restart(interpreter: str) -> NoReturn:
-    """In the same process, so that a signal to the step still reaches us."""
+    """In the same process, so that a signal to the step still reaches us: it is held back until we hear again."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.execve(interpreter, [interpreter, "-P", "-u", "-m", "bullpen.action"], {**os.environ, PREPARED: "1"})
 
 
 def _failed(mode: str, exc: BullpenError) -> int:
-    """Of what was raised only a ConfigError promises that nothing was done."""
-    result = Result(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
-    is_refused = isinstance(exc, ConfigError)
-    workflow.summarise(os.environ, report.refused(result) if is_refused else report.summary(result))
+    """What is raised, and no result, promises that nothing was done."""
+    result = Result(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
+    workflow.summarise(os.environ, report.refused(result))
     return exc.exit_code
 
 

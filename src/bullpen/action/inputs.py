@@ -15,7 +15,6 @@ from bullpen.action.table import INPUTS, MODES, NO_MODES, PROVISION
 from bullpen.action.values import Unreadable
 from bullpen.errors import ConfigError
 
-SHORTEST = 8  # characters of a secret: masking a shorter text would only blot the log
 SHOWN = 60  # characters of a value: enough to recognise it
 
 
@@ -48,7 +47,7 @@ def secrets_of(document: Mapping[str, str]) -> list[str]:
     public = {name for name, one in INPUTS.items() if not one.secret} | {
         name for name, one in ALIASES.items() if not one.secret
     }
-    return [value.strip() for name, value in document.items() if name not in public and len(value.strip()) >= SHORTEST]
+    return [value.strip() for name, value in document.items() if name not in public and value.strip()]
 
 
 def document_of(text: str) -> dict[str, str]:

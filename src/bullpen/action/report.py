@@ -4,13 +4,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from bullpen.action import workflow
-from bullpen.action.result import Result
+from bullpen.action.result import HELD, Result
 from bullpen.action.saved import saved
 from bullpen.errors import Interrupted
 
 LISTED = 200  # rows of a table: more is read by nobody
-ORIGINS = {"selected": "reused", "created": "created"}
-_SPECIAL = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|", "`": "'", "[": "\\[", "*": "\\*", "_": "\\_"}
+ORIGINS = {"selected": "reused", "created": "created", HELD: "had already"}
+_SPECIAL = {
+    "\\": "\\\\",
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "|": "\\|",
+    "`": "'",
+    "[": "\\[",
+    "*": "\\*",
+    "_": "\\_",
+}
 MARKUP = str.maketrans(_SPECIAL)
 STEPS = {
     "a runner of the pool": "looking for a warm runner",
@@ -43,14 +53,17 @@ def headline(result: Result) -> str:
         of = f" of {result.label}" if result.label else ""
         return f"{result.mode}{of} failed: {result.reason}"
     if result.mode == "provision":
-        reused = f"{result.selected} reused, {result.created} created"
+        had = sum(runner.origin == HELD for runner in result.runners)
+        reused = f"{result.selected} reused, {result.created} created" + (f", {had} held already" if had else "")
         return f"{_plural(len(result.runners), 'runner')} ready in {result.duration:.1f} s: {reused}"
     if result.mode == "release":
         held = (*result.offered, *result.terminated, *result.pending, *result.busy)
         if not held:
             return f"{result.label} holds no runners: nothing to release"
         return f"{_plural(len(result.offered), 'runner')} of {result.label} back in the pool in {result.duration:.1f} s"
-    return f"refreshed: {_plural(len(result.actions), 'action')}" if result.actions else "refreshed: nothing to do"
+    done = "dry run: refresh would take" if result.dry_run else "refreshed:"
+    none = "dry run: refresh would have nothing to do" if result.dry_run else "refreshed: nothing to do"
+    return f"{done} {_plural(len(result.actions), 'action')}" if result.actions else none
 
 
 def summary(result: Result) -> str:
@@ -65,8 +78,8 @@ def summary(result: Result) -> str:
 
 
 def refused(result: Result) -> str:
-    """Of inputs that are wrong: there is nothing else to tell."""
-    lines = (f"### ❌ Bullpen: {result.mode} was refused, and nothing was done", *_failure(result)[:2])
+    """Of what did not begin: there is nothing else to tell."""
+    lines = (f"### ❌ Bullpen: {result.mode} did not begin, and nothing was done", *_failure(result)[:2])
     return "\n\n".join(line for line in lines if line) + "\n\n"
 
 
@@ -80,8 +93,13 @@ def leftovers(result: Result) -> str:
         return "Nothing was acquired."
     if result.unsettled:
         ids = ", ".join(result.unsettled[:LISTED])
-        return f"Being given back right now, written down and not yet certain: {ids}."
-    return "Nothing is left running for this run."
+        return f"Being given back right now, written down and not yet certain: {ids}.{_held(result)}"
+    return f"Nothing of this provision is left running.{_held(result)}"
+
+
+def _held(result: Result) -> str:
+    ids = ", ".join(result.held[:LISTED])
+    return f" The run still holds what it had before: {ids}." if ids else ""
 
 
 def finish(result: Result, environ: Mapping[str, str]) -> int:

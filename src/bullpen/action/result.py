@@ -7,6 +7,9 @@ from typing import Any
 SETTLED = ("terminated", "offered", "not ours")
 """Fates after which an instance costs this run nothing: ended, back in the pool, or somebody else's by now."""
 
+HELD = "held"
+"""The origin of a runner that the run had already: neither taken from the pool for it now, nor started."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:
@@ -29,7 +32,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Result:
     """`told` is false while nobody has said how it ended: then nothing may be claimed about what is left. `kept` are
-    runners that a job of the run had begun on before they could be given back: they serve it, too."""
+    runners that a job of the run had begun on before they could be given back: they serve it, too. `held` served the
+    run before, and do so still."""
 
     mode: str
     label: str = ""
@@ -42,12 +46,14 @@ class Result:
     timings: Mapping[str, float] = field(default_factory=dict)
     runners: tuple[Runner, ...] = ()
     kept: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     discarded: tuple[Given, ...] = ()
     offered: tuple[str, ...] = ()
     terminated: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
     actions: tuple[tuple[str, str, str], ...] = ()
+    dry_run: bool = False
 
     @property
     def succeeded(self) -> bool:
@@ -69,6 +75,7 @@ class Result:
 
 def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: str, exit_code: int) -> Result:
     """`answer` is an outcome as JSON."""
+    held = tuple(map(str, answer.get("held", ())))
     return Result(
         mode="provision",
         label=label,
@@ -81,7 +88,7 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
         runners=tuple(
             Runner(
                 one["instanceId"],
-                one["origin"],
+                HELD if one["instanceId"] in held else one["origin"],
                 one.get("resourceClass", ""),
                 one.get("instanceType", ""),
                 one.get("usageClass", ""),
@@ -93,6 +100,7 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
             for one in answer.get("discarded", ())
         ),
         kept=tuple(one["instanceId"] for one in answer.get("kept", ())),
+        held=held,
     )
 
 

@@ -1,5 +1,6 @@
 """Served: the work is done by `bullpen serve`; this step asks for it, tells how it goes, and calls it off."""
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,10 +14,13 @@ from bullpen.action.job import Job
 from bullpen.action.result import Result
 from bullpen.action.server import Answer, Server
 from bullpen.action.stopping import Cancelled, Stopping
-from bullpen.action.table import PROVISION
-from bullpen.errors import BullpenError, Interrupted, Refused
+from bullpen.action.table import PROVISION, RELEASE
+from bullpen.errors import BullpenError, ConfigError, Conflict, Interrupted, NotFound
 from bullpen.model.trust import trust_domain
 
+MOST_TIMES = 3
+"""How often the same is asked for if its operation is lost: a provision tops up, a release has nothing left to do."""
+LOST = "Run the job again: a provision that is asked for twice only tops up."
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REQUEST = {
     "resource-class": "resourceClass",
@@ -30,52 +34,120 @@ REQUEST = {
 def run(
     asked: Asked, job: Job, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Callable[[str], None]
 ) -> Result:
-    """Provision or release a label. Raise BullpenError if the server refuses, or is not there."""
+    """Provision or release a label. Raise BullpenError only if nothing was begun."""
     url = asked.get("server").rstrip("/")
     warn_of_plain_text(url)
-    server = Server(url, lambda: _token(asked, url, environ), stopping)
+    server = Server(url, lambda patience: _token(asked, url, environ, patience), stopping)
+    body = _request(asked, job) if asked.mode == PROVISION else None
+    errand = Errand(server, asked.mode, label, body, stopping, tell)
     began = time.monotonic()
-    operation: Answer = {}
     try:
         server.enter()
-        with stopping.shielded():  # an operation whose id was lost could not be called off
-            operation = server.begin(asked.mode, label, _request(asked, job) if asked.mode == PROVISION else None)
-        workflow.say(f"{url}: {asked.mode} of {label} is {operation['id']}")
-        operation = server.follow(operation, tell)
+        operation = errand.carried_out()
         stopping.finish()
-    except Refused as exc:
-        told = not operation  # answered no: nothing was begun
-        return Result(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=told)
     except Cancelled:
-        return _called_off(server, operation, asked.mode, label, stopping, tell)
+        return errand.called_off()
+    except BullpenError as exc:
+        if not errand.may_have_begun:
+            raise
+        code = 1 if isinstance(exc, ConfigError) else exc.exit_code  # which says that nothing was done
+        return Result(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, told=False)
     return _read(operation, label, asked.mode, time.monotonic() - began)
 
 
-def _called_off(
-    server: Server, operation: Answer, mode: str, label: str, stopping: Stopping, tell: Callable[[str], None]
-) -> Result:
-    """Ask the server to give everything back, and wait for its word as long as a cancelled step may."""
-    unknown = Result(
-        mode,
-        label,
-        reason="cancelled",
-        remedy="What the server acquired goes back when the run ends, or with mode: release.",
-        exit_code=Interrupted.exit_code,
-        told=not operation,
-    )
-    if not operation:
-        return replace(unknown, reason="cancelled before anything was asked for", remedy="")
-    until = time.monotonic() + stopping.left
-    workflow.say("cancelled: giving back what was acquired")
-    try:
-        server.call_off(operation, until)
-        operation = server.follow(operation, tell, until)
-    except BullpenError as exc:
-        return replace(unknown, reason=f"cancelled, and the server could not be told ({exc})")
-    if operation.get("state") == "running":
-        return replace(unknown, reason="cancelled; the server is still giving back")
-    ended = _read(operation, label, mode, 0.0)
-    return ended if ended.succeeded else replace(ended, exit_code=Interrupted.exit_code)
+class Errand:
+    """Something asked of the server, until it is done or called off."""
+
+    def __init__(
+        self,
+        server: Server,
+        mode: str,
+        label: str,
+        body: Mapping[str, Any] | None,
+        stopping: Stopping,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._mode = mode
+        self._label = label
+        self._body = body
+        self._stopping = stopping
+        self._tell = tell
+        self._asks = self._began = False
+        self._operation: Answer = {}
+
+    @property
+    def may_have_begun(self) -> bool:
+        return self._began or self._server.unanswered
+
+    def carried_out(self) -> Answer:
+        """The operation as it ended. One that its process did not survive, or that nobody knows any more, is asked for
+        again."""
+        ended: Answer = {}
+        for _ in range(MOST_TIMES):
+            with self._stopping.shielded():  # an operation whose id was lost cannot be called off by itself
+                self._asks, self._operation = True, {}
+                self._operation = self._server.begin(self._mode, self._label, self._body, secrets.token_hex(16))
+                self._began = True
+            workflow.say(f"{self._server.url}: {self._mode} of {self._label} is {self._operation['id']}")
+            ended = self._followed()
+            if ended.get("state") != "lost":
+                break
+            workflow.say(f"{self._operation['id']} is lost: {ended.get('reason')}")
+        return ended
+
+    def called_off(self) -> Result:
+        """Ask the server to give everything back, and wait for its word as long as a cancelled step may."""
+        if not self._asks:
+            reason = "cancelled before anything was asked for"
+            return Result(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
+        until = time.monotonic() + self._stopping.left
+        workflow.say("cancelled: giving back what was acquired")
+        unknown = Result(
+            self._mode,
+            self._label,
+            reason="cancelled; the server is still giving back",
+            remedy="What the server acquired goes back when the run ends, or with mode: release.",
+            exit_code=Interrupted.exit_code,
+            told=False,
+        )
+        try:
+            ended = self._stopped(until)
+            if ended is None:
+                return self._released(unknown, until)
+        except BullpenError as exc:
+            return replace(unknown, reason=f"cancelled, and the server could not be told ({exc})")
+        if ended.get("state") == "running":
+            return unknown
+        found = _read(ended, self._label, self._mode, 0.0)
+        return found if found.succeeded else replace(found, exit_code=Interrupted.exit_code)
+
+    def _followed(self, until: float = float("inf")) -> Answer:
+        try:
+            return self._server.follow(self._operation, self._tell, until)
+        except NotFound as exc:
+            return {"state": "lost", "reason": str(exc)}
+
+    def _stopped(self, until: float) -> Answer | None:
+        """How the operation ended, called off by itself; None if it could not be: then its label has to be released,
+        which stops it wherever it runs."""
+        if not self._operation:
+            return None
+        try:
+            self._server.call_off(self._operation, until)
+        except (NotFound, Conflict):
+            return None
+        ended = self._followed(until)
+        return None if ended.get("state") == "lost" else ended
+
+    def _released(self, unknown: Result, until: float) -> Result:
+        begun = self._server.begin(RELEASE, self._label, None, secrets.token_hex(16), until)
+        ended = self._server.follow(begun, self._tell, until)
+        if ended.get("state") != "succeeded":
+            return unknown
+        given = result.of_release(self._label, ended.get("result") or {}, 0.0)
+        reason = f"cancelled; all runners of {self._label} are released, for the answer was lost"
+        return replace(given, mode=self._mode, reason=reason, exit_code=Interrupted.exit_code)
 
 
 def _read(operation: Answer, label: str, mode: str, duration: float) -> Result:
@@ -83,7 +155,7 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> Result:
     reason = str(operation.get("reason", ""))
     remedy = str(operation.get("remedy", ""))
     if operation.get("state") == "lost":
-        remedy = "Run the job again: a provision that is asked for twice only tops up."
+        remedy = LOST
     if operation.get("state") != "succeeded" and not reason:
         reason = "the server did not say why"
     if answer is None:
@@ -107,10 +179,11 @@ def _request(asked: Asked, job: Job) -> dict[str, Any]:
     return body
 
 
-def _token(asked: Asked, url: str, environ: Mapping[str, str]) -> str:
+def _token(asked: Asked, url: str, environ: Mapping[str, str], patience: float) -> str:
     if token := asked.get("server-token"):
         return str(token)
-    return bought(url, signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow.mask), workflow.mask)
+    identity = signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow.mask, patience)
+    return bought(url, identity, workflow.mask, patience)
 
 
 def warn_of_plain_text(url: str) -> None:

@@ -1,7 +1,7 @@
 """`bullpen serve` as a step sees it: provisions and releases are begun there, watched, and called off.
 
-An answer that is lost on the way is asked for again: a provision that is asked for twice only tops up, and a release
-has nothing left to do. What the server refuses is raised as what it asks for: ConfigError, PermissionDenied, Refused.
+An answer that is lost on the way is asked for again, with the same key: the server begins it once. What the server
+refuses is raised as what it asks for: ConfigError, PermissionDenied, NotFound, Conflict, Refused.
 """
 
 import time
@@ -9,74 +9,118 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from bullpen.action.stopping import Stopping
+from bullpen.action import workflow
+from bullpen.action.stopping import HELD_BACK, Stopping
 from bullpen.action.wire import Away, exchange
-from bullpen.errors import BullpenError, ConfigError, NotFound, PermissionDenied, Refused, Unavailable
+from bullpen.errors import (
+    BullpenError,
+    ConfigError,
+    Conflict,
+    NotFound,
+    PermissionDenied,
+    Refused,
+    Unavailable,
+)
 
 PATIENCE = 30.0  # seconds without an answer, a restart of the server included
+BUSY_PATIENCE = 300.0  # seconds of "not now": operations end, and make room
 ANSWERS_WITHIN = 5.0  # seconds; the server begins an operation and answers at once
 PAUSES = (0.5, 1.0, 2.0, 5.0)
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.1, 1.0, 1.3
+IS_UP = "Is `bullpen serve` up, and reachable from this job?"
+IS_BUSY = "The server does as much at once as it may: let fewer workflows begin together, or run the job again later."
 Answer = dict[str, Any]
 T = TypeVar("T")
 
 
 class Server:
-    """`sign_in` gives the token to show, and a fresh one when the old one is refused."""
+    """`sign_in` gives the token to show, and a fresh one when the old one is refused, within some seconds."""
 
-    def __init__(self, url: str, sign_in: Callable[[], str], stopping: Stopping) -> None:
+    def __init__(self, url: str, sign_in: Callable[[float], str], stopping: Stopping) -> None:
         self.url = url.rstrip("/")
         self._sign_in = sign_in
         self._token = ""
         self._stopping = stopping
+        self.unanswered = False
+        """Whether something was asked for and its answer lost: it may have begun."""
 
     def enter(self) -> None:
         """Sign in."""
-        self._token = self._repeated(self._sign_in, time.monotonic() + PATIENCE)
+        self._enter(time.monotonic() + PATIENCE)
 
-    def begin(self, verb: str, label: str, body: Mapping[str, Any] | None) -> Answer:
-        """Start provisioning or releasing a label; the operation."""
-        return self._ask("POST", f"/v1/runs/{quote(label, safe='')}/{verb}", dict(body) if body is not None else None)
+    def begin(
+        self, verb: str, label: str, body: Mapping[str, Any] | None, key: str, until: float = float("inf")
+    ) -> Answer:
+        """Start provisioning or releasing a label, once for each key; the operation."""
+        path = f"/v1/runs/{quote(label, safe='')}/{verb}"
+        operation = self._ask("POST", path, dict(body) if body is not None else None, until, key)
+        if not isinstance(operation.get("id"), str):
+            raise ConfigError(
+                f"server {self.url}: answers, but not as a `bullpen serve` does",
+                remedy="Name the URL of `bullpen serve` in server, without a path of its own.",
+            )
+        return operation
 
     def follow(self, operation: Answer, tell: Callable[[str], None], until: float = float("inf")) -> Answer:
         """Watch it until it has ended, or the time is up; the operation as it is then."""
-        pause = FIRST_LOOK
+        pause, path = FIRST_LOOK, f"/v1/operations/{operation['id']}"
         while operation.get("state") == "running" and time.monotonic() < until:
             if progress := operation.get("progress"):
                 tell(str(progress))
             time.sleep(min(pause, max(0.0, until - time.monotonic())))
             pause = min(LONGEST_LOOK, pause * GROWTH)
-            operation = self._ask("GET", f"/v1/operations/{operation['id']}", until=until)
+            operation = self._ask("GET", path, until=until)
         return operation
 
-    def call_off(self, operation: Answer, until: float) -> None:
-        self._ask("DELETE", f"/v1/operations/{operation['id']}", until=until)
+    def call_off(self, operation: Answer, until: float) -> Answer:
+        return self._ask("DELETE", f"/v1/operations/{operation['id']}", until=until)
 
-    def _ask(self, method: str, path: str, body: Answer | None = None, until: float = float("inf")) -> Answer:
+    def _ask(
+        self, method: str, path: str, body: Answer | None = None, until: float = float("inf"), key: str = ""
+    ) -> Answer:
         def once() -> tuple[int, Answer]:
-            patience = min(ANSWERS_WITHIN, max(0.2, until - time.monotonic()))
-            return exchange(method, f"{self.url}{path}", token=self._token, body=body, patience=patience)
+            longest = HELD_BACK if self._stopping.is_pending else ANSWERS_WITHIN
+            patience = min(longest, max(0.2, until - time.monotonic()))
+            try:
+                return exchange(method, f"{self.url}{path}", token=self._token, body=body, patience=patience, key=key)
+            except Away as away:
+                self.unanswered |= method == "POST" and not away.is_busy
+                raise
 
-        last = min(until, time.monotonic() + PATIENCE)
-        status, answer = self._repeated(once, last)
+        status, answer = self._repeated(once, until)
         if status == 401 and self._token:  # a run's token lasts for a quarter of an hour
-            self._token = self._repeated(self._sign_in, last)
-            status, answer = self._repeated(once, last)
+            self._enter(until)
+            status, answer = self._repeated(once, until)
         if 200 <= status < 300:
             return answer
+        self.unanswered |= method == "POST" and not 400 <= status < 500  # only these say that nothing was begun
         raise _refusal(self.url, status, answer)
 
-    def _repeated(self, attempt: Callable[[], T], last: float) -> T:
-        failures = 0
+    def _enter(self, until: float) -> None:
+        def once() -> str:
+            return self._sign_in(max(0.2, until - time.monotonic()))
+
+        self._token = self._repeated(once, until)
+
+    def _repeated(self, attempt: Callable[[], T], until: float) -> T:
+        failures, since, was_busy = 0, time.monotonic(), False
         while True:
             try:
                 return attempt()
             except Away as away:
+                if away.is_busy != was_busy:
+                    failures, since, was_busy = 0, time.monotonic(), away.is_busy
+                    if was_busy:
+                        workflow.say(f"{away}; waiting for up to {BUSY_PATIENCE:.0f} s")
                 pause = max(PAUSES[min(failures, len(PAUSES) - 1)], away.retry_after)
                 failures += 1
-                if time.monotonic() + pause >= last or self._stopping.is_pending:
-                    raise Unavailable(str(away), remedy="Is `bullpen serve` up, and reachable from this job?") from away
-                time.sleep(pause)
+                last = min(until, since + (BUSY_PATIENCE if away.is_busy else PATIENCE))
+                is_over = time.monotonic() + pause >= last
+                if not is_over:
+                    self._stopping.pause(pause)
+                if is_over or self._stopping.is_pending:
+                    remedy = away.remedy or (IS_BUSY if away.is_busy else IS_UP)
+                    raise Unavailable(str(away), remedy=remedy) from away
 
 
 def _refusal(url: str, status: int, answer: Answer) -> BullpenError:
@@ -88,6 +132,10 @@ def _refusal(url: str, status: int, answer: Answer) -> BullpenError:
             return PermissionDenied(f"{url}: {says}", remedy=remedy or "The token needs the scope operate.")
         case 404:
             return NotFound(f"{url}: {says}", remedy=remedy or "Is server the URL of a `bullpen serve`?")
+        case 409:
+            return Conflict(f"{url}: {says}")
         case 400 | 413 | 415 | 422:
             return ConfigError(f"{url}: {says}", remedy=remedy)
+    if status >= 500:
+        return Unavailable(f"{url}: {says}", remedy=remedy or "See the server's log.")
     return Refused(f"{url}: {says}", remedy=remedy)

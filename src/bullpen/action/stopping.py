@@ -1,7 +1,7 @@
 """A cancelled step: GitHub sends SIGINT, after 7.5 s SIGTERM, and 2.5 s later kills.
 
 The first signal breaks into whatever is waited for. Where that would lose an answer that must not be lost, it is held
-back until the answer is there. The second one ends this process at once.
+back until the answer is there, for a moment. The second one ends this process at once.
 """
 
 import signal
@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from bullpen.action import workflow
+from bullpen.action import wire, workflow
 from bullpen.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SETTLES = 6.0
 """Seconds after the first signal within which a step ends: 1.5 before the second one comes."""
+HELD_BACK = 1.5
+"""Seconds that an answer is still waited for once a signal is held back: a server begins an operation in less."""
+NAP = 0.1
 
 
 class Cancelled(BaseException):
@@ -37,24 +40,32 @@ class Stopping:
         self._shields += 1
 
     def install(self) -> None:
+        """Signals that came earlier were held back by whoever started us, and are heard now."""
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     @property
     def left(self) -> float:
         """Seconds that a cancelled step still has."""
         return max(0.0, (self.asked_at or time.monotonic()) + SETTLES - time.monotonic())
 
+    def pause(self, seconds: float) -> None:
+        """Sleep, unless a signal is held back."""
+        until = time.monotonic() + seconds
+        while not self.is_pending and (left := until - time.monotonic()) > 0:
+            time.sleep(min(NAP, left))
+
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Whatever happens in here is finished; a signal that came meanwhile is heard afterwards."""
+        """Whatever happens in here is finished; a signal that came meanwhile is heard afterwards, before all else."""
         self._shields += 1
         try:
             yield
         finally:
             self._shields -= 1
-        if self.asked_at is not None and not self._shields:
-            raise Cancelled
+            if self.asked_at is not None and not self._shields:
+                raise Cancelled
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked_at is not None:
@@ -63,3 +74,4 @@ class Stopping:
         self.asked_at = time.monotonic()
         if not self._shields:
             raise Cancelled
+        wire.hurry(HELD_BACK)

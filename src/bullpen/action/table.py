@@ -76,7 +76,12 @@ _INPUTS = (
         text("a text without spaces", r"[!-~]{1,255}"),
         whose=(OURS,),
     ),
-    Input("config", "Path of a bullpen.toml, for the engines in this job.", text("the path of a file"), whose=(OURS,)),
+    Input(
+        "config",
+        "Path of a bullpen.toml, for the engines in this job. None is read that is not named.",
+        text("the path of a file"),
+        whose=(OURS,),
+    ),
     Input(
         "home",
         "Directory of a pool on this machine, for the engines in this job.",
@@ -147,7 +152,7 @@ _INPUTS = (
     ),
     Input(
         "pre-runner-script",
-        "Shell text that a machine runs once, as root, before its first job.",
+        "Shell text that a machine runs once, as root, before its first job. No secrets: refresh publishes it.",
         text("a shell script"),
         whose=(ORIGINAL, MACHULAV),
         machine=True,
@@ -192,7 +197,7 @@ _INPUTS = (
     ),
     Input(
         "spot-fallback",
-        "Without spot capacity: on-demand asks for on-demand machines, fail fails [fail].",
+        "Without spot capacity: on-demand asks for on-demand machines, fail fails [fail]. In refresh for every class.",
         one_of("on-demand", "fail"),
         whose=(NAMECHEAP,),
         machine=True,

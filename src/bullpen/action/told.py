@@ -11,6 +11,7 @@ from bullpen.action.inputs import Asked
 from bullpen.action.job import Job
 from bullpen.action.place import REGIONS
 from bullpen.action.table import REFRESH
+from bullpen.config import Settings
 
 Document = dict[str, Any]
 HOUR = 3600
@@ -55,10 +56,11 @@ SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "pre-runner-script": ("agent.pre-runner-script", str),
     "resource-class-config": ("classes", dict),
 }
-NO_TOKEN = "not needed: only refresh speaks with GitHub"
+_NO_CREDENTIALS = {"token": "not needed: only refresh speaks with GitHub", "app-id": "", "private-key": ""}
+"""Provision and release make no call to GitHub, and the settings insist on credentials."""
 
 
-def document_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Document:
+def document_of(asked: Asked, environ: Mapping[str, str]) -> Document:
     """The settings that the inputs stand for."""
     told: Document = {}
     for name, (place, convert) in SETTINGS.items():
@@ -66,26 +68,38 @@ def document_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Document:
             _put(told, place, convert(asked.given[name]))
     if asked.mode == REFRESH and "max-runtime-min" in asked.given:
         _put(told, "timings.max-runtime", 60 * asked.given["max-runtime-min"])
-    if "spot-fallback" in asked.given:
-        kind = asked.get("resource-class", REQUEST["resource-class"])
-        _put(told, f"classes/{kind}/spot-fallback", asked.given["spot-fallback"] == "on-demand", "/")
     if "table-name" in asked.given:
         _put(told, "engines.pool", "aws")
         if "aws-region" not in asked.given:
             _put(told, "aws.region", next(environ[name] for name in REGIONS if environ.get(name)))
-    if "github-token" in asked.given or ("table-name" in asked.given and "config" not in asked.given):
-        _on_github(told, job)
+    if asked.mode != REFRESH and _is_on_github(asked):
+        told.setdefault("github", {}).update(_NO_CREDENTIALS)
     return told
 
 
-def defaults(asked: Asked) -> Document:
-    """What refresh takes for granted, beneath everything that anybody says."""
+def with_fallback(asked: Asked, document: Document, settings: Settings) -> Document:
+    """What spot-fallback adds: for the class that is asked for, in refresh for all unless one is named. Raise
+    ConfigError for one that nobody knows."""
+    kinds = list(settings.classes)
+    if asked.mode != REFRESH or "resource-class" in asked.given:
+        kinds = [request_of(asked)["resource-class"]]
+        settings.resource_class(kinds[0])
+    says, classes = asked.given["spot-fallback"] == "on-demand", document.get("classes", {})
+    told = {kind: {**classes.get(kind, {}), "spot-fallback": says} for kind in kinds}
+    return {**document, "classes": {**classes, **told}}
+
+
+def defaults(asked: Asked, job: Job) -> Document:
+    """What is taken for granted, beneath everything that anybody says: that the pool is the repository's own, and in
+    refresh what the original has."""
+    place = {"engines": {"ci": "github"}, "github": _place(job)} if _is_on_github(asked) else {}
     if asked.mode != REFRESH or "table-name" not in asked.given or "config" in asked.given:
-        return {}
+        return place
     classes = {name: {"cpu": cpu, "mem": mem} for name, (cpu, mem) in CLASSES.items()}
     return {
+        **place,
         "timings": {"idle": 300, "max-runtime": 1800},
-        "github": {"token-rotation": 1800},
+        "github": {**_place(job), "token-rotation": 1800},
         "agent": {"pre-runner-script": SCRIPT},
         "classes": {} if "resource-class-config" in asked.given else classes,
     }
@@ -101,18 +115,18 @@ def request_of(asked: Asked) -> dict[str, Any]:
     return asks | {name: asked.given[name] for name in asks if name in asked.given}
 
 
-def _on_github(told: Document, job: Job) -> None:
-    _put(told, "engines.ci", "github")
-    _put(told, "github.scope", job.repository)
-    _put(told, "github.url", job.server_url)
-    if job.api_url:
-        _put(told, "github.api-url", job.api_url)
-    # Provision and release make no call to GitHub, and the settings insist on credentials.
-    told["github"].setdefault("token", NO_TOKEN)
+def _is_on_github(asked: Asked) -> bool:
+    return "github-token" in asked.given or ("table-name" in asked.given and "config" not in asked.given)
 
 
-def _put(told: Document, place: str, value: Any, separator: str = ".") -> None:
-    *tables, key = place.split(separator)
+def _place(job: Job) -> Document:
+    """The job's own repository, where its GitHub is."""
+    place = {"scope": job.repository, "url": job.server_url}
+    return place | {"api-url": job.api_url} if job.api_url else place
+
+
+def _put(told: Document, place: str, value: Any) -> None:
+    *tables, key = place.split(".")
     for table in tables:
         told = told.setdefault(table, {})
     told[key] = value

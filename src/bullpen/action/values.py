@@ -81,7 +81,7 @@ def tags() -> Reader:
                 or not all(isinstance(v, str) for v in tag.values())
             ):
                 raise Unreadable(f"{json.dumps(tag)[:60]} has not just the texts Key and Value")
-        return {tag["Key"]: tag["Value"] for tag in found}
+        return _unique([(tag["Key"], tag["Value"]) for tag in found])
 
     return Reader('a JSON list of tags, such as [{"Key": "team", "Value": "ci"}]', read)
 
@@ -116,8 +116,19 @@ def _sizes(name: str, sizes: object) -> dict[str, int]:
     return found
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values for one name neither can be meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise Unreadable(f"{next(name for name in names if names.count(name) > 1)[:60]!r} is there twice")
+    return found
+
+
 def _json(value: str) -> object:
     try:
-        return json.loads(value)
+        return json.loads(value, object_pairs_hook=_unique)
+    except Unreadable:
+        raise
     except (ValueError, RecursionError) as exc:
         raise Unreadable("it is no JSON") from exc

@@ -1,20 +1,28 @@
 """One JSON request over HTTP with the standard library: proxies as everybody finds them, and no redirects."""
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage
+from types import FrameType
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 LARGEST_ANSWER = 8 * 1024 * 1024  # bytes: a thousand runners take less than one
+BUSY = 429
 
 
 class Away(Exception):
-    """No answer, or one that asks to come back later; nothing is known about what was done."""
+    """No answer, or one that asks to come back later; nothing is known about what was done, unless it `is_busy`: then
+    nothing was."""
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, retry_after: float = 0.0, *, is_busy: bool = False, remedy: str = "") -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.is_busy = is_busy
+        self.remedy = remedy
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -27,12 +35,20 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def exchange(
-    method: str, url: str, *, token: str = "", body: dict[str, Any] | None = None, patience: float
+    method: str,
+    url: str,
+    *,
+    token: str = "",
+    body: dict[str, Any] | None = None,
+    patience: float,
+    key: str = "",
 ) -> tuple[int, dict[str, Any]]:
-    """The status and the answer's JSON object. Raise Away."""
+    """The status and the answer's JSON object, all of it within `patience` seconds. Raise Away."""
     headers = {"Accept": "application/json", "User-Agent": "bullpen-action"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
+    if key:
+        headers["Idempotency-Key"] = key
     content = None
     if body is not None:
         content = json.dumps(body).encode()
@@ -40,24 +56,58 @@ def exchange(
     request = Request(url, content, headers, method=method)
     where = f"{request.type}://{request.host}"
     try:
-        with build_opener(_NoRedirects).open(request, timeout=patience) as response:
+        with _within(patience), build_opener(_NoRedirects).open(request, timeout=patience) as response:
             return response.status, _object(response.read(LARGEST_ANSWER))
     except HTTPError as exc:
-        with exc:
-            answer = _object(exc.read(LARGEST_ANSWER))
-        if exc.code in (429, 502, 503, 504):
-            after = exc.headers.get("retry-after") or "0"
-            retry_after = float(after) if after.isdigit() else 0.0
-            raise Away(f"{where} answered {exc.code}: {answer.get('error', '')}", retry_after) from exc
-        return exc.code, answer
+        return _declined(where, exc, patience)
     except (URLError, OSError, HTTPException) as exc:
         why = exc.reason if isinstance(exc, URLError) else str(exc) or type(exc).__name__
         raise Away(f"{where} does not answer ({why})") from exc
 
 
+def hurry(seconds: float) -> None:
+    """Let the exchange that is under way, if any, end within this time."""
+    left, again = signal.getitimer(signal.ITIMER_REAL)
+    if left > seconds:
+        signal.setitimer(signal.ITIMER_REAL, seconds, again)
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Whatever is waited for in here ends in time. A socket's own timeout begins anew with every byte, and a name that
+    is looked up has none."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("timed out")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, if it was raised where nobody hears it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _declined(where: str, exc: HTTPError, patience: float) -> tuple[int, dict[str, Any]]:
+    try:
+        with _within(patience), exc:
+            answer = _object(exc.read(LARGEST_ANSWER))
+    except (OSError, HTTPException):
+        answer = {}
+    if exc.code != BUSY and exc.code < 502:
+        return exc.code, answer
+    after = exc.headers.get("retry-after") or "0"
+    raise Away(
+        f"{where} answered {exc.code}: {answer.get('error', '')}".removesuffix(": "),
+        float(after) if after.isdigit() else 0.0,
+        is_busy=exc.code == BUSY,
+        remedy=str(answer.get("remedy", "")) if exc.code != BUSY else "",
+    ) from exc
+
+
 def _object(content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

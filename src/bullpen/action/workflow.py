@@ -1,28 +1,52 @@
 """Speaking with the runner: commands on stdout, and files for outputs and the summary.
 
-A command is a line that begins with `::`. What comes from outside is escaped, so that it can neither end a command nor
-begin one; a secret is masked before anything else is printed.
+To the runner a line is a command if it begins with `::`, blanks before it or not, or has `##[` anywhere. What comes
+from outside is escaped, so that it can neither end a command nor begin one. An input that is a secret is masked before
+anything else is printed, one that is got later as it comes.
 """
 
+import io
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 LARGEST_SUMMARY = 1024 * 1024  # bytes that GitHub takes of one step
 CUT = "\n\n_Cut here: GitHub shows at most 1 MiB of a step's summary._\n"
+SHORTEST = 8  # characters of a masked line: a shorter one, such as a brace, would only blot the log
+# .NET compares texts as people do: what is not seen does not count. So anything beyond ASCII may stand between.
+_UNSEEN = r"[^!-~]*"
+_BEGINS = re.compile(rf"({_UNSEEN}):")
+_HOLDS = re.compile(rf"#({_UNSEEN}#{_UNSEEN}\[)")
 
 
-def say(line: str) -> None:
-    """A line of the log, never a command."""
-    text = "".join(char if char.isprintable() else " " for char in line)
-    _print(f" {text}" if text.lstrip().startswith("::") or text.startswith("##[") else text)
+class Log(io.StringIO):
+    """The log as a stream, for whoever prints: each line is said, none is a command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = f"{self._begun}{text}".split("\n")
+        for line in lines:
+            say(line)
+        return len(text)
+
+
+def say(text: str) -> None:
+    """A line of the log, or several; never a command."""
+    for line in text.splitlines() or [""]:
+        seen = "".join(char if char.isprintable() else " " for char in line)
+        _print(_HOLDS.sub(r"#\\\1", _BEGINS.sub(r"\\\1:", seen, count=1) if _BEGINS.match(seen) else seen))
 
 
 def mask(secret: str) -> None:
     """Each line of it: the runner masks line by line."""
-    for line in filter(str.strip, secret.splitlines()):
-        _print(f"::add-mask::{_escaped(line)}")
+    for line in secret.splitlines():
+        if len(line.strip()) >= SHORTEST:
+            _print(f"::add-mask::{_escaped(line.strip())}")
 
 
 def error(title: str, message: str) -> None:
@@ -49,11 +73,17 @@ def put_out(environ: Mapping[str, str], outputs: Mapping[str, str]) -> None:
 
 def summarise(environ: Mapping[str, str], text: str) -> None:
     """Append to GITHUB_STEP_SUMMARY, which is dropped whole if it is too long."""
-    content = text.encode()
+    content = text.encode(errors="replace")
     if len(content) > LARGEST_SUMMARY:
         kept = content[: LARGEST_SUMMARY - len(CUT.encode())]
         content = kept[: kept.rfind(b"\n") + 1] + CUT.encode()
     _append(environ, "GITHUB_STEP_SUMMARY", content.decode(errors="ignore"))
+
+
+def speak_utf8() -> None:
+    """Which the runner reads, whatever the job's locale says."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
 
 
 def _append(environ: Mapping[str, str], variable: str, text: str) -> None:

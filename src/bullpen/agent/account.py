@@ -33,18 +33,26 @@ def account_of(name: str) -> Account:
 
 
 def obstacle(account: Account, path: Path) -> Path | None:
-    """The directory above `path` that does not let the account pass."""
+    """The directory above `path` that the account may not list and pass through. GitHub's runner begins with listing
+    each of them, and does nothing where it cannot."""
     for above in reversed(path.resolve().parents):
         status = above.stat()
-        needed = 0o100 if status.st_uid == account.user else 0o010 if status.st_gid in account.groups else 0o001
-        if not status.st_mode & needed:
+        needed = 0o500 if status.st_uid == account.user else 0o050 if status.st_gid in account.groups else 0o005
+        if status.st_mode & needed != needed:
             return above
     return None
 
 
+def may_change(account: Account, status: os.stat_result) -> bool:
+    """Whether the account can write to a file or directory, or let itself do so."""
+    is_open = status.st_mode & (0o022 if status.st_gid in account.groups else 0o002)
+    return status.st_uid == account.user or bool(is_open)
+
+
 def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None:
     """Give the places to the account, with all that the pre-runner script has put there, and let it pass to them."""
-    directory.chmod(0o711)
+    os.chown(directory, -1, account.group)
+    directory.chmod(0o750)  # and nobody else: what jobs write beside their places may be open to all
     for place in places:
         _give(place, account)
         for above, directories, files in os.walk(place):

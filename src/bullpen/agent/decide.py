@@ -221,6 +221,9 @@ def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
         return _cannot_serve(attempt.text, record, progress)
     if attempt is not None and attempt.phase is Phase.UNDER_WAY:
         return None
+    if progress.runner and not progress.listens:
+        # It ended as if the CI had forgotten us. That is made sure before we appear there under another name.
+        return _deregister(record, progress)
     if notice and progress.activity is None:
         # A runner that listens would be given a job that cannot end in time.
         return _deregister(record, progress) if progress.runner else None

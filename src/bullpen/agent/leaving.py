@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, NoRecord, Report
@@ -29,6 +30,12 @@ def leave(
     log(f"stops: {reason}")
     _say(link, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
     is_clear = True
+    if progress.activity is not None:
+        # What it runs here ends as if somebody had cancelled it: whoever finds it so must know that it was us.
+        try:
+            link.beat(progress.job, datetime.now(UTC), progress.activity.text())
+        except Exception as exc:
+            log(f"cannot say that it leaves a job: {exc}")
     try:
         hang_up()
     except Exception as exc:

@@ -173,6 +173,12 @@ class Link:
         with self._transaction(tells_control=True) as connection:
             connection.execute("DELETE FROM registrations WHERE name = ?", (self._id,))
 
+    def removal(self) -> str:
+        """A token that removes a registration at another CI now, where agents do that themselves. Raise NoPass."""
+        from bullpen.agent.actions import vault
+
+        return vault.removal_of(*vault.read_file(self._config.home))
+
     def take_job(self, record: Record) -> Order | None:
         """The next job of the run that suits us, while our lease holds and the instance still runs in this round."""
         from bullpen.agent import work

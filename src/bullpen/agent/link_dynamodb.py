@@ -152,9 +152,19 @@ class DynamoLink:
             return False
         if found.state not in (State.CREATED, State.CLAIMED, State.RUNNING):
             return False
-        secret = self._call("GetItem", Key=raw_key("Secret", vault.NAME), ConsistentRead=True).get("Item", {})
         self._passes = self._passes or vault.Passes(self._id)
-        return self._passes.make(*_secret(secret), record)
+        return self._passes.make(*self._secret(), record)
+
+    def removal(self) -> str:
+        from bullpen.agent.actions import vault
+
+        return vault.removal_of(*self._secret())
+
+    def _secret(self) -> tuple[str, float]:
+        from bullpen.agent.actions import vault
+
+        item = self._call("GetItem", Key=raw_key("Secret", vault.NAME), ConsistentRead=True).get("Item", {})
+        return _secret(item)
 
     def deregister(self, runner: str = "") -> None:
         self._call("DeleteItem", Key=raw_key("Registration", self._id))

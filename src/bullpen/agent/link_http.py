@@ -132,6 +132,9 @@ class HttpLink:
         self._call("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
         self._may_be_registered = False
 
+    def removal(self) -> str:
+        raise NoPass("whoever serves us removes it")
+
     def take_job(self, record: Record) -> Order | None:
         asked = {"workerInstanceKey": self._key, "round": record.round}
         taken = self._call("POST", f"{self._base}/jobs/take", asked)["job"]

@@ -218,7 +218,7 @@ class Agent:
         """Say whether a job of GitHub's may begin here. Whoever finds us dead under it has to know of it first."""
         with suppress(StoreUnreachable):  # then what we know has to do
             self._see(self._link.look())
-        self._progress, is_admitted = self._tasks.github.admit(self._progress, asked)
+        self._progress, is_admitted = self._tasks.admit(self._progress, asked)
         if is_admitted:
             self._beat_at = 0.0
             self._beat_if_due()
@@ -281,7 +281,7 @@ class Agent:
         self._progress = self._tasks.check(self._progress)
         if self._progress.activity is not before:
             self._beat_at = 0.0  # whoever waits for us to be free should know now
-        if asked is not None:
+        if asked is not None and self._tasks.github.awaits_word:
             self._admit(asked)
         heard = self._signals.take()
         if signal.SIGTERM in heard or signal.SIGINT in heard:

@@ -1,7 +1,7 @@
 """Jobs run as a user of their own: on a machine that is ours alone, and on one that we share.
 
-On the first, what they leave is looked for beyond their places, and all that runs as this user is theirs. On the other,
-docker, /tmp and other processes of that user belong to others as well, such as the jobs of another instance.
+All that runs as this user is theirs, and ends with them. On the first, what they leave is looked for beyond their
+places too; on the other, docker and /tmp belong to others as well, such as the jobs of another instance.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ class Machine:
         directory = self._config.directory
         settle_in(self.account, directory, self._config.places.values())
         if (closed := obstacle(self.account, directory / "work")) is not None:
-            raise CannotSettle(f"user {self.account.name} cannot reach {directory}: {closed} does not let others pass")
+            raise CannotSettle(
+                f"user {self.account.name} cannot reach {directory}: {closed} does not let others read it and pass"
+            )
 
     def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
         """What is there now, docker included if it is there by now and ours."""
         config, mark = self._config, mark_of(self._config.instance_id)
         if config.shares_machine:
-            return take_baseline(config.cleaned, mark, growing)
+            return take_baseline(config.cleaned, mark, growing, self.account.user)
         if (program := shutil.which("docker")) is not None:
             self._docker = docker = Docker(program)
             if trouble := (yield from docker.take_baseline()):

@@ -176,9 +176,11 @@ class Progress:
     def hanging_up(self, record: Record) -> Progress:
         return replace(self, removal=Attempt(record.round, Phase.UNDER_WAY))
 
-    def hung_up(self) -> Progress:
-        """Nobody listens any more; whether the CI knows that is another question."""
-        return replace(self, removal=None, listens=False, activity=None)
+    def hung_up(self, failure: str = "") -> Progress:
+        """Nobody listens any more; whether the CI knows that is another question, or why it does not is known."""
+        attempt = self.removal
+        removal = replace(attempt, phase=Phase.FAILED, text=failure) if attempt is not None and failure else None
+        return replace(self, removal=removal, listens=False, activity=None)
 
     def forgotten(self) -> Progress:
         """The CI has forgotten us by itself: a registration may have been for one job."""

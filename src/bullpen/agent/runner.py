@@ -58,6 +58,7 @@ class Child:
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=0o022,  # as users have it; ours keeps to ourselves what we write
                 user=account.user if account else None,
                 group=account.group if account else None,
                 extra_groups=account.groups if account else None,
@@ -154,6 +155,7 @@ def start(
     account: Account | None = None,
     *,
     limit: int = LOG_LIMIT,
+    cwd: Path | None = None,
 ) -> Child:
     """In the instance's own places, with nothing of our environment but what the launcher chose, and `extra`."""
     places = config.places
@@ -165,4 +167,4 @@ def start(
         **(account.environment if account else {}),
         **extra,
     }
-    return Child(f"{config.instance_id}/{task}", command, environment, places["work"], log, account, limit)
+    return Child(f"{config.instance_id}/{task}", command, environment, cwd or places["work"], log, account, limit)

@@ -60,6 +60,14 @@ class Tasks:
         """A job of GitHub's that waits for our word."""
         return self._actions.asked() if self._actions is not None else None
 
+    def admit(self, progress: Progress, asked: Asked) -> tuple[Progress, bool]:
+        """Admit or refuse it, and say which it was. Never raises, whatever a job has written."""
+        try:
+            return self.github.admit(progress, asked)
+        except Exception as exc:
+            self._log(f"unexpected: {story_of(exc)}")
+            return self.github.give_up(progress, f"something unexpected went wrong: {exc!r}"), False
+
     def leave(self) -> None:
         """Take leave of GitHub, if jobs are GitHub's."""
         if self._actions is not None:

@@ -38,6 +38,7 @@ def of_outcome(outcome: "Outcome") -> dict[str, Any]:
         "remedy": outcome.remedy,
         "instances": [_of_member(member) for member in outcome.members],
         "kept": [_of_member(member) for member in outcome.kept],
+        "held": [member.instance.id for member in outcome.held],
         "discarded": [
             {
                 "instanceId": one.instance_id,

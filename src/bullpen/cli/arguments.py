@@ -50,6 +50,8 @@ def checked_request(
         _refuse("--trust-domain", shortened(trust_domain), allowed)
     resource_class = _one_of("--resource-class", resource_class, list(settings.classes))
     run = named_run(run_id)
+    number = 0 if attempt is None else _whole("--attempt", attempt, 1, MOST_ATTEMPTS)
+    label = label_of(settings, run, _one_of("--label-by", label_by, list(LABELS)), number, resource_class)
     needs = settings.requirements(
         resource_class,
         UsageClass(_one_of("--usage-class", usage_class, [one.value for one in UsageClass])),
@@ -59,12 +61,11 @@ def checked_request(
         trust_domain,
         repository_of(settings, run, repository),
     )
-    number = 0 if attempt is None else _whole("--attempt", attempt, 1, MOST_ATTEMPTS)
     runtime = settings.timings.max_runtime
     if max_runtime_min is not None:
         runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, LONGEST_RUNTIME, "minutes")
     return Request(
-        run_id=label_of(settings, run, _one_of("--label-by", label_by, list(LABELS)), number, resource_class),
+        run_id=label,
         count=_whole("--count", count, 1, settings.limits.max_count, "(limits.max-count)"),
         needs=needs,
         max_runtime=runtime,

@@ -41,6 +41,9 @@ def command(given: Given, as_json: bool) -> int:
     reason = f"{plural(len(done.left), 'instance')} would not end: {', '.join(done.left)}" if done.left else ""
     reason += f" ({'; '.join(done.said)})" if done.said else ""
     remedy = REMEDIES[settings.engines.pool]
+    if done.trouble:
+        reason = "; ".join(filter(None, (reason, f"runners may still be listed at GitHub: {done.trouble}")))
+        remedy = remedy if done.left else done.trouble.remedy
     if as_json:
         answer = {"state": "success", "terminated": list(done.ended), "left": list(done.left)}
         answer |= {"listed": list(done.listed)} if done.listed else {}
@@ -52,5 +55,5 @@ def command(given: Given, as_json: bool) -> int:
             say("\n".join(f"  {name}" for name in done.listed))
     if reason:
         complain(reason, remedy)
-        return BullpenError.exit_code
+        return done.trouble.exit_code if done.trouble and not done.left else BullpenError.exit_code
     return 0

@@ -66,7 +66,10 @@ def label_of(settings: Settings, run: Run, label_by: str, attempt: int, resource
 
 
 def repository_of(settings: Settings, run: Run, given: str) -> str:
-    """Whose run it is: as said, as the address says, or as the scope leaves no choice. Empty: nobody says."""
+    """Whose run it is: as said, as the address says, or as the scope leaves no choice.
+
+    Raise ConfigError where nobody says: nobody could ask after such a run, and its runners would stay for long.
+    """
     if given and not re.fullmatch(REPOSITORY, given, re.ASCII):
         raise ConfigError(f"--repository {shortened(given)}: must be owner/name")
     if given and run.repository and given.lower() != run.repository.lower():
@@ -79,4 +82,7 @@ def repository_of(settings: Settings, run: Run, given: str) -> str:
     if found and scope.lower() not in (found.lower(), found.lower().partition("/")[0]):
         option = "--repository" if given else "--run-id"
         raise ConfigError(f"{option} {found}: must be in {scope} (github.scope), where our runners register")
-    return found or (scope if "/" in scope else "")
+    if not found and "/" not in scope:
+        remedy = "Say --repository owner/name, or name the run by the address of its page."
+        raise ConfigError("--repository: must be given, as github.scope is an organisation", remedy=remedy)
+    return found or scope

@@ -40,7 +40,8 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
         from bullpen.web.server import check_bind, serve
     except ImportError as exc:
         raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
-    check_bind(given.directory, host)
+    strangers_here = settings.on_github and settings.engines.pool == "embedded"
+    check_bind(given.directory, host, strangers_here=strangers_here)
     listening = _bound(host, port)
     where = _url(listening)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -24,6 +24,7 @@ from typing import TypeAlias
 from bullpen.errors import ConfigError
 
 TOKENS, SECRET = "tokens", "agent.secret"
+SECRET_LENGTH = 32  # bytes
 LOOK_EVERY = 1.0  # seconds: for so long at most a revoked token still opens
 AGENT_LASTS = 30 * 24 * 3600
 """Seconds that an agent's token is valid: longer than any instance should live, short enough to be worth little."""
@@ -197,20 +198,42 @@ def _read(path: Path) -> dict[str, _Line]:
 
 
 def _made_secret(path: Path) -> bytes:
-    """The home's secret. Of several processes that make it at once one wins, and all use what it wrote."""
-    with suppress(FileNotFoundError):
-        return path.read_bytes()
+    """The home's secret. Of several processes that make it at once one wins, and all use what it wrote.
+
+    Raise ConfigError for one that can be guessed, such as what a crash of the machine left of it.
+    """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{SECRET}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(32))
-        with suppress(FileExistsError):
-            os.link(draft, path)  # whole or not at all: nobody ever reads half a secret
-        os.unlink(draft)
-        return path.read_bytes()
+        found = path.read_bytes() if path.exists() else _first_secret(path)
     except OSError as exc:
-        raise ConfigError(f"{path}: the agents' secret cannot be made ({exc.strerror})") from exc
+        raise ConfigError(f"{path}: the agents' secret cannot be read or made ({exc.strerror})") from exc
+    if len(found) < SECRET_LENGTH:
+        remedy = "Delete it: another is made, and agents, which hold tokens of the old one, are started anew."
+        raise ConfigError(f"{path}: {len(found)} bytes are no secret", remedy=remedy)
+    return found
+
+
+def _first_secret(path: Path) -> bytes:
+    """Raise OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{SECRET}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(SECRET_LENGTH))
+        file.flush()
+        os.fsync(file.fileno())  # before it has its name: a crash must not leave an empty one under it
+    with suppress(FileExistsError):
+        os.link(draft, path)  # whole or not at all: nobody ever reads half a secret
+    os.unlink(draft)
+    _sync(path.parent)
+    return path.read_bytes()
+
+
+def _sync(folder: Path) -> None:
+    """Tokens are handed out under a secret: it must still be there after a crash."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _hash(token: str) -> str:

@@ -307,10 +307,11 @@ def spare(instance: Instance, event: Spared) -> Step:
 
 @transition(CREATED, IDLE, CLAIMED, RUNNING, to=TERMINATED)
 def expire(instance: Instance, event: Expired) -> Step:
-    """Marked first, terminated after: a crash in between leaves a debt, not a leak."""
+    """Marked first, terminated after: a crash in between leaves a debt, not a leak. The threshold stays: it tells
+    whether its time was over."""
     if instance.threshold > event.at and instance.round != event.round:
         raise Conflict(f"{instance.id} belongs to another round and is not past its threshold", found=instance)
-    after = replace(instance, threshold=event.at, attested=False, owes=Debt(Owed.TERMINATE, event.at))
+    after = replace(instance, attested=False, owes=Debt(Owed.TERMINATE, event.at))
     return after, (Guard("round", "is", instance.round),)
 
 

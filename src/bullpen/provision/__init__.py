@@ -37,6 +37,7 @@ async def provision(
     return replace(
         outcome,
         members=(*presence.members, *outcome.members) if outcome.succeeded else (),
+        held=tuple(presence.members),
         discarded=(*presence.discarded, *outcome.discarded),
         duration=asyncio.get_running_loop().time() - began,
     )

@@ -56,6 +56,7 @@ class Outcome:
     """The answer of provision. `members` is empty if it failed: everything acquired was given back.
 
     `kept` serve the run besides those asked for: a job of the run had begun on each before it could be given back.
+    `held` served the run before, and still do if it failed; if it was met they are members.
     """
 
     run_id: str
@@ -63,6 +64,7 @@ class Outcome:
     requested: int
     members: tuple[Member, ...] = ()
     kept: tuple[Member, ...] = ()
+    held: tuple[Member, ...] = ()
     discarded: tuple[Discarded, ...] = ()
     collisions: int = 0
     duration: float = 0.0

@@ -191,7 +191,7 @@ class Pickup:
             return []
         pulses = await self._ports.signals.read([one.id for one in fitting])
         landed = await handover.land_offers(self._ports, self._settings, fitting, pulses, by=self._by)
-        offered = [one for one in landed.values() if one is not None]
+        offered = [one for one in landed.values() if isinstance(one, Instance)]
         self._return_at_close.update((one.id, one.ticket().to_json()) for one in offered)
         return offered
 

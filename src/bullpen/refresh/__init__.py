@@ -1,7 +1,7 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
-    foundation → queues → debts → overdue → machines, records and registrations → tickets → leases → warm
-    → stranded jobs → purge
+    foundation → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
+    → warm → stranded jobs → purge
 
 Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
 """
@@ -13,8 +13,8 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
-from bullpen.refresh import desired, leases, reap, reconcile, warm
-from bullpen.refresh.action import Action, Hindered, Plan
+from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
+from bullpen.refresh.action import Action, Hindered, Plan, mend
 
 __all__ = ["Action", "Hindered", "refresh"]
 
@@ -26,8 +26,8 @@ async def refresh(
 ) -> list[Action]:
     """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be.
 
-    Raise Hindered, when all the rest is done, for what was refused: a class that cannot be launched is no reason to
-    leave the others, the jobs and the old records as they are.
+    Raise Hindered, when all the rest is done, for what was refused: a class that cannot be launched, or a CI that is
+    away, is no reason to leave the others, the jobs and the old records as they are.
     """
     actions: list[Action] = []
     refusals: list[BullpenError] = []
@@ -35,8 +35,8 @@ async def refresh(
     for gap in gaps:
         actions.append(Action(gap.what, gap.subject, gap.reason))
         tell(f"{gap.what} {gap.subject}: {gap.reason}")
-        if not dry_run:
-            await ports.foundation.mend(gap)
+        if not dry_run and (failure := await mend(ports.foundation, gap)) is not None:
+            refusals.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
     async for plan in _plans(ports, settings, dry_run):
@@ -72,6 +72,9 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
         has_acted = True
     # Before the pool is filled up: who is about to be taken away is replaced at once.
     async for plan in leases.plans(ports, settings):
+        yield plan
+        has_acted = True
+    async for plan in runs.plans(ports, settings, dry_run=dry_run):
         yield plan
         has_acted = True
     live = await every_live(ports) if has_acted else live

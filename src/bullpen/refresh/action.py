@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from bullpen.errors import BullpenError, ConfigError, Outdated, Refused
+from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
+from bullpen.ports import Foundation, Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,19 @@ class Plan:
         except (Refused, ConfigError) as refusal:
             return refusal
         return None
+
+
+async def mend(foundation: Foundation, gap: Gap) -> BullpenError | None:
+    """Close a gap; what kept us from it, unless nothing can be done before it is closed: then that is raised."""
+    try:
+        await foundation.mend(gap)
+    except Outdated:
+        raise
+    except (Refused, ConfigError, Unavailable) as failure:
+        if gap.blocks:
+            raise
+        return failure
+    return None
 
 
 def alarm(*actions: Action) -> Plan:

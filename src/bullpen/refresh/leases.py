@@ -6,11 +6,12 @@ is the one phase that waits; but only if somebody who is silent holds a job, and
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from bullpen.config import Settings
 from bullpen.liveness import Liveness, end_leaving, leaving_instances
+from bullpen.liveness.lease import Stillness
 from bullpen.model.instance import IDLE
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
@@ -20,6 +21,7 @@ from bullpen.workflows.loss import losses_among
 PAGE = 5000  # as many as a sweeper looks at
 WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again
 LOOK = 0.5  # seconds between passes
+LONGEST = 60.0  # seconds that we wait for whoever took a long lease
 
 
 async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
@@ -36,7 +38,9 @@ async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
 
 async def _sweep(ports: Ports, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
-    until = loop.time() + WINDOWS * settings.liveness.confirm
+    stillness = Stillness(settings)
+    windows = [stillness.window(one) for one in await ports.workers.suspects(ports.clock.now(), PAGE)]
+    until = loop.time() + max(WINDOWS * settings.liveness.confirm, min(max(windows, default=0.0) + 2 * LOOK, LONGEST))
     liveness = Liveness(ports, settings)
     while True:
         await liveness.run_once()
@@ -50,15 +54,27 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
     if not settings.liveness.tracking:
         return {}
     found: dict[str, str] = {}
-    for one in await ports.workers.suspects(ports.clock.now(), PAGE):
+    suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
+    for one in suspects:
         if await ports.jobs.held(one.id, one.epoch, 1):
             found[one.id] = f"{_silence(one)}, and it holds a job"
+    found |= await _missed(ports, settings, suspects)
     if settings.liveness.reschedule:
         owing = await ports.workers.owing(PAGE)
         # Those lost to a workflow run wait for its end, perhaps for hours: nothing here would settle them.
         left = {loss.worker.id for loss in await losses_among(ports, settings, owing)}
         found |= {one.id: "it is lost, and its jobs are not all given away" for one in owing if one.id not in left}
     return found
+
+
+async def _missed(ports: Ports, settings: Settings, suspects: Sequence[Worker]) -> dict[str, str]:
+    """Those that a workflow run may miss."""
+    if not settings.on_github or not suspects:
+        return {}
+    records = await ports.records.instances([one.instance_id for one in suspects if one.instance_id])
+    serving = {id for id, record in records.items() if record.run_id}
+    missed = [one for one in suspects if one.activity or one.instance_id in serving]
+    return {one.id: f"{_silence(one)}, and its run may miss it" for one in missed}
 
 
 def _silence(worker: Worker) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from bullpen import busy, handover
 from bullpen.config import Settings
 from bullpen.errors import Outdated, Refused, Unavailable
+from bullpen.liveness.protection import FEW
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.ports import Ports, Registration
 from bullpen.refresh.action import Action, Plan, alarm
@@ -53,10 +54,11 @@ async def _ghosts(
     """Registrations of runners whose instance is gone, or has been given to somebody else since."""
     standing = {one.id: one for one in live if one.state is not TERMINATED}
     strangers = [found for found in listed if found.name not in standing]
-    online = [found.handle for found in strangers if found.online]
-    if online := await seen_twice(ports, settings, "runner without instance", online, dry_run):
-        reason = "a runner of ours is connected to the CI, and no instance of ours is behind it"
-        yield alarm(*(Action("spare", handle, reason) for handle in online))
+    if settings.on_github:  # ours cannot tell
+        online = [found.handle for found in strangers if found.online]
+        if online := await seen_twice(ports, settings, "runner without instance", online, dry_run):
+            reason = "a runner of ours is connected to the CI, and no instance of ours is behind it"
+            yield alarm(*(Action("spare", handle, reason) for handle in online))
     outlived = [
         found
         for found in listed
@@ -80,6 +82,12 @@ async def _unseen(
     confirmed = await seen_twice(ports, settings, "instance unknown to the CI", list(missing), dry_run, longer=longer)
     if not confirmed:
         return
+    running = sum(one.state is RUNNING for one in live)
+    if running > FEW and len(confirmed) > settings.liveness.brake_fraction * running:
+        # That many do not lose their connection at once: it is the CI that does not see them.
+        told = f"{len(confirmed)} of {running} runners are not seen by the CI: none of them is ended for that"
+        yield alarm(Action("spare", settings.github.scope, told))
+        return
     pulses = await ports.signals.read(confirmed)
     # Who is silent is a matter of its lease; and under a job nobody is ended: the CI gives up on it, or sees it again.
     living = [id for id in confirmed if pulses[id].is_recent(ports.clock.now(), settings.timings.alive)]
@@ -89,5 +97,13 @@ async def _unseen(
     if condemned := [missing[id] for id in living if id not in at_work]:
         yield Plan(
             tuple(Action("terminate", one.id, UNSEEN) for one in condemned),
-            partial(handover.expire_and_terminate, ports, settings, condemned, UNSEEN, by=BY),
+            partial(_end_unseen, ports, settings, condemned),
         )
+
+
+async def _end_unseen(ports: Ports, settings: Settings, condemned: Sequence[Instance]) -> None:
+    """Those that one more look does not show either: what moves from page to page as they are turned is easily missed.
+    Raise as listing does, and nobody is ended."""
+    online = {found.name for found in await ports.ci.registrations() if found.online is not False}
+    unseen = [one for one in condemned if one.id not in online]
+    await handover.expire_and_terminate(ports, settings, unseen, UNSEEN, by=BY)

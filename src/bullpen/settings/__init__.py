@@ -49,13 +49,17 @@ def load(
     assignments: Iterable[str] = (),
     above: Layer = NOTHING,
     beneath: Layer = NOTHING,
+    looks_here: bool = True,
 ) -> Loaded:
-    """Read all four places. `config` names the file, before `BULLPEN_CONFIG` and `./bullpen.toml`; `assignments` are
-    `NAME=VALUE` of the command line. `above` wins over all of them, and all of them win over `beneath`.
+    """Read all four places. `config` names the file, before `BULLPEN_CONFIG` and `./bullpen.toml`, which is read only
+    where one `looks_here`; `assignments` are `NAME=VALUE` of the command line. `above` wins over all of them, and all
+    of them win over `beneath`.
 
     Raise ConfigError for whatever cannot be meant, and for settings that contradict each other.
     """
-    values, file = collect(environ, config=config, assignments=assignments, above=above, beneath=beneath)
+    values, file = collect(
+        environ, config=config, assignments=assignments, above=above, beneath=beneath, looks_here=looks_here
+    )
     if missing := [name for name, found in values.items() if found.value is NODEFAULT]:
         remedy = "A class needs cpu (how many) and mem (in MiB)."
         raise ConfigError(f"{file or above.origin}: {missing[0]} is not set and has no default", remedy=remedy)
@@ -72,11 +76,12 @@ def collect(
     assignments: Iterable[str] = (),
     above: Layer = NOTHING,
     beneath: Layer = NOTHING,
+    looks_here: bool = True,
 ) -> tuple[Values, Path | None]:
     """Every setting with its value and origin, each checked by itself, and the file that was read. A setting that is
     not set and has no default is NODEFAULT."""
     named = config or environ.get("BULLPEN_CONFIG", "")
-    file = Path(named or FILE) if named or Path(FILE).exists() else None
+    file = Path(named or FILE) if named or (looks_here and Path(FILE).exists()) else None
     layers = [beneath, Layer(str(file), parse_file(file)) if file else NOTHING]
     classes = [
         *Settings().classes,

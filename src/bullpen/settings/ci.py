@@ -11,6 +11,7 @@ OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprises add 
 REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"
 URL = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 POOL = r"[A-Za-z][A-Za-z0-9-]{0,31}"
+SHORTEST_ROTATION, LONGEST_ROTATION = 60, 3540  # seconds
 NEEDED = 'engines.ci = "github" needs it'
 
 
@@ -29,6 +30,9 @@ def impossible_github(settings: Settings) -> Iterator[str]:
         yield f"github.runner-group ({shortened(hub.runner_group)}) is for organisations: {hub.scope} is a repository"
     if not hub.oidc_audience:
         yield "github.oidc-audience ('') must not be empty: any job's identity would do"
+    if not SHORTEST_ROTATION <= hub.token_rotation <= LONGEST_ROTATION:
+        bounds = f"{SHORTEST_ROTATION} to {LONGEST_ROTATION}"
+        yield f"github.token-rotation ({hub.token_rotation:g}) must be {bounds}: GitHub's tokens last an hour"
     yield from _impossible_runner(settings)
     for name in hub.rescue:
         if name != "*" and not re.fullmatch(REPOSITORY, name):

@@ -10,15 +10,17 @@ MOST_REQUESTS = 64
 heartbeats with them."""
 MOST_WATCHING = 2000
 """Event streams and long polls, which wait and do no work."""
+MOST_AT_CI = 64
+"""Agents for whom the CI is asked. It may be slow or mute: whoever waits for it takes no place of anybody else."""
 RETRY_AFTER = 2.0  # seconds
 
 
 class Admission:
     """Counts what is at work."""
 
-    def __init__(self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING) -> None:
-        self._limits = {"request": requests, "watching": watching}
-        self._at_work = {"request": 0, "watching": 0}
+    def __init__(self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING, at_ci: int = MOST_AT_CI) -> None:
+        self._limits = {"request": requests, "watching": watching, "ci": at_ci}
+        self._at_work = dict.fromkeys(self._limits, 0)
 
     @contextmanager
     def work(self) -> Iterator[None]:
@@ -30,6 +32,12 @@ class Admission:
     def watch(self) -> Iterator[None]:
         """The same for something that mostly waits."""
         with self._counted("watching"):
+            yield
+
+    @contextmanager
+    def ask_ci(self) -> Iterator[None]:
+        """The same for something that waits for a CI which is not ours."""
+        with self._counted("ci"):
             yield
 
     @contextmanager

@@ -17,7 +17,7 @@ from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
 from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, of_error
-from bullpen.web.routes import agents, attestation, github, health, heartbeats, jobs, oidc, pool, runs
+from bullpen.web.routes import agents, attestation, github, health, heartbeats, jobs, oidc, pool, registration, runs
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
 
@@ -71,7 +71,7 @@ def _litestar(context: Context) -> Litestar:
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
     polls, deliveries = agents.Polls(), github.Deliveries()
-    modules = (heartbeats, jobs, pool, runs, agents, attestation, github, oidc, health)
+    modules = (heartbeats, jobs, pool, runs, agents, registration, attestation, github, oidc, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
         dependencies={

@@ -118,13 +118,16 @@ def may_beat(speaker: Operator | Agent, worker_key: str) -> bool:
     return speaker.scope.includes(Scope.OPERATE)
 
 
-def check_bind(home: Path, host: str) -> None:
-    """Raise ConfigError if others could reach a service that asks nobody for a token."""
-    if Keys(home).has_tokens(now=0.0) or is_loopback(host):
+def check_bind(home: Path, host: str, *, strangers_here: bool = False) -> None:
+    """Raise ConfigError if others could reach a service that asks nobody for a token. With `strangers_here` that is so
+    on loopback, too: jobs of workflows run on this machine, and could do everything that an operator can."""
+    if Keys(home).has_tokens(now=0.0) or (is_loopback(host) and not strangers_here):
         return
+    why = f"--host {host}: anything but loopback needs tokens"
+    if is_loopback(host):
+        why = 'engines.ci = "github": jobs of workflows run on this machine, so that serving it needs tokens'
     raise ConfigError(
-        f"--host {host}: anything but loopback needs tokens, and this home has none",
-        remedy="`bullpen token create --scope admin` makes the first one.",
+        f"{why}, and this home has none", remedy="`bullpen token create --scope admin` makes the first one."
     )
 
 

@@ -1,27 +1,32 @@
 """Provisions and releases that somebody asked for over HTTP: begun, answered at once, watched until they end.
 
 An operation runs in the process that was asked. What it did is in the records whatever happens; that it was asked for,
-and how it ended, stands in a small file of the home, so that any other process can be asked for it.
+and how it ended, stands in a small file of the home, so that any other process can be asked for it. The file names its
+process by a lock that the kernel frees when that dies.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bullpen.errors import BullpenError, Conflict, NotFound
+from bullpen.model import label as labels
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
+from bullpen.web.ownership import Ownership, is_held
 from bullpen.web.problems import too_busy
 
-MOST_AT_ONCE = 32  # operations: each may hold a whole fleet's worth of waiting
+MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
+MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
 GRACE = 60.0  # seconds past its deadline after which an operation that did not end is not going to
 
@@ -40,6 +45,12 @@ class Operation(msgspec.Struct, rename="camel"):
     reason: str = ""
     remedy: str = ""
     result: dict[str, Any] | None = None
+
+
+class _Owner(msgspec.Struct):
+    """What the file says besides: whose operation it is."""
+
+    owner: str = ""
 
 
 Tell = Callable[[str], None]
@@ -62,21 +73,30 @@ class Operations:
         self._chance = chance
         self._closed = False
         self._running: dict[str, _Running] = {}
+        self._ownership: Ownership | None = None  # from the first operation on
 
-    def begin(self, kind: str, run_id: str, lasts: float, work: Work) -> Operation:
-        """Start it and return it. Raise a 429 if too many run already."""
-        if len(self._running) >= MOST_AT_ONCE or self._closed:
+    def begin(self, kind: str, run_id: str, lasts: float, work: Work, key: str = "", of_run: str = "") -> Operation:
+        """Start it and return it; with the `key` of one that was begun before, return that. Raise a 429 if too many of
+        its kind run already: a release gives back, and is not kept out by provisions that wait. A workflow run that
+        asks for itself (`of_run`) has a few of its own, and leaves the rest to others."""
+        id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
+        if key and self._is_known(id):
+            return self.find(id)
+        of_kind = [one.operation.run_id for one in self._running.values() if one.operation.kind == kind]
+        own = [name for name in of_kind if of_run and (label := labels.parse(name)) and label.run == of_run]
+        if len(of_kind) >= MOST_AT_ONCE or len(own) >= MOST_OF_A_RUN or self._closed:
             raise too_busy(5.0)
         now = self._clock.now()
         operation = Operation(
-            id=f"op-{self._chance.token()}",
+            id=id,
             kind=kind,
             run_id=run_id,
             state="running",
             started_at=format_time(now),
             ends_by=format_time(now + timedelta(seconds=lasts)),
         )
-        self._write(operation)
+        if not self._write_first(operation):
+            return self.find(id)  # another process was asked the same, and was faster
         stop = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
         self._running[operation.id] = _Running(operation, stop, task)
@@ -90,11 +110,13 @@ class Operations:
         try:
             if re.fullmatch(r"op-[0-9a-f]{16}", operation_id) is None:
                 raise FileNotFoundError(operation_id)
-            found = msgspec.json.decode((self._folder / f"{operation_id}.json").read_bytes(), type=Operation)
+            content = (self._folder / f"{operation_id}.json").read_bytes()
+            found = msgspec.json.decode(content, type=Operation)
+            owner = msgspec.json.decode(content, type=_Owner).owner
         except (OSError, msgspec.DecodeError) as exc:
             remedy = f"Operations are remembered until {KEPT} others have come; a run's records tell the rest."
             raise NotFound(f"{operation_id[:40]}: no such operation", remedy=remedy) from exc
-        if found.state == "running" and self._clock.now() > _time(found.ends_by) + timedelta(seconds=GRACE):
+        if found.state == "running" and self._is_lost(found, owner):
             found.state, found.reason = "lost", "the process that ran it has ended"
         return found
 
@@ -114,6 +136,9 @@ class Operations:
         for one in self._running.values():
             one.stop.set()
         await asyncio.gather(*(one.task for one in self._running.values()), return_exceptions=True)
+        if self._ownership is not None:
+            self._ownership.let_go()
+            self._ownership = None
 
     async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
         def tell(line: str) -> None:
@@ -132,16 +157,40 @@ class Operations:
             operation.finished_at = format_time(self._clock.now())
             self._write(operation)
 
-    def _write(self, operation: Operation) -> None:
+    def _is_known(self, id: str) -> bool:
+        return id in self._running or (self._folder / f"{id}.json").exists()
+
+    def _is_lost(self, found: Operation, owner: str) -> bool:
+        """Its process is dead, or long past the time it had: one that hangs is as good as dead."""
+        if owner and not is_held(self._folder, owner):
+            return True
+        return self._clock.now() > parse_time(found.ends_by) + timedelta(seconds=GRACE)
+
+    def _write_first(self, operation: Operation) -> bool:
+        """Write it down before it begins; False if there is one of this name."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        draft = self._folder / f".{operation.id}"
-        draft.write_bytes(json.dumps(msgspec.to_builtins(operation)).encode())
-        os.replace(draft, self._folder / f"{operation.id}.json")
-        if operation.state == "running":
-            known = sorted(self._folder.glob("op-*.json"), key=lambda path: path.stat().st_mtime)
-            for old in known[:-KEPT]:
-                old.unlink(missing_ok=True)
+        known = sorted(self._folder.glob("op-*.json"), key=lambda path: path.stat().st_mtime)
+        for old in known[:-KEPT]:
+            old.unlink(missing_ok=True)
+        draft = self._draft(operation)
+        try:
+            os.link(draft, self._folder / f"{operation.id}.json")
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def _write(self, operation: Operation) -> None:
+        os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
+
+    def _draft(self, operation: Operation) -> Path:
+        self._ownership = self._ownership or Ownership(self._folder)
+        draft = self._folder / f".{operation.id}-{self._ownership.name}"
+        draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._ownership.name}).encode())
+        return draft
 
 
-def _time(text: str) -> datetime:
-    return parse_time(text)
+def _digest(*parts: str) -> str:
+    """Sixteen hex digits that nobody gets for other parts: every process finds the same operation."""
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]

@@ -21,7 +21,7 @@ from bullpen.web.app import App
 from bullpen.web.auth import check_bind
 from bullpen.web.context import Context
 from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
-from bullpen.wiring import opened
+from bullpen.wiring import check_ci, opened
 
 __all__ = ["check_bind", "serve"]
 
@@ -36,6 +36,7 @@ async def serve(
     home: Path, settings: Settings, sockets: Sequence[Any], stop: asyncio.Event, listening: Callable[[], None]
 ) -> None:
     """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
+    await check_ci(settings)  # what nobody can read is said now, and not to every agent
     async with opened(home, settings) as ports:
         context = Context(
             home,

@@ -8,6 +8,7 @@
     ended       the run is over: everything goes back to the pool
     rescue      its lost jobs are run again, where that was asked for and is safe
     stranded    jobs wait for a label that nobody serves any more
+    stale       an agent names a job of a run that is over, and holds up its machine for it
     runners     runners for a label, like those it had
     saying      what was done, and what an operator must know
 

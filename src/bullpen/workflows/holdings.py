@@ -6,23 +6,27 @@ As large as the pool and its debts, never as large as its history: live instance
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bullpen import busy
 from bullpen.config import Settings
+from bullpen.handover import later
 from bullpen.inventory import every_live
 from bullpen.model import label as labels
-from bullpen.model.instance import LIVE, RUNNING
+from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.ports import Ports
 from bullpen.workflows.loss import Loss, the_repository
 
 
 @dataclass(slots=True)
 class Held:
-    """`labels` have live instances, or a provision at work for them; `served` have instances that run."""
+    """`labels` have live instances, or a provision at work for them; `served` have instances that run. `stale` were
+    given back, and still execute a job of the run, as they say."""
 
     run: str
     repository: str = ""  # empty: nobody has said whose run it is
     labels: dict[str, None] = field(default_factory=dict)
     served: set[str] = field(default_factory=set)
     losses: list[Loss] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
 
 
 async def gather(ports: Ports, settings: Settings, losses: Sequence[Loss]) -> dict[str, Held]:
@@ -36,9 +40,18 @@ async def gather(ports: Ports, settings: Settings, losses: Sequence[Loss]) -> di
         _note(found, provision.run_id, provision.needs.repository)
     for loss in losses:
         _held(found, loss.run, loss.repository).losses.append(loss)
+    for id, job in (await busy.at_work(ports, settings, _overdue(ports, settings, live), hurry=True)).items():
+        _held(found, job.run, job.repository).stale.append(id)
     for held in found.values():
         held.repository = held.repository or the_repository(settings)
     return found
+
+
+def _overdue(ports: Ports, settings: Settings, live: Sequence[Instance]) -> list[str]:
+    """Those that were given back and should be clean by now."""
+    now = ports.clock.now()
+    owing = [(one, one.owes.due_at) for one in live if one.state is IDLE and one.owes is not None]
+    return [one.id for one, due in owing if later(due, settings.timings.orphan) <= now]
 
 
 def _note(found: dict[str, Held], label: str, repository: str, *, runs: bool = False) -> None:

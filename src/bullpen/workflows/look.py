@@ -8,12 +8,14 @@ with a re-run, and then GitHub's answer shows it.
 """
 
 import asyncio
+from collections.abc import Collection
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
+from bullpen.handover import later
 from bullpen.liveness.settling import settle
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.workflows import ended
+from bullpen.workflows import ended, stale
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.proof import Proof
 from bullpen.workflows.rescue import Rescue, Rescued
@@ -22,6 +24,7 @@ from bullpen.workflows.saying import Voice
 from bullpen.workflows.stranded import Stranded
 
 BY = "follower"
+MISSING = "run not found"
 TIMES = 3  # that a run may move on under our hands before we leave it to the next look
 
 
@@ -32,6 +35,8 @@ class Look:
         self._ports = ports
         self._settings = settings
         self._voice = voice
+        self._missing: dict[str, tuple[Held, str]] = {}
+        """Runs that were not there in the last look at each, and what was said."""
         runners = Runners(ports, settings, stop)
         self._rescue = Rescue(ports, settings, proof, runners, voice)
         self._stranded = Stranded(ports, settings, runners, self._rescue, voice)
@@ -41,16 +46,18 @@ class Look:
         try:
             for _ in range(TIMES):
                 if not await self._moved(held, await self._ports.workflows.run(held.repository, held.run)):
-                    return
+                    break
+            self._missing.pop(held.run, None)
         except NotFound as exc:
-            await self._forget(held, str(exc))
+            self._missing[held.run] = held, str(exc)
 
     async def _moved(self, held: Held, run: WorkflowRun) -> bool:
         """See to it as it stands; whether it has moved on meanwhile, and wants another look at once."""
         if not run.completed:
             await self._stranded.see_to(run, held)
             return False
-        rescued = await self._rescue.rescue(run, held.losses)
+        await stale.end(self._ports, self._settings, run, held, self._voice)
+        rescued = await self._rescue.rescue(run, held)
         if rescued is Rescued.NOTHING:
             await self._give_back(held, run)
         return rescued is Rescued.MOVED
@@ -62,10 +69,17 @@ class Look:
         now = await self._ports.workflows.run(run.repository, run.run)
         if not now.completed:
             # Somebody ran it again at the same moment, and counts on the runners that it had.
-            await self._stranded.replace(now, released)
+            await self._stranded.restore(now, released)
 
-    async def _forget(self, held: Held, why: str) -> None:
-        """Deleted, or not for us to see: its runners stay until their threshold, and nothing can be run again."""
-        self._voice.alarm(f"{why}: its runners stay until their time is over, and nothing of it is run again")
-        for loss in held.losses:
-            await settle(self._ports, loss.worker, why, by=BY)
+    async def forget_missing(self, held: Collection[str]) -> None:
+        """Give up those of these runs that were not there in two looks, `timings.orphan` apart: deleted, or not for us
+        to see. Their runners stay until their threshold, and nothing can be run again."""
+        self._missing = {run: entry for run, entry in self._missing.items() if run in held}
+        now = self._ports.clock.now()
+        since = await self._ports.observations.observe(MISSING, sorted(self._missing), now)
+        for run, (gone, why) in self._missing.items():
+            if later(since[run], self._settings.timings.orphan) > now:
+                continue
+            self._voice.alarm(f"{why}: its runners stay until their time is over, and nothing of it is run again")
+            for loss in gone.losses:
+                await settle(self._ports, loss.worker, why, by=BY)

@@ -8,6 +8,7 @@ be one of its own instance, for GitHub tells on which runner each job ran.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from bullpen.config import Settings
 from bullpen.model import activity as activities
@@ -25,11 +26,18 @@ class Loss:
     label: str
     repository: str = ""  # empty: nobody has said whose run it is
     activity: Activity | None = None  # None: it ran no job, and only its label may miss it
+    until: datetime | None = None  # when the time of its instance was over; None: nobody knows any more
 
     @property
     def key(self) -> str:
         """Another one for every loss of the same worker."""
         return f"{self.worker.id}#{self.worker.lost_epoch}"
+
+    @property
+    def overran(self) -> bool:
+        """True if it was heard of until its time was over: it was ended for that, and would be again."""
+        heard, until = self.worker.beat_at, self.until
+        return heard is not None and until is not None and heard + timedelta(seconds=self.worker.lease) >= until
 
 
 def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss | None:
@@ -45,7 +53,8 @@ def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss
     if label is None:
         return None
     repository = activity.repository if activity else record.repository if record else ""
-    return Loss(worker, label.run, text, repository or the_repository(settings), activity)
+    until = record.threshold if record else None
+    return Loss(worker, label.run, text, repository or the_repository(settings), activity, until)
 
 
 def the_repository(settings: Settings) -> str:

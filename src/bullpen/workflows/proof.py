@@ -9,11 +9,13 @@ Since when a runner has been offline is an observation of the store: it outlives
 look counts too. What has been proven once is not asked again, for a machine that is gone stays so.
 """
 
+import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 
 from bullpen import handover
 from bullpen.config import Settings
+from bullpen.errors import Refused, Unavailable
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
 from bullpen.ports import Ports
@@ -22,6 +24,7 @@ from bullpen.workflows.saying import Voice
 
 BY = "follower"
 OFFLINE = "lost runner offline"
+ENDING = 300.0  # seconds in which a machine that was to be ended should have
 
 
 class Machine(StrEnum):
@@ -36,6 +39,8 @@ class Proof:
         self._settings = settings
         self._voice = voice
         self._known: dict[str, Machine] = {}
+        self._ending: dict[str, float] = {}
+        """Since when the end of a machine has been asked for and is not certain, by loss."""
 
     def of(self, loss: Loss) -> Machine:
         return self._known.get(loss.key, Machine.UNKNOWN)
@@ -47,6 +52,7 @@ class Proof:
     async def gather(self, losses: Sequence[Loss]) -> None:
         """Ask about all of these whose machine is not known to be gone. `losses` are all that there are."""
         self._known = {loss.key: self.of(loss) for loss in losses}
+        self._ending = {key: since for key, since in self._ending.items() if key in self._known}
         open_ = [loss for loss in losses if self.of(loss) is not Machine.GONE]
         if not open_:
             return
@@ -57,8 +63,15 @@ class Proof:
             await self._end(await self._offline(mute), seen, "its worker is lost and its runner offline")
 
     async def _offline(self, mute: Sequence[Loss]) -> list[Loss]:
-        """Those that the CI has not seen for long enough; the others are marked."""
-        online = {one.name for one in await self._ports.ci.registrations() if one.online is not False}
+        """Those that the CI has not seen for long enough; the others are marked. None, as long as it cannot be asked:
+        that concerns these alone, and is no reason to leave other runs as they are."""
+        try:
+            listed = await self._ports.ci.registrations()
+        except (Refused, Unavailable) as exc:
+            self._known |= dict.fromkeys((loss.key for loss in mute), Machine.UNKNOWN)
+            self._voice.alarm(f"whether lost runners are online cannot be seen: {exc}")
+            return []
+        online = {one.name for one in listed if one.online is not False}
         for loss in mute:
             if loss.worker.instance_id in online:
                 self._known[loss.key] = Machine.ONLINE
@@ -79,10 +92,14 @@ class Proof:
         # Whoever marked one of these may have died before he ended it.
         marked = [one for id in ids if id not in fates and (one := seen.instances.get(id)) is not None]
         certain = await handover.terminate(self._ports, self._settings, marked, by=BY)
+        time = asyncio.get_running_loop().time()
         for loss in condemned:
             id = loss.worker.instance_id
             if fates.get(id) is handover.Fate.TERMINATED or id in certain or (id not in fates and _has_ended(seen, id)):
                 self._known[loss.key] = Machine.GONE
+                self._ending.pop(loss.key, None)
+            elif time - self._ending.setdefault(loss.key, time) >= ENDING:
+                self._voice.alarm(f"{id} was to be ended, and nobody can say that it has: what it ran is left as it is")
             if id in fates:
                 self._voice.tell(f"{id} is ended: {why}")
 

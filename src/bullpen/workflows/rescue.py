@@ -6,31 +6,41 @@ the run still goes on. Then, of all losses of this attempt together:
     the attempt has moved on              somebody ran it again: nothing is left to do
     the job succeeded after all           so
     its runner is online                  it was not lost: it failed by itself
+    it was cancelled                      by somebody; unless its machine had said that it was leaving
+    its machine's time was over           it was ended for that, and would be again
     it may not be repeated                not opted in, too often already, an environment, other failures beside it: it
                                           is left as it is, and that is said
-    otherwise                             runners first, for nobody will provide them; then one request for all
+    otherwise                             new runners first, for nobody else will provide them; then one request for all
+
+One lost job is run again by itself. Several, or one because of which others were cancelled, need GitHub's "re-run
+failed jobs", which takes everything along that failed or was cancelled: so that is asked for only if nothing failed by
+itself.
 
 The attempt's number is what makes this happen once: a re-run raises it, and of two who ask, GitHub refuses the second.
-So nothing is settled on our own word: a loss stands until GitHub shows the attempt that follows.
+So nothing is settled on our own word: a loss stands until the attempt that follows has completed, and whatever of it
+waits for a label of ours gets runners until then (stranded.py).
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from bullpen.config import Settings
-from bullpen.errors import Conflict, PermissionDenied, Refused
+from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
+from bullpen.handover import later
 from bullpen.liveness.settling import settle
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
+from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import Loss
 from bullpen.workflows.proof import Machine, Proof
 from bullpen.workflows.runners import Runners
 from bullpen.workflows.saying import Voice
 
 BY = "rescue"
-LAG = 300.0  # seconds that a list of jobs may stay behind its run
+LAG = 300.0  # seconds that what GitHub shows may be behind
 CANCELLED = "cancelled"  # a run's conclusion
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -48,21 +58,19 @@ class Rescue:
         self._proof = proof
         self._runners = runners
         self._voice = voice
-        self._asked: dict[str, int] = {}
-        """The attempt of each run that we had run again: GitHub may be slow to show the next one."""
-        self._unlisted: dict[str, float] = {}
-        """Since when the job of a loss has been missing from its completed run, by loss."""
+        self._asked: dict[str, tuple[int, float]] = {}
+        """The attempt of each run that we had run again, and when: GitHub may be slow to show the next one."""
 
-    async def rescue(self, run: WorkflowRun, losses: Sequence[Loss]) -> Rescued:
+    async def rescue(self, run: WorkflowRun, held: Held) -> Rescued:
         """See to all losses of a completed run."""
+        losses = held.losses
         past = [loss for loss in losses if loss.activity is None or loss.activity.attempt < run.attempt]
         await self.settle(past, _over(run))
         lost = [loss for loss in losses if loss.activity is not None and loss.activity.attempt >= run.attempt]
         if any(loss.activity is not None and loss.activity.attempt > run.attempt for loss in lost):
             return Rescued.WAITS  # what GitHub shows is older than what we have heard
-        if self._asked.get(run.run, 0) >= run.attempt:
+        if self._is_to_come(run):
             return Rescued.WAITS
-        self._asked.pop(run.run, None)
         if not lost:
             return Rescued.NOTHING
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
@@ -73,16 +81,16 @@ class Rescue:
             if isinstance(verdict, WorkflowJob):
                 to_repeat[verdict.id] = loss
             elif verdict:
+                await self._remove(loss)
                 await self.settle([loss], verdict)
             else:
                 waits = True
         if waits:
             return Rescued.WAITS  # all lost jobs are run again together: there is one chance for each attempt
-        return await self._repeat(run, jobs, to_repeat) if to_repeat else Rescued.NOTHING
+        return await self._repeat(run, held, jobs, to_repeat) if to_repeat else Rescued.NOTHING
 
     async def settle(self, losses: Sequence[Loss], why: str) -> None:
         for loss in losses:
-            self._unlisted.pop(loss.key, None)
             if await settle(self._ports, loss.worker, why, by=BY):
                 self._voice.tell(f"{loss.worker.id}, lost to run {loss.run}, is settled: {why}")
 
@@ -92,8 +100,10 @@ class Rescue:
         # A runner has one job at a time: what it ran last is what it lost. It may have ended the one that we know of.
         on_runner = [job for job in jobs if job.runner == loss.activity.runner]
         job = max(on_runner, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
-        if job is None or not job.completed:
+        if job is None:
             return self._missing(run, loss)
+        if not job.completed:
+            return ""  # the list is behind the run
         if job.conclusion is Conclusion.SUCCESS:
             return f"{job.name} succeeded"
         machine = self._proof.of(loss)
@@ -101,39 +111,68 @@ class Rescue:
             return f"{job.name} ended by itself: its runner is online"
         if machine is Machine.UNKNOWN:
             return ""
-        if job.conclusion is Conclusion.CANCELLED and run.conclusion == CANCELLED and loss.worker.leaving is None:
+        if job.conclusion is Conclusion.CANCELLED and loss.worker.leaving is None:
             # Of a machine that dies without notice GitHub says that it failed: this was somebody's wish.
             return f"{job.name} was cancelled"
+        if loss.overran:
+            return f"{job.name} was ended at the maximum runtime of its runner, and is not run again"
         return job
 
     def _missing(self, run: WorkflowRun, loss: Loss) -> str:
-        time = asyncio.get_running_loop().time()
-        since = self._unlisted.setdefault(loss.key, time)
-        return f"run {run.run} has completed, and names no job on its runner" if time - since >= LAG else ""
+        """Its job had begun when it was heard last: by now every list would name it."""
+        heard = loss.worker.beat_at or LONG_AGO
+        lags = later(heard, LAG) > self._ports.clock.now()
+        return "" if lags else f"run {run.run} has completed, and names no job on its runner"
 
-    async def _repeat(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]) -> Rescued:
+    def _is_to_come(self, run: WorkflowRun) -> bool:
+        """Whether we have had it run again, and GitHub does not show that yet. Not for ever: asked twice, GitHub takes
+        one."""
+        attempt, asked_at = self._asked.get(run.run, (0, 0.0))
+        if attempt < run.attempt:
+            self._asked.pop(run.run, None)
+            return False
+        if asyncio.get_running_loop().time() - asked_at < LAG:
+            return True
+        del self._asked[run.run]
+        self._voice.alarm(f"run {run.run} of {run.repository} was run again, but GitHub does not show it: once more")
+        return False
+
+    async def _remove(self, loss: Loss) -> None:
+        """Take its runner off GitHub's list, now that its job has ended; if that fails, reconciling does it later."""
+        if loss.activity is not None and self._proof.of(loss) is Machine.GONE:
+            with suppress(Refused, Unavailable):
+                await self._ports.ci.remove(loss.activity.runner)
+
+    async def _repeat(
+        self, run: WorkflowRun, held: Held, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]
+    ) -> Rescued:
         names = ", ".join(sorted(job.name for job in jobs if job.id in lost))
-        refusal = await self._objection(run, jobs, lost) or await self._provide(list(lost.values()))
+        for loss in lost.values():
+            await self._remove(loss)
+        refusal = await self._objection(run, jobs, lost)
+        if not refusal:
+            await self._runners.give_back_used(held.labels)
+            refusal = await self._provide(list(lost.values()))
         if not refusal:
             now = await self._ports.workflows.run(run.repository, run.run)
             if (now.attempt, now.completed) != (run.attempt, True):
                 return Rescued.MOVED
             try:
-                await self._rerun(run, list(lost))
+                await self._rerun(run, jobs, list(lost))
             except Conflict:
                 return Rescued.MOVED
             except Refused as exc:
                 refusal = str(exc)
             else:
-                self._asked[run.run] = run.attempt
+                self._asked[run.run] = run.attempt, asyncio.get_running_loop().time()
                 self._voice.tell(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
-                return Rescued.MOVED
+                return Rescued.WAITS
         self._voice.alarm(f"run {run.run} of {run.repository}: {names} lost, and not run again: {refusal}")
         await self.settle(list(lost.values()), f"not run again: {refusal}")
         return Rescued.NOTHING
 
-    async def _rerun(self, run: WorkflowRun, lost: list[int]) -> None:
-        if len(lost) == 1:
+    async def _rerun(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: list[int]) -> None:
+        if len(lost) == 1 and not _took_others_along(run, [job for job in jobs if job.id not in lost]):
             await self._ports.workflows.rerun_job(run.repository, lost[0])
         else:
             await self._ports.workflows.rerun_failed(run.repository, run.run)
@@ -168,6 +207,13 @@ class Rescue:
 def opted_in(settings: Settings, repository: str) -> bool:
     """Whether the owner of a repository wants its lost jobs run again."""
     return any(name == "*" or name.casefold() == repository.casefold() for name in settings.github.rescue)
+
+
+def _took_others_along(run: WorkflowRun, others: Sequence[WorkflowJob]) -> bool:
+    """Whether jobs were cancelled because of those that were lost: of a run that somebody cancelled GitHub says so, and
+    if another failed by itself, it may have been for that one."""
+    ends = [job.conclusion for job in others]
+    return run.conclusion != CANCELLED and Conclusion.CANCELLED in ends and Conclusion.FAILURE not in ends
 
 
 def _over(run: WorkflowRun) -> str:

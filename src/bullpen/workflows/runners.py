@@ -1,15 +1,24 @@
-"""Runners for a label, like those it had: what was asked for it last is asked once more."""
+"""Runners for a label, like those it had: what was asked for it last is asked once more.
+
+A job that is run again gets the time that its run asked for. So runners of before, who have used up some of theirs, go
+back to the pool first: GitHub gives a job to any runner of its label.
+"""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bullpen import busy, handover
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
+from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, Provision
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 
+BY = "rescue"
+FRESH = 120.0  # seconds for which a runner counts as new: whoever looks beside us must not take ours away
 TOLD = 20  # provisions of a label that are looked through
 PATIENCE = 240.0  # seconds: a machine that boots needs less, and whoever looks has more to do
 
@@ -35,6 +44,42 @@ class Runners:
         # Of a released one the members belong to others. A top-up asks for what was missing only: the largest counts.
         return max((one.want for one in told if one.state is COMMITTED and one.members and not one.is_over), default=0)
 
+    async def asked(self, label: str) -> int:
+        """How many runners anybody wanted for a label at once, released or not; 0 if nobody knows of any."""
+        told = await self._ports.records.told_provisions(label, TOLD)
+        return max((one.want for one in told if one.state is COMMITTED), default=0)
+
+    async def give_back_used(self, labels: Iterable[str]) -> None:
+        """Give back the runners of these labels that are not new, and wait until they are clean: they may be needed.
+
+        The run is over, and who still has a job of it is about to say that it has ended.
+        """
+        ports, settings = self._ports, self._settings
+        used = [one for label in labels for one in await self._used(label)]
+        at_work = await busy.outlasting(ports, settings, [one.id for one in used])
+        now = ports.clock.now()
+        changes = [
+            handover.give_back(ports, settings, one, now, BY, "its run is over, and is run again on new runners")
+            for one in used
+            if one.id not in at_work
+        ]
+        landed = await ports.records.apply_each(changes) if changes else []
+        cleaning = [one for one in landed if isinstance(one, Instance)]
+        await handover.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
+
+    async def _used(self, label: str) -> list[Instance]:
+        told = await self._ports.records.told_provisions(label, TOLD)
+        lasts = {one.id: one.max_runtime for one in told}
+        found = await self._ports.records.run_instances(label)
+        now = self._ports.clock.now()
+        return [
+            one
+            for one in found
+            if one.state is RUNNING
+            and (whole := lasts.get(one.provision_id)) is not None
+            and one.threshold < handover.later(now, whole - min(FRESH, whole / 2))
+        ]
+
     async def provide(self, label: str, count: int) -> Refusal | None:
         """See that a label has at least `count` runners, of those it had or new ones. None: it has.
 
@@ -53,7 +98,13 @@ class Runners:
             return Refusal(str(exc))
         if outcome.unavailable or outcome.interrupted:
             raise Unavailable(f"label {label} has no runners yet: {outcome.reason}")
-        return None if outcome.succeeded else Refusal(outcome.reason)
+        if outcome.succeeded:
+            return None
+        decided = await self._ports.records.provision(outcome.provision_id) if outcome.provision_id else None
+        if decided is not None and decided.reason != outcome.reason:
+            # It was ended for another reason than ours: somebody released the label under our hands.
+            raise Unavailable(f"label {label} has no runners yet: {outcome.reason}")
+        return Refusal(outcome.reason)
 
     def _like(self, model: Provision, count: int) -> Request:
         """Raise ConfigError if the settings no longer allow what was asked for."""

@@ -3,11 +3,15 @@
 They get replacements, as many as wait and at most as many as were asked for. Where there are none to be had, the run is
 cancelled once nothing else of it goes on, if its repository lets us act on its runs: it fails visibly instead of
 waiting in vain. Else an operator is told, and it is tried again with the next look.
+
+Where lost jobs were run again, those that need them come later, and may ask for labels that were given back meanwhile:
+these get their runners in the same way, until the run has completed once more.
 """
 
 from collections.abc import Sequence
 
 from bullpen.config import Settings
+from bullpen.model import label as labels
 from bullpen.ports import Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import Loss
@@ -26,30 +30,49 @@ class Stranded:
 
     async def see_to(self, run: WorkflowRun, held: Held) -> None:
         """See to what a run that goes on has lost."""
-        deserted = []
+        deserted: dict[str, None] = {}
+        acts = opted_in(self._settings, run.repository)
         for label in dict.fromkeys(loss.label for loss in held.losses):
             own = [loss for loss in held.losses if loss.label == label]
             if label in held.served:  # a provision at work may be one of the dead: it proves nothing
-                await self._rescue.settle(_without_job(run, own), f"label {label} has other runners")
+                await self._rescue.settle(_without_job(run, own, acts), f"label {label} has other runners")
             elif not await self._runners.wanted(label):
-                await self._rescue.settle(_without_job(run, own), f"label {label} was given back")
+                await self._rescue.settle(_without_job(run, own, acts), f"label {label} was given back")
             else:
-                deserted.append(label)
-        if deserted:
-            await self.replace(run, deserted, held.losses)
-
-    async def replace(self, run: WorkflowRun, labels: Sequence[str], losses: Sequence[Loss] = ()) -> None:
-        """Provide runners for those of these labels that jobs wait for."""
+                deserted[label] = None
+        run_again = acts and any(_is_past(run, loss) for loss in held.losses)
+        if not deserted and not run_again:
+            return
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
+        if run_again:
+            asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
+            deserted |= dict.fromkeys(label for label in asked_for if label not in held.served)
+        await self._replace(run, list(deserted), jobs, held.losses)
+
+    async def restore(self, run: WorkflowRun, labels: Sequence[str]) -> None:
+        """Provide runners for labels that were released while somebody ran the run again: at least one, so that we
+        hold the run again and see what else it needs."""
+        jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
+        await self._replace(run, labels, jobs, (), least=1)
+
+    async def _replace(
+        self,
+        run: WorkflowRun,
+        labels: Sequence[str],
+        jobs: Sequence[WorkflowJob],
+        losses: Sequence[Loss],
+        least: int = 0,
+    ) -> None:
+        """Provide runners for those of these labels that jobs wait for."""
         for label in labels:
             waiting = [job for job in jobs if job.waits and label.casefold() in map(str.casefold, job.labels)]
-            if not waiting:
+            count = max(min(len(waiting), await self._runners.asked(label)), least)
+            if not count:
                 continue
-            count = min(len(waiting), await self._runners.wanted(label) or len(waiting))
             refusal = await self._runners.provide(label, count)
             if refusal is None:
-                self._voice.tell(f"run {run.run} of {run.repository}: label {label} had lost all, and has {count}")
-            else:
+                self._voice.tell(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
+            elif waiting:
                 await self._fail(run, label, jobs, losses, refusal)
 
     async def _fail(
@@ -69,6 +92,16 @@ class Stranded:
             await self._rescue.settle(losses, f"run {run.run} was cancelled: label {label} gets no runners")
 
 
-def _without_job(run: WorkflowRun, losses: Sequence[Loss]) -> list[Loss]:
-    """Those whose job nobody has to see to any more: there was none, or its attempt was run again."""
-    return [loss for loss in losses if loss.activity is None or loss.activity.attempt < run.attempt]
+def _without_job(run: WorkflowRun, losses: Sequence[Loss], acts: bool) -> list[Loss]:
+    """Those that nobody has to see to any more: there was no job, or its attempt was run again and what follows from
+    that is not for us to care about."""
+    return [loss for loss in losses if loss.activity is None or (_is_past(run, loss) and not acts)]
+
+
+def _is_past(run: WorkflowRun, loss: Loss) -> bool:
+    return loss.activity is not None and loss.activity.attempt < run.attempt
+
+
+def _is_label_of(run: WorkflowRun, text: str) -> bool:
+    label = labels.parse(text)
+    return label is not None and label.run == run.run

@@ -1,23 +1,30 @@
 """Settings in the pool's table: written by refresh, read by whoever is told nothing else."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from aws.stage import MakeSettings
+from bullpen import __version__
 from bullpen.engines.aws.dynamodb.items import text
 from bullpen.engines.aws.ground.published import KEY, Published
-from bullpen.engines.system import SystemClock
 from bullpen.errors import Refused
+from bullpen.settings.publication import Publication
 from engines.aws.tables import a_table
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.real_loop
 async def test_what_was_published_last_is_what_is_read(aws_settings: MakeSettings) -> None:
     async with a_table(aws_settings().aws) as table:
-        published = Published(table, SystemClock())
-        assert await published.read() == {}
-        await published.write({"aws": {"image": "ami-1"}, "classes": {"large": {"cpu": 2}}})
-        await published.write({"aws": {"image": "ami-2"}})
-        assert await published.read() == {"aws": {"image": "ami-2"}}
+        published = Published(table)
+        assert await published.read() == Publication()
+        assert await published.write({"aws": {"image": "ami-1"}, "classes": {"large": {"cpu": 2}}}, NOON)
+        assert await published.write({"aws": {"image": "ami-2"}}, NOON + timedelta(seconds=1))
+        assert await published.read() == Publication({"aws": {"image": "ami-2"}}, __version__)
+        assert not await published.write({"aws": {"image": "ami-1"}}, NOON), "a refresh that began earlier is too late"
+        assert (await published.read()).document == {"aws": {"image": "ami-2"}}
 
 
 @pytest.mark.real_loop
@@ -26,4 +33,4 @@ async def test_what_somebody_else_wrote_there_is_refused(aws_settings: MakeSetti
     async with a_table(aws_settings().aws) as table:
         await table.put({**KEY, "content": text(content)})
         with pytest.raises(Refused, match="TYPE#Meta/ID#settings"):
-            await Published(table, SystemClock()).read()
+            await Published(table).read()

@@ -23,6 +23,7 @@ TOKEN = Call("POST", "/repos/acme/widgets/actions/runners/registration-token", r
     [
         (Github(), "https://api.github.com"),
         (Github(url="https://github.com/"), "https://api.github.com"),
+        (Github(url="https://www.github.com"), "https://api.github.com"),
         (Github(url="https://ghe.acme.test"), "https://ghe.acme.test/api/v3"),
         (Github(url="https://ghe.acme.test/"), "https://ghe.acme.test/api/v3"),
         (Github(url="https://acme.ghe.com"), "https://api.acme.ghe.com"),

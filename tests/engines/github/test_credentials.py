@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bullpen.config import Github
+from bullpen.engines.github import attempts
 from bullpen.engines.github.answers import Call
 from bullpen.engines.github.client import Hub
 from bullpen.engines.system import SystemClock
@@ -54,6 +55,20 @@ async def test_an_app_of_an_organisation_is_let_in(github: FakeGithub) -> None:
     app_id, key = github.app()
     async with a_hub(github, scope="acme", app_id=app_id, private_key=key) as hub:
         assert (await hub.ask(Call("GET", "/orgs/acme/actions/runners"))).status == 200
+
+
+async def test_a_key_that_was_replaced_signs_the_next_token(
+    github: FakeGithub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "QUIET", 0.0)  # seconds for which the failure is remembered
+    (_, worn), (app_id, key) = github.app(), github.app()
+    file = tmp_path / "key.pem"
+    file.write_text(worn)
+    async with a_hub(github, app_id=app_id, private_key=f"file:{file}") as hub:
+        with pytest.raises(PermissionDenied):
+            await hub.ask(RUNNERS)
+        file.write_text(key)
+        assert (await hub.ask(RUNNERS)).status == 200
 
 
 async def test_of_many_calls_at_once_one_buys_the_token(github: FakeGithub) -> None:

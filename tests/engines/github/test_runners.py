@@ -42,6 +42,7 @@ async def test_an_instance_that_must_register_is_given_a_pass(github: FakeGithub
     github.release("2.336.0", days_ago=40)
     async with a_ci(github) as (ci, ports):
         one = await landed(ports, claimed(run_id="4711"))
+        await ci.refusals(["2.336.0"])  # asks for the releases
         given = await ci.register("i-1", "4711", one.round)
     assert given is not None
     assert instance_of("bullpen", given.runner) == "i-1"
@@ -112,14 +113,15 @@ async def test_a_name_that_is_taken_is_changed(github: FakeGithub) -> None:
     assert len({one.runner for one in given if one is not None}) == 3
 
 
-async def test_a_runner_that_was_given_more_labels_is_removed_again() -> None:
+@pytest.mark.parametrize(("others", "told"), [(["self-hosted", "4711"], "self-hosted, 4711"), ([], "none")])
+async def test_a_runner_that_was_given_other_labels_is_removed_again(others: list[str], told: str) -> None:
     removed: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "DELETE":
             removed.append(request.url.path)
             return httpx.Response(204)
-        labels = [{"name": "self-hosted", "type": "read-only"}, {"name": "4711", "type": "custom"}]
+        labels = [{"name": name, "type": "custom"} for name in others]
         runner = {"id": 7, "name": "x", "os": "linux", "status": "offline", "busy": False, "labels": labels}
         return httpx.Response(201, json={"runner": runner, "encoded_jit_config": "c2VjcmV0"})
 
@@ -128,7 +130,7 @@ async def test_a_runner_that_was_given_more_labels_is_removed_again() -> None:
     hub = Hub(settings.github, clock, httpx.MockTransport(answer))
     one = await landed(ports, claimed(run_id="4711"))
     ci = GithubCI(hub, settings, ports.records, clock, Releases(hub, clock))
-    with pytest.raises(Refused, match="the labels self-hosted besides 4711") as caught:
+    with pytest.raises(Refused, match=f"the labels {told} instead of 4711 alone") as caught:
         await ci.register("i-1", "4711", one.round)
     assert 'registration = "persistent"' in caught.value.remedy
     assert removed == ["/orgs/acme/actions/runners/7"]

@@ -88,6 +88,21 @@ async def test_a_conclusion_is_what_it_means_to_us(github: FakeGithub, told: str
 
 
 @pytest.mark.real_loop
+async def test_of_the_jobs_of_one_runner_it_is_seen_which_began_last(github: FakeGithub) -> None:
+    """GitHub promises no order of its queue: the last of a list need not be the last that ran."""
+    run = a_run(github, "one", "two")
+    github.add_runner(REPOSITORY, "bullpen.i-1.a", ["4711"])
+    github.begin(run, "two", "bullpen.i-1.a")
+    github.finish(run, "two", "failure")
+    github.advance(60)
+    github.begin(run, "one", "bullpen.i-1.a")
+    async with workflows_of(github) as workflows:
+        found = [job for job in await workflows.jobs(REPOSITORY, str(run.id), 1) if job.started_at is not None]
+        assert [job.name for job in sorted(found, key=lambda job: str(job.started_at))] == ["two", "one"]
+        assert max(found, key=lambda job: job.id).name == "two"
+
+
+@pytest.mark.real_loop
 async def test_a_run_that_is_not_there_is_not_found(github: FakeGithub) -> None:
     run = a_run(github)
     async with workflows_of(github) as workflows:

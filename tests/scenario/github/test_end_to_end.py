@@ -47,8 +47,8 @@ def test_from_the_action_to_a_run_that_nobody_releases(github: FakeGithub) -> No
         assert freed.code == 0, freed.log
         github.hosted(first, "release")
         place.until(lambda: github.runners() == [], "nobody is registered")
+        place.until(lambda: len(place.ids("attested = 1")) == 2, "both are clean")
         members = place.ids("attested = 1")
-        assert len(members) == 2
 
         # The next run gets the same instances, and one of them dies in the middle of its job.
         second = github.start_run(

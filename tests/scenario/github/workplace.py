@@ -21,12 +21,15 @@ from typing import Any
 
 from action.steps import Ran, run_action
 from agent.actions_stage import a_runner
+from bullpen.engines.keys import Keys, Scope
 from bullpen.engines.processes import TreeSurvived, end_tree, identify, mark_of
 from github.hub import FakeGithub, Job, Run
 from scenario import processes
 from scenario.audit import audit
+from users import lent
 from web.served import Served, a_server, command, environment
 
+MOST = 4  # instances at once: each has a user of its own
 PATIENCE = 60.0  # seconds; what is waited for takes a few at most, so only a failing test takes so long
 SECRET = "a secret that only GitHub and serve know"
 
@@ -48,7 +51,7 @@ poll = 2
 serve-url = "{serve}"
 
 [local]
-runner-user = "{user}"
+runner-users = {users}
 
 [timings]
 heartbeat = 0.5
@@ -148,8 +151,13 @@ def a_workplace(
     hub: FakeGithub, *, scope: str = "acme/widgets", github: str = "", timings: str = ""
 ) -> Iterator[Workplace]:
     """Serving until the block ends; then every process of it is ended, each by its pid."""
+    with lent(MOST) as users:
+        yield from _a_workplace(hub, users, scope, github, timings)
+
+
+def _a_workplace(hub: FakeGithub, users: tuple[str, ...], scope: str, github: str, timings: str) -> Iterator[Workplace]:
     ground = Path(tempfile.mkdtemp(prefix="workplace-"))
-    ground.chmod(0o711)
+    ground.chmod(0o755)
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -163,11 +171,12 @@ def a_workplace(
             secret=SECRET,
             runner=a_runner(ground),
             serve=f"http://127.0.0.1:{port}",
-            user="nobody" if os.geteuid() == 0 else "",
+            users=json.dumps(users),
             github=github,
             timings=timings,
         )
     )
+    Keys(ground / "home").create(Scope.ADMIN, None)
     try:
         with a_server(ground / "home", "--port", str(port), "--config", str(config)) as served:
             place = Workplace(ground, hub, served, config)

@@ -3,12 +3,18 @@
 They need bash and coreutils, as the runner does itself; our Python may lie where that user cannot reach it. A question
 is one line into a pipe, the answer a file: a pipe without a reader does not take the line, so whoever asks a dead agent
 learns it in seconds. Nothing has to be trusted that a job could have written.
+
+A hook that fails stops no job: steps with `if: always()` run all the same. So the script that refuses a job ends the
+worker that would run its steps, which is its parent, and never returns to it. The listener above them notices, tells
+GitHub that the job has failed, and waits for the next one. A job that is cancelled while it waits for our word would
+come to those steps as well, and ends in the same way.
 """
 
 from __future__ import annotations
 
 QUESTION_WITHIN = 2  # seconds to pass the question on
 ANSWER_WITHIN = 30  # seconds until there must be an answer: the agent tells the control plane first
+LOGGED_WITHIN = 2  # seconds for the worker to send the reason; one that is cancelled waits for more than 7
 
 ASK = """
 here={here}
@@ -19,11 +25,17 @@ ask() {{
 }}
 """
 STARTED = """#!/bin/bash
-# Asks the agent of this machine whether the job may run here, and says so in the job's log if it may not.
+# Asks the agent of this machine whether the job may run here. If it may not, it says so in the job's log and ends the
+# job's worker, so that no step runs: not even one that always does.
 refuse() {{
+  trap '' INT TERM HUP
   echo "::error title=Bullpen::$1"
+  sleep {logged}
+  kill -KILL $PPID || true
+  while read -r _ _ _ parent _ </proc/$$/stat && [[ $parent == "$PPID" ]]; do sleep 0.05; done
   exit 1
 }}
+trap 'refuse "The job was cancelled before it was admitted."' INT TERM HUP
 {ask}
 ask 2>/dev/null || refuse 'The agent of this machine is gone: the job cannot be admitted. Run the job again.'
 for ((tick = 0; tick < {ticks}; tick++)); do
@@ -46,4 +58,5 @@ ask 2>/dev/null || true
 def script(event: str, here: str) -> str:
     """For `started` or `completed`; `here` is the directory of the agent's ears, quoted for a shell."""
     ask = ASK.format(here=here, event=event, patience=QUESTION_WITHIN).strip()
-    return {"started": STARTED, "completed": COMPLETED}[event].format(ask=ask, ticks=ANSWER_WITHIN * 20)
+    text = {"started": STARTED, "completed": COMPLETED}[event]
+    return text.format(ask=ask, ticks=ANSWER_WITHIN * 20, logged=LOGGED_WITHIN)

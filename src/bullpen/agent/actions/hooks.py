@@ -4,6 +4,7 @@
     started.sh  completed.sh    what the runner executes: see `hook`
     ask                         a pipe that the jobs' user may write to
     answers/<id>                empty: the job may run; else why it may not
+<instance>/runner/.env          tells the runner of the scripts
 
 Only the pipe is open to jobs. One that writes to it can ask, and be refused; the answer is not theirs to write.
 """
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 EVENTS = ("started", "completed")
-AT_ONCE = 4096  # bytes: what a pipe takes whole, and far more than a question has
-ID = re.compile(r"[0-9]{1,10}-[0-9]{1,12}", re.ASCII)
+AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless whoever writes to it has made it larger
+LARGEST = 1024 * 1024  # bytes: as large as that may be
+LONGEST = 4096  # bytes that a pipe takes whole, and far more than a question has
+QUESTION = re.compile(
+    r"([0-9]{1,10}-[0-9]{1,12})\t(started|completed)\t([0-9]{1,20})\t([0-9]{1,4})"  # id, event, run, attempt
+    r"\t([A-Za-z0-9._-]{1,99}/[A-Za-z0-9._-]{1,100})\t([^\t]{0,64})\t([^\t]{0,200})"  # repository, runner, job
+)
 
 
 class Hooks:
@@ -51,20 +57,36 @@ class Hooks:
     def path(self, event: str) -> Path:
         return self._directory / f"{event}.sh"
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the runner has to find in its environment."""
+        return {f"ACTIONS_RUNNER_HOOK_JOB_{event.upper()}": str(self.path(event)) for event in EVENTS}
+
+    def pin(self, runner: Path) -> None:
+        """Say so in the file whose word the runner takes before that of its environment. It is ours, as the programs
+        beside it: a job cannot write another, nor does config.sh add to it. Raise OSError."""
+        path = runner / ".env"
+        path.write_text("".join(f"{name}={value}\n" for name, value in self.variables.items()), encoding="utf-8")
+        path.chmod(0o444)
+
     def fileno(self) -> int:
         return self._ask
 
-    def asked(self) -> Asked | None:
-        """The next question about a job that is about to begin, or note that one is over; None if there is none. Never
+    def asked(self) -> list[Asked]:
+        """The questions about jobs that are about to begin, and notes that one is over, since the last time. Never
         waits."""
         with suppress(BlockingIOError):
             self._heard += os.read(self._ask, AT_ONCE)
-        while b"\n" in self._heard:
-            line, _, self._heard = self._heard.partition(b"\n")
-            if (asked := _parsed(line.decode(errors="replace"))) is not None:
-                return asked
-        self._heard = self._heard[-AT_ONCE:]
-        return None
+        *lines, rest = self._heard.split(b"\n")
+        self._heard = rest[-LONGEST:]
+        return [asked for line in lines if (asked := _parsed(line)) is not None]
+
+    def forget(self) -> None:
+        """Drop what was asked before: nobody waits for an answer any more."""
+        with suppress(BlockingIOError):
+            for _ in range(LARGEST // AT_ONCE):
+                os.read(self._ask, AT_ONCE)
+        self._heard = b""
 
     def answer(self, asked: Asked, refusal: str) -> None:
         """Tell whoever asks; empty: the job may run. Earlier answers go: their askers have read them, or are gone."""
@@ -81,10 +103,10 @@ class Hooks:
         os.close(self._ask)
 
 
-def _parsed(line: str) -> Asked | None:
+def _parsed(line: bytes) -> Asked | None:
     """None for what is no question: a job may write anything."""
-    parts = line.split("\t")
-    if len(parts) != 7 or parts[1] not in EVENTS or not ID.fullmatch(parts[0]):
+    found = QUESTION.fullmatch(line.decode(errors="replace"))
+    if found is None:
         return None
-    id_, event, run, attempt, repository, runner, job = parts
+    id_, event, run, attempt, repository, runner, job = found.groups()
     return Asked(id_, run, attempt, repository, runner, job, is_over=event == "completed")

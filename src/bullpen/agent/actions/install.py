@@ -1,7 +1,8 @@
 """An instance's own copy of GitHub's runner, which keeps its registration and its logs beside its programs.
 
-What the jobs' user cannot change anyway is linked instead of copied: a runner has half a gigabyte. Programs belong to
-us; the user may add files beside them, as the runner must, and cannot replace ours.
+What lies in the original is linked instead of copied: a runner has half a gigabyte. So whoever runs jobs must not be
+able to change it, which would change the runner of every instance. Programs belong to us; the user may add files beside
+them, as the runner must, and cannot replace ours.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bullpen.agent.account import may_change
 from bullpen.agent.turn import CannotSettle, Turn
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 PROGRAMS = ("config.sh", "run.sh")
-OF_ANOTHER_LIFE = re.compile(r"\.runner.*|\.credentials.*|\.service|_diag|_work|run-helper\.sh")
-"""What a runner writes once it is configured: not ours."""
+OF_ANOTHER_LIFE = re.compile(r"\.runner.*|\.credentials.*|\.service|\.env|\.path|_diag|_work|run-helper\.sh")
+"""What a runner writes once it is configured: not ours. Its `.env` wins over what we tell it, its hooks included."""
+SLICE = 4 * 1024 * 1024  # bytes copied at a time: a heartbeat fits in between
 
 
 def install(source: Path, target: Path, account: Account | None) -> Generator[Turn, None, tuple[Path, ...]]:
@@ -33,10 +36,13 @@ def install(source: Path, target: Path, account: Account | None) -> Generator[Tu
         )
     linked: list[Path] = []
     try:
+        if account is not None:
+            _check_way(source, account)
+        source = source.resolve()
         target.mkdir()
         for entry in _entries(source):
             if not OF_ANOTHER_LIFE.fullmatch(entry.parts[0]):
-                if _place(source / entry, target / entry, account):
+                if (yield from _place(source, entry, target, account)):
                     linked.append(entry)
                 yield Turn.WORKING
         protect(target, account)
@@ -62,6 +68,16 @@ def open_up(target: Path) -> Iterator[Turn]:
         yield Turn.WORKING
 
 
+def strip(directory: Path, programs: Collection[str]) -> None:
+    """Leave nothing there but these entries. Nothing of a job may run any more. Raise OSError."""
+    for name in sorted({*os.listdir(directory)} - {*programs}):
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def _entries(top: Path) -> Iterator[Path]:
     """Everything below, relative to it, directories before what they hold."""
     for above, directories, files in os.walk(top):
@@ -70,27 +86,54 @@ def _entries(top: Path) -> Iterator[Path]:
             yield Path(above, name).relative_to(top)
 
 
-def _place(source: Path, target: Path, account: Account | None) -> bool:
+def _place(source: Path, entry: Path, target: Path, account: Account | None) -> Generator[Turn, None, bool]:
     """Make one entry; True if it is a link to the same file."""
-    status = source.lstat()
+    original, made = source / entry, target / entry
+    status = original.lstat()
     if stat.S_ISLNK(status.st_mode):
-        target.symlink_to(os.readlink(source))
-    elif stat.S_ISDIR(status.st_mode):
-        target.mkdir()
-        target.chmod(0o755)
+        made.symlink_to(_within(source, original))
+        return False
+    _check(original, status, account)
+    if stat.S_ISDIR(status.st_mode):
+        made.mkdir()
+        made.chmod(0o755)
     elif stat.S_ISREG(status.st_mode):
-        if account is not None and _is_safe_from(account, status):
+        if account is not None and status.st_mode & stat.S_IROTH:
             try:
-                os.link(source, target)
+                os.link(original, made)
                 return True
             except OSError:  # another file system, or too many links
                 pass
-        shutil.copyfile(source, target)
-        target.chmod(0o755 if status.st_mode & stat.S_IXUSR else 0o644)
+        with open(original, "rb") as read, open(made, "xb") as written:
+            while content := read.read(SLICE):
+                written.write(content)
+                yield Turn.WORKING
+        made.chmod(0o755 if status.st_mode & stat.S_IXUSR else 0o644)
     return False
 
 
-def _is_safe_from(account: Account, status: os.stat_result) -> bool:
-    """Whether the user can read the file and has no way to change it."""
-    is_others = status.st_uid != account.user and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return is_others and bool(status.st_mode & stat.S_IROTH)
+def _within(source: Path, link: Path) -> str:
+    """Where a symbolic link leads, as a way inside the runner: it must not lead from the copy back to the original."""
+    end = os.path.realpath(link)
+    if not Path(end).is_relative_to(source):
+        raise CannotSettle(f"{link} leads out of {source}, to {end}: put there what it leads to")
+    return os.path.relpath(end, link.parent)
+
+
+def _check_way(source: Path, account: Account) -> None:
+    """Raise CannotSettle if the account could put another runner there, on either way to it."""
+    for top in {Path(os.path.abspath(source)): None, source.resolve(): None}:
+        _check(top, top.stat(), account)
+        for below, above in zip((top, *top.parents), top.parents, strict=False):
+            status = above.stat()
+            # In a directory such as /tmp nobody can replace what is somebody else's.
+            if not status.st_mode & stat.S_ISVTX or account.user in (status.st_uid, below.lstat().st_uid):
+                _check(above, status, account)
+
+
+def _check(path: Path, status: os.stat_result, account: Account | None) -> None:
+    if account is not None and may_change(account, status):
+        raise CannotSettle(
+            f"user {account.name}, as whom jobs run, can change {path}: give GitHub's runner, and every directory "
+            "above it, to root, and let nobody else write there"
+        )

@@ -2,7 +2,8 @@
 
     CONFIGURING ── config.sh ──▶ STARTING ── "Listening for Jobs" ──▶ LISTENING ◀──▶ a job at a time
                   (jit: not)        ▲                                     │
-                                    └──────────── PAUSING ◀── ended ──────┼──▶ LOST: GitHub does not know us any more
+                                    └──────────── PAUSING ◀── ended ──────┼──▶ LOST: what was for one job is used up
+                                                     └─ jit ──▶ REMOVING ◀┼─── GitHub has forgotten us
                                                                           └──▶ BROKEN: the same again would not help
     STOPPING ── SIGINT, its end ──▶ REMOVING ── config.sh remove ──▶ OVER
 
@@ -16,24 +17,26 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
 
 from bullpen.agent.actions.pass_ import Pass
+from bullpen.agent.actions.registration import Registration
 from bullpen.agent.link import Sink
 from bullpen.agent.runner import Child
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
 LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
-STOPPED_WITHIN = 20.0  # seconds from SIGINT to the end: it tells GitHub that it leaves
+STOPPED_WITHIN = 25.0  # seconds from SIGINT to the end: a job's step gets ten of them, then it tells GitHub
 REMOVED_WITHIN = 20.0  # seconds for config.sh remove
 MOST_RESTARTS, RESTARTS_WITHIN = 3, 60.0  # then something is wrong that a restart does not mend
 FIRST_PAUSE = 1.0  # seconds before the first of them; each further one takes twice as long
 DEPRECATED = 7  # the exit code of run.sh, for a version that GitHub refuses
 LONGEST_LINE = 8192
 SAID = re.compile(r"[0-9-]+ [0-9:]+Z: (?:(Listening for Jobs)|(Running job): .*|Job .* (completed with result): \w+)")
-"""The lines that say what it does. Whatever a job is called, it cannot pass for one: they begin with the time."""
+"""The lines that say what it does. They begin with the time, so no name of a job passes for one, unless it has a line
+break in it: whoever chooses such a name can have us take their own job for ended, and is the one who loses it."""
 
 Launch = Callable[[str, Sequence[str], Mapping[str, str], Sink, int], Child]
 """Start a command under a name: command, what to add to the environment, where output goes and how much of it."""
@@ -106,18 +109,25 @@ class Listener:
         hooks: Mapping[str, str],
         given: Pass,
         restarts: Restarts,
+        undo: Callable[[Registration], str],
+        removal: Callable[[], str],
     ) -> None:
-        """`hooks` is what run.sh is told of them, in its environment. Nothing is started yet."""
+        """`hooks` is what run.sh is told of them, in its environment. `undo` undoes whatever jobs have done to what
+        removes a registration, or says why it cannot; `removal` is a token to remove it with that holds now. Nothing is
+        started yet."""
         self.stage = Stage.STARTING if given.jit else Stage.CONFIGURING
-        self.why = ""  # it is broken
+        self.why = ""  # it is broken, or its registration stays behind
         self.has_job = False
+        self.jobs = 0  # so many have begun
+        self.is_bound = False  # whether we have admitted that job: told by whoever does
         self.until = 0.0  # a monotonic reading at which to look again, if it is not 0
         self.child: Child | None = None
         self._launch, self._installed, self._work, self._hooks = launch, installed, work, hooks
-        self._given, self._restarts = given, restarts
+        self._given, self._restarts, self._undo, self._removal = given, restarts, undo, removal
+        self._registration: Registration | None = None
         self._lines = Lines()
         self._is_wanted = True
-        self._has_listened = self._had_job = False
+        self._has_listened = False
 
     def begin(self, now: float) -> None:
         if self.stage is Stage.STARTING:
@@ -133,7 +143,8 @@ class Listener:
         """Take what was said, and notice what has ended. Never waits for long."""
         if self.child is None:
             if self.stage is Stage.PAUSING and now >= self.until:
-                self._run(now)
+                # What was made for one start is not started again: it is removed, and another one made.
+                (self._remove if self._given.jit else self._run)(now)
             return
         code = self.child.exit_code()  # first: what it printed before its end is there by now
         self.child.pump()
@@ -149,13 +160,23 @@ class Listener:
         self._ended(code, said, now)
 
     def stop(self, now: float) -> None:
-        """Let it leave, then have it removed. What is being registered is registered first: only then can it be."""
+        """Let it leave, then have it removed. What is being registered is registered first: only then can it be; and
+        what it has to tell GitHub of its last job it tells, though it says here before that the job is over."""
         self._is_wanted = False
         if self.stage in (Stage.STARTING, Stage.LISTENING) and self.child is not None:
             self.stage, self.until = Stage.STOPPING, now + STOPPED_WITHIN
             self.child.interrupt()
         elif self.stage in (Stage.PAUSING, Stage.LOST, Stage.BROKEN):
             self._remove(now)
+
+    def cut_off(self, why: str) -> None:
+        """End it hard, with its job, of which nothing more runs: one that is asked to end has steps that always do."""
+        if self.child is not None:
+            self.child.end()
+            self.child.close()
+            self.child = None
+        self.until = 0.0
+        self._break(why)
 
     # ---------------------------------------------------------------------------------------------------------- in turn
 
@@ -167,14 +188,20 @@ class Listener:
         self._start(now, LISTENS_WITHIN, "run.sh", **told, **self._hooks)
 
     def _remove(self, now: float) -> None:
-        if not self._given.removal or not self._installed.is_configured:
+        if not self._given.removal or self._registration is None:
             self.stage, self.until = Stage.OVER, 0.0  # somebody else removes it, or there is nothing to remove
-            return
-        self.stage = Stage.REMOVING
-        self._start(now, REMOVED_WITHIN, "config.sh", "remove", ACTIONS_RUNNER_INPUT_TOKEN=self._given.removal)
+        elif trouble := self._undo(self._registration):
+            self.stage, self.until, self.why = Stage.OVER, 0.0, f"its registration stays behind: {trouble}"
+        else:
+            self.stage = Stage.REMOVING
+            self._given = replace(self._given, removal=self._removal())
+            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._installed.directory)}
+            self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
 
     def _ended(self, code: int | None, said: str, now: float) -> None:
         self.until = 0.0
+        if self.stage is Stage.CONFIGURING and self._installed.is_configured:
+            self._registration = Registration(self._installed.directory)
         match self.stage:
             case Stage.CONFIGURING if not self._is_wanted:
                 self._remove(now)
@@ -194,15 +221,17 @@ class Listener:
     def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
         if code == DEPRECATED:
             self._break(f"GitHub refuses runner version {self._installed.version}: use a newer one")
-        elif self.has_job:
+        elif self.has_job and self.is_bound:
             # Nobody tells GitHub how the job ended, and it waits for minutes: whoever counts on us should know now.
             self._break(f"GitHub's runner ended under its job: {said}")
-        elif self._given.jit and self._had_job:
+        elif self._given.jit and self.jobs and not self._installed.is_configured:
             self.stage = Stage.LOST
         elif (pause := self._restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
-        elif self._given.jit or not self._installed.is_configured or "has been deleted" in said:
-            self.stage = Stage.LOST
+        elif not self._given.jit and (not self._installed.is_configured or "has been deleted" in said):
+            # So it seems. A job may have made it look so, to keep what it has copied of a registration that nobody
+            # removes any more.
+            self._remove(now)
         else:
             self.stage, self.until = Stage.PAUSING, now + pause
 
@@ -225,8 +254,8 @@ class Listener:
             if (found := SAID.fullmatch(line)) is None:
                 continue
             listens, begins, _ = found.groups()
+            self.jobs += bool(begins)
             self.has_job = bool(begins)
-            self._had_job |= self.has_job
             if listens and self.stage is Stage.STARTING:
                 self.stage, self.until, self._has_listened = Stage.LISTENING, 0.0, True
 

@@ -8,30 +8,29 @@ from pathlib import Path
 
 from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.progress import Record
-from bullpen.engines.github.naming import runner_name
+from bullpen.engines.github.naming import fresh_number, runner_name
 
 NAME = "github"
 MISSING = "no valid registration token; run `bullpen refresh`"
 
 
 class Passes:
-    """Makes the passes of one instance: each registration gets a name of its own, also a second one of a round."""
+    """Makes the passes of one instance: each registration gets a name of its own, also a second one of a round, and
+    also if the agent began anew in between: it must not meet what it left behind at GitHub itself."""
 
     def __init__(self, instance_id: str) -> None:
         self._instance_id = instance_id
-        self._round = ""
-        self._made = 0
+        self._last = 0
 
     def make(self, content: str, expires: float, record: Record) -> Pass:
         """What a secret gives us in the round of the record. Raise NoPass if it has ended or says nothing to us."""
         if expires <= time.time():
             raise NoPass(MISSING)
-        if record.round != self._round:
-            self._round, self._made = record.round, 0
+        self._last = max(fresh_number(time.time()), self._last + 1)
         try:
             found = json.loads(content)
             made = Pass(
-                runner=runner_name(str(found["pool"]), self._instance_id, record.round, self._made),
+                runner=runner_name(str(found["pool"]), self._instance_id, record.round, self._last),
                 label=record.run_id,
                 url=str(found["url"]),
                 group=str(found["group"]),
@@ -41,8 +40,17 @@ class Passes:
             )
         except (ValueError, KeyError, TypeError):
             raise NoPass(MISSING) from None  # not the cause: it quotes what it could not read
-        self._made += 1
         return made
+
+
+def removal_of(content: str, expires: float) -> str:
+    """The token that removes registrations. Raise NoPass as `make` does."""
+    try:
+        if expires > time.time():
+            return str(json.loads(content)["removal"])
+    except (ValueError, KeyError, TypeError):
+        pass  # it is as good as none
+    raise NoPass(MISSING)
 
 
 def read_file(home: Path) -> tuple[str, float]:

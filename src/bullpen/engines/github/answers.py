@@ -4,8 +4,10 @@ A message names the call, which names the scope, and what is missing; it never s
 answer shows only its status.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from bullpen.engines.github.rights import Right
@@ -63,11 +65,37 @@ def failure(call: Call, answer: Answer, credentials: str) -> BullpenError:
         case 404:
             return Refused(f"{said}: it does not exist, or {credentials} may not see it", remedy=_SEEN)
         case 301 | 302 | 307 | 308:
-            return Refused(f"{said}: it was renamed, or lives elsewhere", remedy="Correct github.scope or github.url.")
+            return Refused(f"{said}: it was renamed, or lives elsewhere", remedy=_MOVED)
         case status if status >= 500 or status < 200:
             return Unavailable(said)
         case _:
             return Refused(said)
+
+
+@contextmanager
+def understood(call: Call) -> Iterator[None]:
+    """Around the reading of an answer. One that is not made as GitHub describes is as good as none: Unavailable."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        # Not as the cause: it may quote what it could not read.
+        raise Unavailable(f"{call}: an answer that nobody can read ({type(exc).__name__})") from None
+
+
+def rows(body: Any, key: str = "") -> list[dict[str, Any]]:
+    """The objects that an answer lists, under a key if it is not the list itself. Raise LookupError or TypeError."""
+    found = body[key] if key else body
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise TypeError("no list of objects")
+    return found
+
+
+def moment(text: Any) -> datetime:
+    """A time as GitHub writes it. Raise ValueError or TypeError, also for one that could be anywhere."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("no time zone")
+    return found
 
 
 def cut(text: str) -> str:
@@ -76,6 +104,7 @@ def cut(text: str) -> str:
 
 
 _RENEW = "Renew it, and check it with `bullpen doctor`."
+_MOVED = "Correct github.scope or github.url; runs begun under a repository's old name are given back by their labels."
 _SEEN = "Check github.scope and github.url, and that an App is installed there."
 
 

@@ -8,6 +8,7 @@ the warm path makes none.
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import Answer, Call, cut, failure
+from bullpen.engines.github.answers import Answer, Call, cut, failure, rows, understood
+from bullpen.engines.github.attempts import Attempts
 from bullpen.engines.github.credentials import App, Credentials, credentials_of
 from bullpen.engines.github.limits import Gate, limits_of
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8  # GitHub takes a hundred, of everybody who uses the same credentials
 PATIENCE = 5.0  # seconds that one call may wait for a gate or a second answer: its caller holds something meanwhile
+WHOLE = 20.0  # seconds for one exchange, waiting for its turn included: one byte a second is no answer either
+LARGEST = 16 * 1024 * 1024  # bytes of an answer: a hundred jobs with all their steps have one million
 PAUSE = 0.5  # seconds before a call that nobody answered is repeated; doubled each time
 REPEATED = ("GET", "DELETE")
 REMEMBERED = 256  # answers kept for their tags: more than the runs that one process follows
+LOOKS = 2  # at a list that changes while its pages are turned
 MOST_PAGES = 200  # of a hundred each: twice the runners that GitHub allows in a group
 HEADERS = {
     "accept": "application/vnd.github+json",
@@ -51,7 +56,8 @@ class Hub:
         self._credentials: Credentials | None = None
         self._gate = Gate()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, ...], Answer] = OrderedDict()
+        self.attempts = Attempts()
 
     @property
     def limits(self) -> dict[str, Limit]:
@@ -99,25 +105,43 @@ class Hub:
             return answer
 
     async def listed(
-        self, call: Call, key: str = "", query: Mapping[str, str] | None = None, expecting: Collection[int] = ()
+        self,
+        call: Call,
+        key: str = "",
+        query: Mapping[str, str] | None = None,
+        expecting: Collection[int] = (),
+        remembers: bool = False,
     ) -> list[dict[str, Any]] | None:
-        """Everything on all pages, each once: pages move while they are turned. None for a status in `expecting`."""
+        """Everything on all pages, each once. None for a status in `expecting`.
+
+        What goes away while pages are turned makes the others move up, past us. So where the count that each page
+        tells has changed, or is not ours, they are turned again, and what only one look has shown is listed too.
+        """
         found: dict[int, dict[str, Any]] = {}
-        asked = {"per_page": "100", **(query or {})}
-        for _ in range(MOST_PAGES):
-            answer = await self.ask(call, query=asked, expecting=expecting)
-            if answer.status >= 300:
-                return None
-            for one in answer.body[key] if key else answer.body:
-                found[one["id"]] = one
-            if (after := _next_page(answer)) is None:
-                break
-            asked = after
+        for _ in range(LOOKS):
+            seen: dict[int, dict[str, Any]] = {}
+            counts, asked = [], {"per_page": "100", **(query or {})}
+            for _ in range(MOST_PAGES):
+                answer = await self.ask(call, query=asked, expecting=expecting, remembers=remembers)
+                if answer.status >= 300:
+                    return None
+                with understood(call):
+                    seen |= {one["id"]: one for one in rows(answer.body, key)}
+                    counts.append(answer.body.get("total_count") if key else None)
+                if (after := _next_page(answer)) is None:
+                    break
+                asked = after
+            if len(counts) == 1 or all(count in (None, len(seen)) for count in counts):
+                return list(seen.values())
+            found |= seen
         return list(found.values())
 
     async def rate_limits(self) -> list[Limit]:
         """What is left of the limits that we draw on; none where a server has them turned off. The question is free."""
-        return limits_of((await self.ask(Call("GET", "/rate_limit"), expecting=(404,))).body)
+        call = Call("GET", "/rate_limit")
+        answer = await self.ask(call, expecting=(404,))
+        with understood(call):
+            return limits_of(answer.body)
 
     async def granted(self) -> dict[str, str] | None:
         """The permissions of an App, by GitHub's keys; None for a token, which does not tell its own."""
@@ -127,7 +151,12 @@ class Hub:
         await credentials.bearer()
         return credentials.permissions
 
+    def check(self) -> None:
+        """Raise ConfigError if no call can ever be made as the settings are; makes none."""
+        self._opened()
+
     async def aclose(self) -> None:
+        await self.attempts.aclose()
         if self._client is not None:
             await self._client.aclose()
 
@@ -136,7 +165,9 @@ class Hub:
             try:
                 import httpx
 
-                self._credentials = credentials_of(self.settings, self.scope_path, self._clock, self._noted)
+                self._credentials = credentials_of(
+                    self.settings, self.scope_path, self._clock, self._noted, self.attempts
+                )
             except ModuleNotFoundError as exc:
                 remedy = "Install it with its extra: pip install 'bullpen[github]'."
                 raise ConfigError(f"GitHub: {exc.name} is not installed", remedy=remedy) from exc
@@ -171,14 +202,15 @@ class Hub:
     async def _conditional(
         self, call: Call, bearer: str, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
     ) -> Answer:
-        known = self._remembered.get(call.path) if remembers else None
+        name = (call.path, *(word for pair in sorted(query.items()) for word in pair))
+        known = self._remembered.get(name) if remembers else None
         headers = {"if-none-match": known.headers["etag"]} if known else {}
         answer = await self._send(call, bearer, query, body, headers)
         if known and answer.status == 304:
-            return replace(known, headers={**answer.headers, "etag": known.headers["etag"]})
+            return replace(known, headers={**known.headers, **answer.headers, "etag": known.headers["etag"]})
         if remembers and answer.status == 200 and "etag" in answer.headers:
-            self._remembered[call.path] = answer
-            self._remembered.move_to_end(call.path)
+            self._remembered[name] = answer
+            self._remembered.move_to_end(name)
             if len(self._remembered) > REMEMBERED:
                 self._remembered.popitem(last=False)
         return answer
@@ -191,23 +223,27 @@ class Hub:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One exchange. Raise Unavailable if there is no answer, or none that can be read."""
+        """One exchange. Raise Unavailable if there is no answer in time, or none that can be read."""
         import httpx
 
         client = self._opened()[0]
         headers = {"authorization": f"Bearer {bearer}", **(headers or {})}
         try:
-            async with self._turns:
-                response = await client.request(
+            async with (
+                asyncio.timeout(WHOLE),
+                self._turns,
+                client.stream(
                     call.method, self._base + call.path, params=dict(query or {}), json=body, headers=headers
-                )
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+                ) as response,
+            ):
+                content = await _content(call, response)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
             told = cut(str(exc)) or type(exc).__name__
             raise Unavailable(f"{call}: {told}", remedy="See github.url, github.api-url and the network.") from exc
         answered = None
         try:
-            answered = response.json() if response.content else None
-        except ValueError as exc:
+            answered = json.loads(content) if content else None
+        except (ValueError, RecursionError) as exc:
             if response.is_success:  # otherwise a proxy's page, and the status says enough
                 raise Unavailable(f"{call}: an answer that nobody can read ({response.status_code})") from exc
         return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered)
@@ -218,9 +254,18 @@ def base_url(settings: Github) -> str:
     if settings.api_url:
         return settings.api_url.rstrip("/")
     url = settings.url.rstrip("/")
-    host = urlsplit(url).hostname or ""
+    host = (urlsplit(url).hostname or "").removeprefix("www.")
     has_a_host = host == "github.com" or host.endswith(".ghe.com")
     return f"https://api.{host}" if has_a_host else f"{url}/api/v3"
+
+
+async def _content(call: Call, response: "httpx.Response") -> bytes:
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > LARGEST:
+            raise Unavailable(f"{call}: an answer of more than {LARGEST} bytes")
+    return bytes(content)
 
 
 def _throttled(call: Call, wait: float) -> Throttled:

@@ -3,23 +3,25 @@
     App: key ─▶ a signed note, good for nine minutes ─▶ the installation of our scope ─▶ its token, good for an hour
 
 A token that GitHub refuses may have been revoked before its time: an App is asked for a fresh one once, and all calls
-that wait for it share it.
+that wait for it share it. What a file keeps may be replaced while we run: a token is read again when it is refused, a
+key whenever something is signed with it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import Answer, Call, failure
+from bullpen.engines.github.answers import Answer, Call, failure, moment, understood
+from bullpen.engines.github.attempts import Attempts
+from bullpen.engines.github.lasting import Issued, Lasting
 from bullpen.engines.github.secret import read_secret
 from bullpen.errors import ConfigError, Refused
 from bullpen.ports import Clock
 
 BACKDATED = timedelta(seconds=60)  # GitHub refuses a note from the future, and clocks differ
 NOTE_LASTS = timedelta(minutes=9)  # GitHub takes ten at most
-MARGIN = timedelta(minutes=5)  # a token that ends sooner is not used for anything new
 
 Send = Callable[[Call, str], Awaitable[Answer]]
 """Makes a call with the bearer that is given, and nothing else: no repeats, no translation."""
@@ -40,52 +42,52 @@ class Token:
 
     name = "github.token"
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+        self._token = read()
 
     async def bearer(self) -> str:
         return self._token
 
     def renewed(self, refused: str) -> bool:
-        return False
+        if self._token == refused:  # otherwise somebody has noticed before us
+            self._token = self._read()
+        return self._token != refused
 
 
 class App:
     """A GitHub App with its private key. `permissions` are those of the last token, by GitHub's keys."""
 
-    def __init__(self, settings: Github, scope_path: str, key: str, clock: Clock, send: Send) -> None:
+    def __init__(self, settings: Github, scope_path: str, clock: Clock, send: Send, attempts: Attempts) -> None:
         self.name = f"the App {settings.app_id}"
         self.permissions: dict[str, str] = {}
         self._settings = settings
         self._scope_path = scope_path
-        self._key = key
         self._clock = clock
         self._send = send
-        self._turn = asyncio.Lock()
         self._installation = settings.installation_id
-        self._token = ""
-        self._expires = clock.now()
+        self._token = Lasting(self._fetched, clock, attempts)
+        _key_of(settings)  # whether there is one is said before anything depends on it
 
     async def bearer(self) -> str:
-        async with self._turn:  # of many callers at once one fetches
-            if not self._token or self._clock.now() >= self._expires - MARGIN:
-                await self._fetch()
-            return self._token
+        return await self._token.value()
 
     def renewed(self, refused: str) -> bool:
-        if self._token == refused:  # otherwise somebody has noticed before us
-            self._token = ""
+        self._token.drop(refused)
         return True
 
-    async def _fetch(self) -> None:
+    async def _fetched(self) -> Issued:
         note = self._note()
         if not self._installation:
-            found = await self._ask(Call("GET", f"{self._scope_path}/installation"), note)
-            self._installation = int(found.body["id"])
-        path = f"/app/installations/{self._installation}/access_tokens"
-        made = await self._ask(Call("POST", path), note)
-        self._token, self._expires = str(made.body["token"]), datetime.fromisoformat(made.body["expires_at"])
-        self.permissions = dict(made.body.get("permissions", {}))
+            call = Call("GET", f"{self._scope_path}/installation")
+            found = await self._ask(call, note)
+            with understood(call):
+                self._installation = int(found.body["id"])
+        call = Call("POST", f"/app/installations/{self._installation}/access_tokens")
+        made = await self._ask(call, note)
+        with understood(call):
+            self.permissions = dict(made.body.get("permissions", {}))
+            return Issued(str(made.body["token"]), moment(made.body["expires_at"]))
 
     async def _ask(self, call: Call, note: str) -> Answer:
         answer = await self._send(call, note)
@@ -102,26 +104,30 @@ class App:
 
         now = self._clock.now()
         claims = {"iss": self._settings.app_id, "iat": now - BACKDATED, "exp": now - BACKDATED + NOTE_LASTS}
-        return jwt.encode(claims, self._key, algorithm="RS256")
+        return jwt.encode(claims, _key_of(self._settings), algorithm="RS256")
 
 
-def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send) -> Credentials:
+def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send, attempts: Attempts) -> Credentials:
     """Those that the settings name. Raise ConfigError, naming the setting, if what it holds cannot be used."""
     if settings.app_id:
-        return App(settings, scope_path, _checked_key(read_secret("private-key", settings.private_key)), clock, send)
+        return App(settings, scope_path, clock, send, attempts)
+    return Token(partial(_token_of, settings))
+
+
+def _token_of(settings: Github) -> str:
     token = read_secret("token", settings.token)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError("github.token: it has characters that no token has")
-    return Token(token)
+    return token
 
 
-def _checked_key(text: str) -> str:
+def _key_of(settings: Github) -> str:
     """An RSA private key in PEM. Variables often spell its line breaks as two characters."""
     import jwt  # noqa: F401 - missing is found here, before anything depends on it
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    key = text.replace("\\n", "\n")
+    key = read_secret("private-key", settings.private_key).replace("\\n", "\n")
     try:
         is_ours = isinstance(load_pem_private_key(key.encode(), password=None), RSAPrivateKey)
     except (ValueError, TypeError) as exc:  # no PEM; or one with a password

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bullpen.concurrency import settle
-from bullpen.engines.github.answers import Call
+from bullpen.engines.github.answers import Call, rows, understood
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.rights import READ_DEPLOYMENTS
 from bullpen.ports import WorkflowJob, WorkflowRun
@@ -27,12 +27,14 @@ async def deploying(hub: Hub, run: WorkflowRun, jobs: list[WorkflowJob]) -> list
     found = {one["id"]: one for one in await hub.listed(call, query={"sha": run.head_sha}) or []}
     newest = await hub.ask(call, query={"per_page": "100"})
     # A pull request may be deployed as its merge with the base, and that commit is not the one that its run names.
-    found |= {one["id"]: one for one in newest.body if str(one["ref"]).startswith("refs/pull/")}
+    with understood(call):
+        found |= {one["id"]: one for one in rows(newest.body) if str(one["ref"]).startswith("refs/pull/")}
     ids = [job.id for job in jobs]
     statuses = await settle(
         [hub.listed(Call("GET", f"{path}/{id}/statuses", READ_DEPLOYMENTS), expecting=(404,)) for id in found]
     )
-    held = [placed(one, its or [], run.run, ids) for one, its in zip(found.values(), statuses, strict=True)]
+    with understood(call):
+        held = [placed(one, its or [], run.run, ids) for one, its in zip(found.values(), statuses, strict=True)]
     return [id for id in ids if any(id in one for one in held)]
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterator
 
 from bullpen.config import Settings
-from bullpen.engines.github.answers import Call
+from bullpen.engines.github.answers import Call, understood
 from bullpen.engines.github.client import Hub
+from bullpen.engines.github.jit import groups_of, no_group
 from bullpen.engines.github.naming import instance_of
 from bullpen.engines.github.releases import Releases, refused_at
 from bullpen.engines.github.rights import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS, Right, runners
-from bullpen.engines.github.runners import groups_of, no_group
 from bullpen.engines.github.tokens import make_token
 from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health
@@ -52,8 +52,9 @@ class Look:
     async def runners(self) -> Finding:
         call = Call("GET", f"{self._hub.scope_path}/actions/runners", runners(self._github.scope, "read"))
         listed = await self._hub.listed(call, "runners") or []
-        ours = [one for one in listed if instance_of(self._settings.runner_pool, one["name"])]
-        self._versions = {one["version"] for one in ours if one.get("version")}
+        with understood(call):
+            ours = [one for one in listed if instance_of(self._settings.runner_pool, one["name"])]
+            self._versions = {str(one["version"]) for one in ours if one.get("version")}
         found = f"{self._github.scope}: {len(listed)} runners, {len(ours)} of them ours"
         return Finding("github scope", Health.OK, found)
 

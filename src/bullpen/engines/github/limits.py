@@ -17,6 +17,7 @@ from bullpen.ports.health import Limit
 UNSAID = 60.0
 """Seconds to wait where GitHub limits us and says neither how long nor until when."""
 
+SHORTEST, LONGEST = 1.0, 3600.0  # seconds
 EVERYTHING = ""
 USUAL = "core"
 
@@ -43,8 +44,7 @@ class Gate:
                 self._resources[call.kind] = limit.resource
         limited = is_limited(answer)
         if limit is not None and limit.remaining == 0 and "retry-after" not in answer.headers:
-            wait = max(1.0, (limit.resets_at - _date(answer.headers, now)).total_seconds())
-            self._closed[limit.resource] = at + wait
+            self._closed[limit.resource] = at + _sane((limit.resets_at - _date(answer.headers, now)).total_seconds())
         elif limited:
             self._closed[EVERYTHING] = at + _seconds(answer.headers.get("retry-after", ""))
         return limited
@@ -63,7 +63,7 @@ def limits_of(body: object) -> list[Limit]:
     found = body.get("resources", {}) if isinstance(body, dict) else {}
     ours = (USUAL, "actions_runner_registration")
     return [
-        Limit(name, found[name]["limit"], found[name]["remaining"], _moment(found[name]["reset"]))
+        Limit(name, int(found[name]["limit"]), int(found[name]["remaining"]), _moment(found[name]["reset"]))
         for name in ours
         if name in found
     ]
@@ -93,4 +93,9 @@ def _date(headers: Mapping[str, str], now: datetime) -> datetime:
 
 
 def _seconds(retry_after: str) -> float:
-    return float(retry_after) if retry_after.isdigit() else UNSAID
+    return _sane(float(retry_after)) if retry_after.isascii() and retry_after.isdigit() else UNSAID
+
+
+def _sane(wait: float) -> float:
+    """Whatever an answer says: no time at all would be a loop, and every limit ends within the hour."""
+    return min(max(SHORTEST, wait), LONGEST)

@@ -13,6 +13,15 @@ _ROUND = 8
 """Characters of the round: enough that no two rounds of one instance share them."""
 
 
+_NUMBERS = 999_999
+"""One a second: no two of a round are equal, for none lasts eleven days."""
+
+
+def fresh_number(seconds: float) -> int:
+    """What tells a registration that is made at this time, in seconds since 1970, from all others of its round."""
+    return 1 + int(seconds) % _NUMBERS
+
+
 def runner_name(pool: str, instance_id: str, round: str, n: int = 0) -> str:
     """The name of a registration of an instance in a round; `n` tells several of one round apart.
 

@@ -4,14 +4,14 @@ A runner that does not update itself must be replaced within 30 days of the next
 jobs. Our runners do not: a machine in use would change under its jobs. So instances are retired in time.
 """
 
-import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bullpen.engines.github.answers import Call
+from bullpen.engines.github.answers import Call, moment, rows, understood
+from bullpen.engines.github.attempts import Attempt
 from bullpen.engines.github.client import Hub
 from bullpen.errors import BullpenError
 from bullpen.ports import Clock
@@ -34,21 +34,21 @@ class Releases:
     def __init__(self, hub: Hub, clock: Clock) -> None:
         self._hub = hub
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._look = Attempt(self._looked, hub.attempts)  # of many agents that register at once one asks
         self._known: list[Release] = []
         self._look_again = clock.now()
 
     async def known(self) -> list[Release]:
         """Newest first. Empty if GitHub does not tell: then nobody is retired, and a server of one's own has none."""
-        async with self._turn:  # of many agents that register at once one asks
-            now = self._clock.now()
-            if now >= self._look_again:
-                try:
-                    answer = await self._hub.ask(RELEASES, query={"per_page": "30"})
-                    self._known, self._look_again = released(answer.body), now + LASTS
-                except BullpenError:
-                    self._look_again = now + RETRY  # what was known stays known
-            return self._known
+        if self._clock.now() >= self._look_again:
+            await self._look.result()
+        return self._known
+
+    def oldest_known(self) -> str:
+        """What `oldest` would say, as far as is known already; what is not is asked for meanwhile."""
+        if self._clock.now() >= self._look_again:
+            self._look.begin()
+        return oldest_accepted(self._known, self._clock.now())
 
     async def oldest(self) -> str:
         """The oldest version that GitHub accepts now; empty if nobody can tell.
@@ -64,12 +64,21 @@ class Releases:
         found = {version: refused_at(version, releases) for version in versions if order(version)}
         return {version: moment for version, moment in found.items() if moment is not None and moment <= end}
 
+    async def _looked(self) -> None:
+        now = self._clock.now()
+        try:
+            answer = await self._hub.ask(RELEASES, query={"per_page": "30"})
+            with understood(RELEASES):
+                self._known, self._look_again = released(answer.body), now + LASTS
+        except BullpenError:
+            self._look_again = now + RETRY  # what was known stays known
 
-def released(listed: Sequence[Mapping[str, Any]]) -> list[Release]:
+
+def released(listed: Any) -> list[Release]:
     """What everybody was offered, newest first: no drafts, and no releases on trial."""
     found = [
-        Release(str(one["tag_name"]).removeprefix("v"), datetime.fromisoformat(one["published_at"]))
-        for one in listed
+        Release(str(one["tag_name"]).removeprefix("v"), moment(one["published_at"]))
+        for one in rows(listed)
         if one.get("published_at") and not one.get("draft") and not one.get("prerelease")
     ]
     return sorted((one for one in found if order(one.version)), key=lambda one: order(one.version), reverse=True)

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from bullpen.engines.github import deployments
-from bullpen.engines.github.answers import Answer, Call
+from bullpen.engines.github.answers import Answer, Call, understood
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.rights import READ_RUNS, WRITE_RUNS
 from bullpen.engines.github.scope import covers
@@ -37,23 +38,24 @@ class GithubWorkflows:
         answer = await self._hub.ask(call, expecting=(404,), remembers=True)
         if answer.status == 404:
             raise _missing(repository, run)
-        body = answer.body
-        return WorkflowRun(
-            repository=repository,
-            run=run,
-            attempt=body.get("run_attempt") or 1,
-            completed=body["status"] == "completed",
-            conclusion=body["conclusion"] or "",
-            head_sha=body["head_sha"],
-            url=body["html_url"],
-        )
+        with understood(call):
+            return WorkflowRun(
+                repository=repository,
+                run=run,
+                attempt=int(answer.body.get("run_attempt") or 1),
+                completed=answer.body["status"] == "completed",
+                conclusion=answer.body["conclusion"] or "",
+                head_sha=answer.body["head_sha"],
+                url=answer.body["html_url"],
+            )
 
     async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
         call = Call("GET", f"{self._path(repository, run)}/attempts/{attempt}/jobs", READ_RUNS)
         found = await self._hub.listed(call, "jobs", expecting=(404,))
         if found is None:
             raise _missing(repository, run)
-        return [_job(one, attempt) for one in found]
+        with understood(call):
+            return [_job(one, attempt) for one in found]
 
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         self._path(run.repository, run.run)
@@ -123,4 +125,5 @@ def _job(one: Mapping[str, Any], attempt: int) -> WorkflowJob:
         conclusion=_CONCLUSIONS.get(one["conclusion"], Conclusion.FAILURE) if completed else Conclusion.NONE,
         runner=one["runner_name"] or "",
         labels=tuple(one["labels"]),
+        started_at=datetime.fromisoformat(one["started_at"]) if one["started_at"] else None,
     )

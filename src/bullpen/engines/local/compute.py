@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bullpen.config import Settings
-from bullpen.engines.local import machines
+from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import NotLaunched, end, launch
 from bullpen.engines.local.machines import Line
 from bullpen.engines.processes import Identity, descendants, is_running, mark_of
@@ -52,29 +52,40 @@ class LocalCompute:
             offered = ", ".join(offer.name for offer in machines.TYPES)
             error = FleetError("InvalidFleetConfiguration", f"no type fits {wanted}; there are {offered}")
             return FleetAnswer((), (error,))
+        try:
+            names = users.offered(self._settings)
+        except users.Unusable as exc:
+            return FleetAnswer((), (FleetError("InvalidFleetConfiguration", str(exc)),))
         dead = await self._dead(await self._database.read(machines.alive))
         await self._bury(sorted(dead))
         ids = sorted(f"i-{self._chance.token()}" for _ in range(plan.count))
         drawn = [Machine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
         now = self._clock.now()
 
-        def book(transaction: Transaction) -> tuple[list[Machine], bool]:
+        def book(transaction: Transaction) -> tuple[list[Machine], dict[str, str] | None]:
+            """The answer, and as whom the jobs of each machine run if it is new."""
             answered = machines.of_fleet(transaction, plan.client_token)
             if answered is not None:
-                return [line.machine for line in answered], False
-            living = [line for line in machines.alive(transaction) if line.id not in dead]
-            fitting = drawn[: self._room(living, plan.usage_class)]
-            machines.book(transaction, plan, fitting, now)
+                return [line.machine for line in answered], None
+            alive = machines.alive(transaction)
+            room = self._room([line for line in alive if line.id not in dead], plan.usage_class)
+            # The dead keep their users until all that they left running has ended.
+            free = users.free(names, {line.user for line in alive}, min(room, plan.count))
+            given = {machine.id: user for machine, user in zip(drawn, free, strict=False)}
+            fitting = drawn[: len(given)]
+            machines.book(transaction, plan, fitting, now, given)
             machines.forget(transaction, now - REMEMBERED)
-            return fitting, True
+            return fitting, given
 
-        answered, is_new = await self._database.write(book)
+        answered, given = await self._database.write(book)
         errors = []
         if len(answered) < plan.count:
             message = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
+            if names is not None:
+                message += f": each needs a user of its own, and {users.SETTING} names {len(names)}"
             errors.append(FleetError("InsufficientInstanceCapacity", message))
-        if is_new:
-            failures = await self._start([machine.id for machine in answered])
+        if given is not None:
+            failures = await self._start(given)
             answered = [machine for machine in answered if machine.id not in failures]
             errors += [FleetError("InternalError", message) for message in failures.values()]
         return FleetAnswer(tuple(answered), tuple(errors))
@@ -117,17 +128,17 @@ class LocalCompute:
             room = min(room, local.spot_capacity - taken)
         return max(0, room)
 
-    async def _start(self, ids: Sequence[str]) -> dict[str, str]:
-        """Start the machines' processes and note them; return why, for those that do not run."""
+    async def _start(self, given: dict[str, str]) -> dict[str, str]:
+        """Start the processes of machines, given their users, and note them; return why, for those that do not run."""
 
         def start(id_: str) -> Identity | NotLaunched:
             try:
-                return launch(self._home, id_, self._settings)
+                return launch(self._home, id_, self._settings, given[id_])
             except NotLaunched as exc:
                 return exc
 
-        outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in ids))
-        outcome_of = dict(zip(ids, outcomes, strict=True))
+        outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in given))
+        outcome_of = dict(zip(given, outcomes, strict=True))
         failures = {id_: str(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
         started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, Identity)}
         self._children += [process.pid for process in started.values()]
@@ -145,7 +156,7 @@ class LocalCompute:
 
     def _end(self, line: Line) -> bool:
         """Whether the machine's end is certain; where nothing ran or was noted, its launcher may be at work."""
-        ended = end(self._home, line.id, line.process)
+        ended = end(self._home, line.id, line.process, users.number_of(line.user))
         if ended is None and line.process is None:
             return self._clock.now() - line.launched_at > LAUNCH_LASTS
         return ended is not False

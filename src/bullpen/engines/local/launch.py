@@ -5,7 +5,8 @@
     work  home  tmp            what a job may fill, and what is cleaned after it
     runner  hooks              GitHub's runner and how it asks about jobs, where those are GitHub's
 
-Jobs that run as a user of their own may pass through the home to their places, and read nothing on the way.
+Jobs that run as a user of their own may pass through the home to their places. On the way they see names, for GitHub's
+runner lists every directory above it before it does anything; everything that is not theirs is closed to them.
 """
 
 import json
@@ -27,6 +28,8 @@ from bullpen.settings.agents import told_of_ci
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
 """What a machine inherits of our environment. Nothing else: whoever calls us may hold tokens that no job must see."""
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""And the way out to GitHub, where jobs are GitHub's: its runner, and what it is fetched from, go by these."""
 
 PATIENCE = 10.0  # seconds for a killed tree to leave; what stays longer is stuck in the kernel
 
@@ -39,24 +42,27 @@ def directory_of(home: Path, instance_id: str) -> Path:
     return home / "instances" / instance_id
 
 
-def launch(home: Path, instance_id: str, settings: Settings) -> Identity:
-    """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched."""
+def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> Identity:
+    """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched.
+
+    `user` is as whom its jobs run, and those of no other machine; empty: as we do.
+    """
     directory = directory_of(home, instance_id)
     try:
         directory.mkdir(mode=0o700, parents=True)
-        if _account(settings):
+        if user:
             for above in (home, directory.parent):
-                above.chmod(0o711)
+                above.chmod(0o755)
         for name in ("work", "home", "tmp"):
             (directory / name).mkdir(mode=0o700)
         config = directory / "agent.json"
         with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            json.dump(_told(home, instance_id, settings), file)  # it may hold the agent's token
+            json.dump(_told(home, instance_id, settings, user), file)  # it may hold the agent's token
         pid = os.posix_spawn(
             sys.executable,
             # By path and without site-packages: half the start-up time, and nothing but Python is needed.
             [sys.executable, "-I", "-S", str(AGENT), str(config)],
-            {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict([_entry(instance_id)]),
+            environment(instance_id, settings),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(directory / "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -74,13 +80,13 @@ def launch(home: Path, instance_id: str, settings: Settings) -> Identity:
     return process
 
 
-def end(home: Path, instance_id: str, process: Identity | None) -> bool | None:
-    """End everything that runs for a machine and remove its directory.
+def end(home: Path, instance_id: str, process: Identity | None, user: int | None = None) -> bool | None:
+    """End everything that runs for a machine, and as the user that is its alone, and remove its directory.
 
     True if something was ended, None if there was nothing, False if something could not be ended or we run inside it.
     """
     try:
-        ended = end_tree(process, mark_of(instance_id), patience=PATIENCE)
+        ended = end_tree(process, mark_of(instance_id), patience=PATIENCE, user=user)
     except (TreeSurvived, ValueError):
         return False
     remove_directory(home, instance_id)
@@ -105,12 +111,14 @@ def remove_directory(home: Path, instance_id: str) -> None:
     shutil.rmtree(directory_of(home, instance_id), onerror=unlock)
 
 
-def _entry(instance_id: str) -> tuple[str, str]:
-    name, _, value = mark_of(instance_id).partition("=")
-    return name, value
+def environment(instance_id: str, settings: Settings) -> dict[str, str]:
+    """An instance's own, whatever else ours holds."""
+    names = PASSED_ON + PROXIES if settings.on_github else PASSED_ON
+    mark, _, value = mark_of(instance_id).partition("=")
+    return {name: os.environ[name] for name in names if name in os.environ} | {mark: value}
 
 
-def _told(home: Path, instance_id: str, settings: Settings) -> dict[str, Any]:
+def _told(home: Path, instance_id: str, settings: Settings, user: str) -> dict[str, Any]:
     """The agent's configuration: see `bullpen.agent.config`."""
     timings, agent = settings.timings, settings.agent
     return {
@@ -128,17 +136,10 @@ def _told(home: Path, instance_id: str, settings: Settings) -> dict[str, Any]:
         "verify": settings.liveness.verify,
         "purge": timings.purge,
         "capabilities": list(agent.capabilities),
-        **_account(settings),
+        **({"runner_user": user, "shares_machine": True} if user else {}),
         **told_of_ci(settings),
         **_credentials(home, instance_id, agent.serve_url),
     }
-
-
-def _account(settings: Settings) -> dict[str, Any]:
-    """As whom jobs run, if not as we do, which only root can choose. The machine is never an instance's alone."""
-    if not settings.local.runner_user or os.geteuid() != 0:
-        return {}
-    return {"runner_user": settings.local.runner_user, "shares_machine": True}
 
 
 def _credentials(home: Path, instance_id: str, serve_url: str) -> dict[str, str]:

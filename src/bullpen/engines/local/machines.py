@@ -5,7 +5,7 @@ a pid, which everybody can see, and never a process that nobody knows of.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -49,6 +49,7 @@ class Line:
     launched_at: datetime
     has_ended: bool
     process: Identity | None
+    user: str  # as whom its jobs run, and nobody else's; empty: as we do
 
     @property
     def id(self) -> str:
@@ -56,7 +57,8 @@ class Line:
 
 
 _LINE = """
-SELECT id, instance_type, usage_class, cpu, mem, provision_id, launched_at, ended_at IS NOT NULL, pid, started
+SELECT id, instance_type, usage_class, cpu, mem, provision_id, launched_at, ended_at IS NOT NULL, pid, started,
+  runner_user
 FROM machines
 """
 
@@ -87,16 +89,23 @@ def unrecorded(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
     return [id_ for (id_,) in snapshot.execute(query, (json.dumps(list(ids)),))]
 
 
-def book(transaction: Transaction, plan: FleetPlan, machines: Sequence[Machine], at: datetime) -> None:
-    """Answer a fleet with these machines, in the order of their ids."""
+def book(
+    transaction: Transaction,
+    plan: FleetPlan,
+    machines: Sequence[Machine],
+    at: datetime,
+    users: Mapping[str, str] | None = None,
+) -> None:
+    """Answer a fleet with these machines, in the order of their ids; `users` are those of their jobs."""
+    users = users or {}
     transaction.execute(
         "INSERT INTO fleets (client_token, answered_at) VALUES (?, ?)", (plan.client_token, to_micros(at))
     )
     fleet = (plan.client_token, plan.provision_id, plan.resource_class, to_micros(at))
     transaction.executemany(
         "INSERT INTO machines (client_token, provision_id, resource_class, launched_at,"
-        " id, instance_type, usage_class, cpu, mem) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem) for m in machines),
+        " id, instance_type, usage_class, cpu, mem, runner_user) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem, users.get(m.id, "")) for m in machines),
     )
 
 
@@ -139,10 +148,11 @@ def _line(
     has_ended: int,
     pid: int | None,
     started: str | None,
+    user: str,
 ) -> Line:
     process = None
     if pid is not None and started is not None:
         ticks, _, boot = started.partition(" ")
         process = Identity(pid, int(ticks), boot)
     machine = Machine(id_, instance_type, UsageClass(usage_class), cpu, mem)
-    return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process)
+    return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process, user)

@@ -153,8 +153,9 @@ class MemoryRecords:
             tables.remove(record)
             if isinstance(record, Instance):
                 self._reports.forget(record.id)
-                # Other workers of it leave in their own time: jobs may still be bound to them.
-                if direct := tables.workers.get(direct_key(record.id)):
+                # Other workers of it leave in their own time: jobs may still be bound to them. So does one that owes.
+                direct = tables.workers.get(direct_key(record.id))
+                if direct is not None and not direct.owes_reschedule:
                     tables.remove(direct)
         return len(gone)
 

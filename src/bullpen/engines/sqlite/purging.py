@@ -10,6 +10,7 @@ from bullpen.engines.sqlite.writer import Transaction
 from bullpen.model.signal import direct_key
 
 OVER_JOBS = "SELECT id, fence FROM jobs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
+SETTLED = "AND lost_epoch <= settled_epoch"
 
 
 async def purge(database: Database, now: int, limit: int) -> int:
@@ -24,12 +25,15 @@ async def purge(database: Database, now: int, limit: int) -> int:
 def _purge(transaction: Transaction, now: int, limit: int, jobs: list[str]) -> int:
     instances = _delete_due(transaction, "instances", now, limit)
     transaction.executemany("DELETE FROM signals WHERE instance_id = ?", instances)
-    # Other workers of an instance leave in their own time: jobs may still be bound to them.
-    transaction.executemany("DELETE FROM workers WHERE id = ?", [(direct_key(id_),) for (id_,) in instances])
-    transaction.executemany("DELETE FROM stories WHERE record_id = ?", [(direct_key(id_),) for (id_,) in instances])
+    # Other workers of an instance leave in their own time: jobs may still be bound to them. So does one that owes.
+    direct = [(direct_key(id_),) for (id_,) in instances]
+    transaction.executemany(f"DELETE FROM workers WHERE id = ? {SETTLED}", direct)
+    transaction.executemany(
+        "DELETE FROM stories WHERE record_id = ?1 AND NOT EXISTS (SELECT 1 FROM workers WHERE id = ?1)", direct
+    )
     provisions = _delete_due(transaction, "provisions", now, limit - len(instances))
     room = limit - len(instances) - len(provisions)
-    workers = _delete_due(transaction, "workers", now, room, "AND lost_epoch <= settled_epoch")
+    workers = _delete_due(transaction, "workers", now, room, SETTLED)
     transaction.executemany("DELETE FROM cards WHERE worker = ?", workers)
     over = [(id_,) for id_ in jobs[: max(room - len(workers), 0)]]
     ended = transaction.executemany("DELETE FROM jobs WHERE id = ?", over).rowcount if over else 0

@@ -1,4 +1,6 @@
--- Version 3. Whose run an instance serves, and what a worker runs for a CI that has jobs of its own.
+-- Version 3. Whose run an instance serves, what a worker runs for a CI that has jobs of its own, and as whom the jobs
+-- of a machine run.
 
 ALTER TABLE instances ADD COLUMN repository TEXT NOT NULL DEFAULT '';
 ALTER TABLE workers ADD COLUMN activity TEXT NOT NULL DEFAULT '';
+ALTER TABLE machines ADD COLUMN runner_user TEXT NOT NULL DEFAULT '';

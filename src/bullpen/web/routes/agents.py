@@ -3,25 +3,22 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
-from bullpen.engines.github.naming import instance_of
-from bullpen.errors import Conflict, NotFound, Refused
+from bullpen.errors import NotFound, Refused
 from bullpen.jobs import Stale
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
 from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
-from bullpen.ports import Removal
 from bullpen.web.admission import RETRY_AFTER, Admission
 from bullpen.web.auth import forbidden
 from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.problems import bad_input, shown, too_busy
-from bullpen.web.routes.verbs import delete, get, post, put
+from bullpen.web.problems import bad_input, too_busy
+from bullpen.web.routes.verbs import get, post
 from bullpen.web.views import of_job
 from bullpen.web.wire import (
     BindJob,
@@ -31,8 +28,6 @@ from bullpen.web.wire import (
     JobAnswer,
     LogWritten,
     RecordAnswer,
-    Register,
-    Registered,
     ReportSignal,
     Standing,
     Stored,
@@ -46,7 +41,6 @@ HELD = 10  # jobs looked at: our agents run one at a time
 LARGEST_CHUNK = 256 * 1024  # bytes of a log in one request
 
 Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
-Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=LONGEST_POLL, description="Seconds to wait for news.")]
 
 
@@ -109,33 +103,6 @@ async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data
         if instance_id not in await context.ports.records.known([instance_id]):
             raise NotFound(f"{instance_id} has no record")
         return Stored(await context.ports.signals.report(signal))
-
-
-@put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
-async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
-    context.agent(request, instance_id)
-    with context.admission.work():
-        try:
-            found = await context.ports.ci.register(instance_id, data.run_id, data.round)
-        except Refused as exc:
-            # An answer, not an error: the agent reports the reason to whoever waits for it, instead of trying on.
-            return Registered(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
-    if found is None or not (found.token or found.jit):
-        return Registered(found is not None)
-    return Registered(True, **asdict(found))
-
-
-@delete(
-    "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
-)
-async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = "") -> Registered:
-    context.agent(request, instance_id)
-    if runner and instance_of(context.settings.runner_pool, runner) != instance_id:
-        raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
-    with context.admission.work():
-        if await context.ports.ci.remove(runner or instance_id) is Removal.BUSY:
-            raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
-    return Registered(False)
 
 
 @post("/v1/agents/{instance_id:str}/jobs/take", tags=["agents"], status_code=200, summary="Take the run's next job")
@@ -276,4 +243,4 @@ def _check_assignment(job: Job, instance_id: str, fence: int) -> None:
         raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
 
 
-HANDLERS = (record, report, register, deregister, take, bind, standing, give_back, finish, write_log)
+HANDLERS = (record, report, take, bind, standing, give_back, finish, write_log)

@@ -17,6 +17,8 @@ from bullpen.web.wire import Answer
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
 REMEMBERED = 1000  # deliveries
+ENDED = "completed"  # in GitHub's word, of a run or a job
+OF_RUN = "workflow_run"
 FORM = "application/x-www-form-urlencoded"
 
 log = logging.getLogger("bullpen.web")
@@ -86,7 +88,10 @@ async def receive(
         log.info("webhook: %s%s is ignored: %s", what, again, found.why)
         return Delivered(False, found.why)
     log.info("webhook: %s%s: run %s of %s, %s", what, again, found.run, found.repository, shown(found.action))
-    context.service.runs.note(found.repository, found.run)
+    if found.action != ENDED:
+        return Delivered(False, "nothing has ended: what else happens is asked after now and then")
+    runs = context.service.runs
+    (runs.note if event == OF_RUN else runs.note_job)(found.repository, found.run)
     return Delivered(True)
 
 

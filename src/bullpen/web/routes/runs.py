@@ -4,27 +4,34 @@ Operators serve any run, by its label. A workflow run serves itself, and what it
 """
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from litestar.params import FromPath, JSONBody
-from msgspec.structs import replace
+from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.engines.github.scope import covers
-from bullpen.engines.keys import Operator, Run, Scope
+from bullpen.engines.keys import Run, Scope
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import release
-from bullpen.web.auth import forbidden, must_be_operator, must_serve_run
+from bullpen.web.auth import must_be_operator, must_serve_run
 from bullpen.web.context import Asking, Context, Ctx
+from bullpen.web.entitlement import entitled
 from bullpen.web.operations import Operation, Tell
 from bullpen.web.routes.verbs import delete, get, post
 from bullpen.web.views import of_instance, of_job
 from bullpen.web.wire import ProvisionRun, RunAnswer
 
 GRACE = 60.0
+Key: TypeAlias = Annotated[
+    str,
+    HeaderParameter(
+        name="Idempotency-Key",
+        max_length=128,
+        description="Of this request: whoever got no answer sends it again with the same key, and it is begun once.",
+    ),
+]
 
 
 @get("/v1/runs/{run_id:str}", tags=["runs"], summary="A run's instances and jobs")
@@ -41,21 +48,23 @@ async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunA
     "/v1/runs/{run_id:str}/provision", tags=["runs"], status_code=202, summary="Get runners for a run, all or nothing"
 )
 async def provision_run(
-    request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun]
+    request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun], key: Key = ""
 ) -> Operation:
     speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
-    asked = _request(context.settings, checked_run_id(run_id), _entitled(context.settings, speaker, data))
+    asked = _request(context.settings, checked_run_id(run_id), entitled(context.settings, speaker, run_id, data))
 
     async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
         outcome = await provision(context.ports, context.settings, asked, stop=stop, tell=tell)
         return outcome.succeeded, outcome.reason, _of_outcome(outcome)
 
     with context.admission.work():
-        return context.operations.begin("provision", run_id, context.settings.timings.provision + GRACE, work)
+        of_run = speaker.run if isinstance(speaker, Run) else ""
+        lasts = context.settings.timings.provision + GRACE
+        return context.operations.begin("provision", run_id, lasts, work, key, of_run)
 
 
 @post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
-async def release_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> Operation:
+async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key: Key = "") -> Operation:
     context.operator_or_run(request, run_id, Scope.OPERATE)
     checked_run_id(run_id)
 
@@ -73,7 +82,7 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> O
         )
 
     with context.admission.work():
-        return context.operations.begin("release", run_id, context.settings.timings.cleaning + GRACE, work)
+        return context.operations.begin("release", run_id, context.settings.timings.cleaning + GRACE, work, key)
 
 
 @get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
@@ -106,19 +115,6 @@ def checked_run_id(run_id: str) -> str:
     if not 1 <= len(run_id) <= 128 or not run_id.isprintable() or " " in run_id:
         raise ConfigError(f"runId {run_id[:40]!r}: must be 1 to 128 printable characters without spaces")
     return run_id
-
-
-def _entitled(settings: Settings, speaker: Operator | Run, data: ProvisionRun) -> ProvisionRun:
-    """What is asked for, in whose name. A workflow run does not choose who it is: naming somebody else is a 403."""
-    if isinstance(speaker, Run):
-        if data.trust_domain not in (None, speaker.trust):
-            raise forbidden(f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for")
-        if data.repository.casefold() not in ("", speaker.repository.casefold()):
-            raise forbidden(f"repository: the token's own is {speaker.repository}, and no other can be asked for")
-        return replace(data, trust_domain=speaker.trust, repository=speaker.repository)
-    if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
-        raise ConfigError(f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})")
-    return data
 
 
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
@@ -157,6 +153,7 @@ def _of_outcome(outcome: Outcome) -> dict[str, Any]:
             for one in outcome.members
         ],
         "kept": [{"instanceId": one.instance.id, "origin": one.origin.value} for one in outcome.kept],
+        "held": [one.instance.id for one in outcome.held],
         "discarded": [
             {"instanceId": one.instance_id, "reason": one.reason, "outcome": one.outcome.value}
             for one in outcome.discarded

@@ -24,13 +24,13 @@ class Hub:
 
     def __init__(self, url: str, **known: Any) -> None:
         self._netloc = urlsplit(url).netloc
-        self._known = known
+        self.known = known
 
     def say(self, word: str, **more: Any) -> dict[str, Any]:
         """The answer; empty if it has no content."""
         connection = HTTPConnection(self._netloc, timeout=60)
         try:
-            content = json.dumps({**self._known, **more})
+            content = json.dumps({**self.known, **more})
             connection.request("POST", f"/_runner/{word}", content, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = answer.read()

@@ -14,6 +14,7 @@ import base64
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -23,13 +24,14 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from hub import Away, Hub, Refused  # type: ignore[import-not-found]
-from job import execute  # type: ignore[import-not-found]
+from job import CODES, LOOKED_EVERY  # type: ignore[import-not-found]
 
 TOP = Path(__file__).resolve().parents[1]
 FILES = (".runner", ".credentials", ".credentials_rsaparams")
 OK, TERMINATED, RETRY, CONFLICT, DEPRECATED = 0, 1, 2, 5, 7
 FLAGS = ("unattended", "replace", "no-default-labels", "ephemeral", "disableupdate", "version", "local", "once")
 PREFIX = "ACTIONS_RUNNER_INPUT_"
+TOLD_AFTER = 0.3  # seconds that a request to GitHub may take
 RESULTS = {"success": "Succeeded", "failure": "Failed", "cancelled": "Canceled"}
 
 
@@ -48,6 +50,25 @@ def options(arguments: list[str]) -> dict[str, str]:
             raise SystemExit(f"Unrecognized command-line input arguments: '{name}'.")
         given[name] = "true" if name in FLAGS else rest.pop(0)
     return given
+
+
+def load_environment() -> None:
+    """As there: what lies in `.env` is set before anything else."""
+    with suppress(FileNotFoundError):
+        for line in (TOP / ".env").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition("=")
+            os.environ[name] = value
+
+
+def closed() -> str:
+    """As there: nothing is done where somebody has closed the way to us."""
+    try:
+        for directory in (TOP, *TOP.parents):
+            os.listdir(directory)
+    except PermissionError as exc:
+        way = f"'{TOP}' and each directory up the hierarchy"
+        return f"Permission to read the directory contents is required for {way}. {exc}"
+    return ""
 
 
 def version() -> str:
@@ -175,11 +196,32 @@ class Listening:
     def _serve(self, job: dict[str, Any]) -> None:
         say(f"Running job: {job['name']}", at_time=True)
         self.hub.say("started", job=job["id"])
-        outcome = execute(self.hub, job, TOP / self.ours["workFolder"], lambda: self.is_stopped)
-        told = {"conclusion": outcome.conclusion, "log": outcome.log, "outputs": outcome.outputs}
-        with suppress(Refused):  # given up as lost meanwhile
-            self.hub.say("finish", job=job["id"], **told)
-        say(f"Job {job['name']} completed with result: {RESULTS[outcome.conclusion]}", at_time=True)
+        conclusion = {code: name for name, code in CODES.items()}.get(self._work(job))
+        say(f"Job {job['name']} completed with result: {RESULTS[conclusion or 'failure']}", at_time=True)
+        if conclusion is None:  # its worker was killed, and nobody has told: as there, we do, once we have said so here
+            time.sleep(TOLD_AFTER)
+            with suppress(Refused):  # given up as lost meanwhile
+                self.hub.say("finish", job=job["id"], conclusion="failure")
+
+    def _work(self, job: dict[str, Any]) -> int:
+        """Have a worker execute it, a process of its own."""
+        worker = subprocess.Popen([sys.executable, "-I", "-S", str(TOP / "bin" / "job.py")], stdin=subprocess.PIPE)
+        assert worker.stdin is not None
+        told = {
+            "url": self.ours["gitHubUrl"],
+            "known": self.hub.known,
+            "job": job,
+            "work": str(TOP / self.ours["workFolder"]),
+        }
+        worker.stdin.write(json.dumps(told).encode())
+        worker.stdin.close()
+        is_told = False
+        while (code := worker.poll()) is None:
+            if self.is_stopped and not is_told:
+                is_told = True
+                worker.send_signal(signal.SIGINT)
+            time.sleep(LOOKED_EVERY)
+        return code
 
 
 def run(given: dict[str, str]) -> int:
@@ -204,6 +246,10 @@ def run(given: dict[str, str]) -> int:
 
 def main(arguments: list[str]) -> int:
     command, *rest = arguments
+    load_environment()
+    if trouble := closed():
+        print(f"An error occurred: {trouble}")
+        return TERMINATED
     given = options(rest)
     if "version" in given:
         print(version())

@@ -1,0 +1,124 @@
+"""Registrations for one job each, made here: GitHub gives the runner's name, id and secret in one.
+
+An agent waits a few seconds, GitHub may take longer. So making one goes on without the agent, which gets it when it
+asks again in the same round. What nobody has fetched by then is deleted, before it fills GitHub's list.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bullpen.config import Settings
+from bullpen.engines.github.answers import Answer, Call, understood
+from bullpen.engines.github.client import Hub
+from bullpen.engines.github.naming import fresh_number, runner_name
+from bullpen.engines.github.rights import runners
+from bullpen.errors import Conflict, Refused
+from bullpen.ports import Clock
+
+ATTEMPTS = 3
+DEFAULT_GROUP = 1  # of every repository and organisation
+WORK_FOLDER = "_work"
+UNFETCHED = 60.0  # seconds: an agent that still wants it has asked again by then
+
+Asked = tuple[str, str, str]
+"""Instance, label and round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    runner: str
+    id: int
+    config: str = field(repr=False)
+    at: float  # by the event loop
+
+
+class JitRunners:
+    """Those that this process makes."""
+
+    def __init__(self, hub: Hub, settings: Settings, clock: Clock) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._clock = clock
+        self._right = runners(settings.github.scope)
+        self._group: int | None = None
+        self._making: dict[Asked, asyncio.Task[Made]] = {}
+
+    async def fetch(self, instance: str, label: str, round: str) -> Made:
+        """The one at work or at hand for this round, else another; each is fetched once."""
+        asked = (instance, label, round)
+        while True:
+            making = self._making.get(asked) or self._begin(asked)
+            made = await asyncio.shield(making)
+            if self._making.get(asked) is making:
+                del self._making[asked]
+                return made
+
+    async def delete_unfetched(self) -> None:
+        """Raise as a call does."""
+        time = asyncio.get_running_loop().time()
+        for asked, making in list(self._making.items()):
+            if making.done() and time >= making.result().at + UNFETCHED:
+                del self._making[asked]
+                await self.delete(making.result().id)
+
+    async def delete(self, id: int) -> Answer:
+        """404: it is gone. 422: it runs a job. There is no race to lose: GitHub decides and removes in one step."""
+        call = Call("DELETE", f"{self._hub.scope_path}/actions/runners/{id}", self._right)
+        return await self._hub.ask(call, expecting=(404, 422))
+
+    def _begin(self, asked: Asked) -> "asyncio.Task[Made]":
+        making = self._making[asked] = self._hub.attempts.run(self._made(*asked))
+        making.add_done_callback(lambda _: self._forget_failed(asked, making))
+        return making
+
+    def _forget_failed(self, asked: Asked, making: "asyncio.Task[Made]") -> None:
+        if (making.cancelled() or making.exception()) and self._making.get(asked) is making:
+            del self._making[asked]
+
+    async def _made(self, instance: str, label: str, round: str) -> Made:
+        """With our label and no other: any other job of the scope could ask for that."""
+        call = Call("POST", f"{self._hub.scope_path}/actions/runners/generate-jitconfig", self._right)
+        runner, answer = await self._generated(call, instance, label, round)
+        with understood(call):
+            id, labels = int(answer.body["runner"]["id"]), [one["name"] for one in answer.body["runner"]["labels"]]
+            made = Made(runner, id, str(answer.body["encoded_jit_config"]), asyncio.get_running_loop().time())
+        if [name.lower() for name in labels] != [label.lower()]:
+            await self.delete(id)
+            remedy = 'Set github.registration = "persistent", which registers without default labels.'
+            given = ", ".join(labels) or "none"
+            raise Refused(f"{runner}: GitHub gave it the labels {given} instead of {label} alone", remedy=remedy)
+        return made
+
+    async def _generated(self, call: Call, instance: str, label: str, round: str) -> tuple[str, Answer]:
+        told = {"runner_group_id": await self._group_id(), "labels": [label], "work_folder": WORK_FOLDER}
+        for attempt in range(ATTEMPTS):
+            number = fresh_number(self._clock.now().timestamp() + attempt)
+            runner = runner_name(self._settings.runner_pool, instance, round, number)
+            answer = await self._hub.ask(call, body={"name": runner, **told}, expecting=(409,))
+            if answer.status != 409:  # the name is taken: two asked within a second
+                return runner, answer
+        raise Conflict(f"{call}: the last {ATTEMPTS} names for {instance} are all taken")
+
+    async def _group_id(self) -> int:
+        wanted = self._settings.github.runner_group
+        if not wanted:
+            return DEFAULT_GROUP
+        if self._group is None:
+            groups = await groups_of(self._hub)
+            if wanted not in groups:
+                raise Refused(no_group(wanted, groups), remedy="Make it, or correct github.runner-group.")
+            self._group = groups[wanted]
+        return self._group
+
+
+async def groups_of(hub: Hub) -> dict[str, int]:
+    """The runner groups of an organisation, by name."""
+    call = Call("GET", f"{hub.scope_path}/actions/runner-groups", runners(hub.settings.scope, "read"))
+    listed = await hub.listed(call, "runner_groups") or []
+    with understood(call):
+        return {one["name"]: int(one["id"]) for one in listed}
+
+
+def no_group(wanted: str, groups: Mapping[str, int]) -> str:
+    return f"github.runner-group: there is no group {wanted!r}; there are {', '.join(groups) or 'none'}"

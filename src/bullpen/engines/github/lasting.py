@@ -1,0 +1,51 @@
+"""Tokens that GitHub makes for an hour: one for all who ask within its time, and another before it ends.
+
+made ───────────────────────── RENEWED before its end ───────── NEEDED before its end ───
+      handed out                  handed out, and another          another is waited for
+                                  is made meanwhile
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from bullpen.engines.github.attempts import Attempt, Attempts
+from bullpen.ports import Clock
+
+RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before anybody notices
+NEEDED = timedelta(minutes=5)  # whoever is handed one has this long to use it
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    value: str = field(repr=False)
+    expires: datetime
+
+
+class Lasting:
+    """A token that is there whenever it is asked for."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Issued]], clock: Clock, attempts: Attempts) -> None:
+        self._make = make
+        self._clock = clock
+        self._renewal = Attempt(self._renewed, attempts)
+        self._issued: Issued | None = None
+
+    async def value(self) -> str:
+        """Raise as the making of one does, if the one at hand is about to end."""
+        now = self._clock.now()
+        if self._issued is None or now >= self._issued.expires - NEEDED:
+            return (await self._renewal.result()).value
+        if now >= self._issued.expires - RENEWED:
+            self._renewal.begin()
+        return self._issued.value
+
+    def drop(self, refused: str) -> None:
+        """GitHub does not take this one any more. If it is no longer ours, somebody has noticed before."""
+        if self._issued is not None and self._issued.value == refused:
+            self._issued = None
+
+    async def _renewed(self) -> Issued:
+        self._issued = await self._make()
+        return self._issued

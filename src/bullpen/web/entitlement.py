@@ -1,0 +1,47 @@
+"""What may be asked for, and in whose name. Operators are trusted; a workflow run runs what its authors write.
+
+who it is        its token says: repository and trust domain are not for it to choose
+label            of its own run, and of a class only if that is configured and is the class it asks for
+how long         six hours, as GitHub gives a job that says nothing else, or timings.max-runtime if that is more
+how many         count as everybody's, by limits.max-count; and a few provisions at once (`Operations.begin`)
+which machines   those that its class allows, as everybody's
+"""
+
+from msgspec.structs import replace
+
+from bullpen.config import Settings
+from bullpen.engines.github.scope import covers
+from bullpen.engines.keys import Operator, Run
+from bullpen.errors import ConfigError
+from bullpen.model import label as labels
+from bullpen.web.auth import forbidden
+from bullpen.web.wire import ProvisionRun
+
+LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
+
+
+def entitled(settings: Settings, speaker: Operator | Run, label: str, data: ProvisionRun) -> ProvisionRun:
+    """The request as it is carried out. Raise a 403 for what a workflow run may not ask for, ConfigError for a
+    repository that is none of the pool's."""
+    if isinstance(speaker, Run):
+        return _of_run(settings, speaker, label, data)
+    if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
+        raise ConfigError(f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})")
+    if settings.on_github and not data.repository and "/" not in settings.github.scope:
+        raise ConfigError("repository: must be given, as github.scope is an organisation: whose run is it?")
+    return data
+
+
+def _of_run(settings: Settings, speaker: Run, label: str, data: ProvisionRun) -> ProvisionRun:
+    if data.trust_domain not in (None, speaker.trust):
+        raise forbidden(f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for")
+    if data.repository.casefold() not in ("", speaker.repository.casefold()):
+        raise forbidden(f"repository: the token's own is {speaker.repository}, and no other can be asked for")
+    parsed = labels.parse(label)
+    named = parsed.resource_class if parsed else ""
+    if named and (named not in settings.classes or named != data.resource_class):
+        raise forbidden(f"label {label}: it names class {named}, which must be configured and be the resourceClass")
+    longest = max(LONGEST, settings.timings.max_runtime)
+    if data.max_runtime_min is not None and 60.0 * data.max_runtime_min > longest:
+        raise forbidden(f"maxRuntimeMin {data.max_runtime_min}: a run's token is given {longest / 60:.0f} at most")
+    return replace(data, trust_domain=speaker.trust, repository=speaker.repository)

@@ -1,0 +1,45 @@
+"""Which process of a home an operation belongs to: told by a lock on a file, which the kernel frees when it dies.
+
+A process id would say less: it is used again, and means nothing in another container of the same home.
+"""
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+
+class Ownership:
+    """A lock of this process, from now until it ends or lets go. `name` is what others ask after."""
+
+    def __init__(self, folder: Path) -> None:
+        for left in folder.glob("*.lock"):
+            if not is_held(folder, left.stem):
+                left.unlink(missing_ok=True)
+        # It is called a lock only once it is locked: nobody takes a living owner for a dead one.
+        handle, draft = tempfile.mkstemp(prefix=".", dir=folder)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        self.name = Path(draft).name.removeprefix(".")
+        self._handle = handle
+        self._path = _path(folder, self.name)
+        os.replace(draft, self._path)
+
+    def let_go(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+
+def is_held(folder: Path, name: str) -> bool:
+    """Whether the process lives that has this lock."""
+    try:
+        with _path(folder, name).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.lock"

@@ -1,0 +1,83 @@
+"""How an agent comes onto the CI's list of runners, and leaves it. GitHub may be asked: nobody waits long for it.
+
+An agent hangs up after six seconds. Before that it hears from us, so that what is made for it is never sent to nobody;
+what takes GitHub longer goes on, and is there when the agent asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from bullpen.engines.github.naming import instance_of
+from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
+from bullpen.ports import Removal
+from bullpen.web.auth import forbidden
+from bullpen.web.context import Asking, Context, Ctx
+from bullpen.web.problems import shown
+from bullpen.web.routes.verbs import delete, put
+from bullpen.web.wire import Register, Registered
+
+PATIENCE = 4.5  # seconds for GitHub; `agent.link_http` waits six for us
+UNUSABLE = "the service cannot use its credentials for GitHub; its log says more"
+
+Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
+
+log = logging.getLogger("bullpen.web")
+
+
+@put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
+async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
+    context.agent(request, instance_id)
+    try:
+        async with _asking_ci(context):
+            found = await context.ports.ci.register(instance_id, data.run_id, data.round)
+    except Refused as exc:
+        # An answer, not an error: the agent reports the reason to whoever waits for it, instead of trying on.
+        return Registered(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
+    except ConfigError as exc:
+        log.error("%s is not registered: %s", instance_id, exc)
+        return Registered(False, refusal=UNUSABLE)
+    if found is None or not (found.token or found.jit):
+        return Registered(found is not None)
+    return Registered(True, **asdict(found))
+
+
+@delete(
+    "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
+)
+async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = "") -> Registered:
+    context.agent(request, instance_id)
+    if runner and instance_of(context.settings.runner_pool, runner) != instance_id:
+        raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
+    try:
+        async with _asking_ci(context):
+            removal = await context.ports.ci.remove(runner or instance_id)
+    except ConfigError as exc:
+        log.error("%s is not deregistered: %s", instance_id, exc)
+        raise Unavailable(UNUSABLE) from exc
+    if removal is Removal.BUSY:
+        raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
+    return Registered(False)
+
+
+@asynccontextmanager
+async def _asking_ci(context: Context) -> AsyncIterator[None]:
+    """A place to ask the CI from. Raise a 429 if there is none, Unavailable if it takes GitHub too long."""
+    if not context.settings.on_github:
+        with context.admission.work():
+            yield
+        return
+    with context.admission.ask_ci():
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield
+        except TimeoutError as exc:
+            raise Unavailable(f"GitHub has not answered within {PATIENCE:g} s") from exc
+
+
+HANDLERS = (register, deregister)

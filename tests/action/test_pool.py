@@ -1,0 +1,128 @@
+"""The pool of a direct step: whose it is, who has a say in its settings, and what others find in its table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from action.asking import JOB, POOL, REFRESH
+from bullpen import wiring
+from bullpen.action.inputs import read
+from bullpen.action.pool import check_ours, published_of, settings_of
+from bullpen.config import Settings
+from bullpen.engines.memory import LoopClock, Memory, SeededChance
+from bullpen.errors import ConfigError
+from bullpen.ports import Ports, Secret
+from bullpen.settings import Loaded
+from bullpen.settings.publication import Publication
+
+PROVISION = {"mode": "provision", **POOL}
+GADGETS = replace(JOB, repository="acme/gadgets")
+HOME = {"home": "here", "github-token": "ghp_of_an_admin"}
+APP = """
+[engines]
+pool = "aws"
+ci = "github"
+[github]
+scope = "acme"
+app-id = "123"
+private-key = "file:/etc/bullpen/app.pem"
+installation-id = 7
+[aws]
+subnets = ["subnet-0123456789abcdef0"]
+image = "ami-0123456789abcdef0"
+instance-profile = "ci-runner"
+"""
+
+
+@pytest.fixture
+def publish(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts settings where those of the pool are looked up."""
+
+    def published(document: dict[str, Any], version: str = "") -> None:
+        async def found(settings: Settings) -> Publication:
+            return Publication(document, version)
+
+        monkeypatch.setattr(wiring, "published_settings", found)
+
+    return published
+
+
+def of_app(folder: Path) -> Loaded:
+    (folder / "app.toml").write_text(APP)
+    asked = read({"mode": "refresh", **POOL, "config": str(folder / "app.toml")})
+    return settings_of(asked, JOB, {})
+
+
+def test_a_pool_of_another_repository_is_refused(publish: Any) -> None:
+    """Its runners register there: the step would be green, and the job would wait for ever."""
+    publish(published_of(settings_of(read(REFRESH), JOB, {})))
+    assert settings_of(read(PROVISION), JOB, {}).settings.github.scope == "acme/widgets"
+    with pytest.raises(ConfigError, match=r"^acme/gadgets: the pool's runners register at acme/widgets"):
+        settings_of(read(PROVISION), GADGETS, {})
+
+
+def test_a_pool_of_the_organisation_serves_each_of_its_repositories(publish: Any, tmp_path: Path) -> None:
+    publish(published_of(of_app(tmp_path)))
+    settings = settings_of(read(PROVISION), GADGETS, {}).settings
+    assert (settings.github.scope, settings.on_github) == ("acme", True)
+    with pytest.raises(ConfigError, match="register at acme,"):
+        settings_of(read(PROVISION), replace(JOB, repository="other/widgets"), {})
+
+
+def test_credentials_of_an_app_are_not_published_and_stop_nobody(publish: Any, tmp_path: Path) -> None:
+    document = published_of(of_app(tmp_path))
+    assert document["github"] == {"scope": "acme"}
+    publish({**document, "github": {**document["github"], "app-id": "123"}})  # as it once was
+    for token in ({}, {"github-token": "ghp_of_an_admin"}):
+        assert settings_of(read({**PROVISION, **token}), JOB, {}).settings.github.app_id == ""
+
+
+async def test_refresh_does_not_take_a_pool_from_another_repository(publish: Any) -> None:
+    asked, ports = read(REFRESH), a_pool()
+    publish({"github": {"scope": "acme/widgets"}})
+    await check_ours(ports, settings_of(asked, JOB, {}), asked, JOB)
+    with pytest.raises(ConfigError, match="the pool is that of acme/widgets"):
+        await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+
+
+@pytest.mark.parametrize("mode", ["provision", "refresh"])
+async def test_on_this_machine_the_registration_says_whose_the_pool_is(mode: str) -> None:
+    asked, ports = read({"mode": mode, **HOME}), a_pool()
+    secret = Secret(json.dumps({"url": "https://github.com/acme/widgets"}), datetime(2999, 1, 1, tzinfo=UTC))
+    await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+    await ports.vault.write("github", secret)
+    await check_ours(ports, settings_of(asked, JOB, {}), asked, JOB)
+    with pytest.raises(ConfigError, match="acme/widgets"):
+        await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+
+
+def test_a_file_of_the_checkout_is_obeyed_only_if_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a pull request it is what a stranger wrote."""
+    (tmp_path / "bullpen.toml").write_text('[agent]\npre-runner-script = "theirs"\n')
+    monkeypatch.chdir(tmp_path)
+    asked = {"mode": "provision", "home": "here"}
+    assert settings_of(read(asked), JOB, {}).settings.agent.pre_runner_script == ""
+    for named in (
+        settings_of(read({**asked, "config": "bullpen.toml"}), JOB, {}),
+        settings_of(read(asked), JOB, {"BULLPEN_CONFIG": "bullpen.toml"}),
+    ):
+        assert named.settings.agent.pre_runner_script == "theirs"
+
+
+def test_settings_of_a_newer_bullpen_say_whose_they_are(publish: Any) -> None:
+    known = published_of(settings_of(read(REFRESH), JOB, {}))
+    publish({**known, "timings": {"brand-new": 1}}, "99.0")
+    with pytest.raises(ConfigError, match="brand-new") as caught:
+        settings_of(read(PROVISION), JOB, {})
+    assert "published by Bullpen 99.0" in caught.value.remedy
+    assert "use the same version" in caught.value.remedy
+
+
+def a_pool() -> Ports:
+    return Memory().ports(LoopClock(), SeededChance())

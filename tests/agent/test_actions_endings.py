@@ -1,0 +1,159 @@
+"""How GitHub's runner ends under a real agent, and what becomes of its job and of its registration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.actions_stage import Stage, a_stage
+from agent.test_actions_listener import listeners, the_listener
+from bullpen.agent.actions import listener
+from bullpen.agent.leaving import leave
+from bullpen.agent.progress import Kind
+from github.hub import FakeGithub
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr(listener, "FIRST_PAUSE", 0.05)
+    with a_stage(github) as stage:
+        yield stage
+
+
+@pytest.fixture
+def jit(github: FakeGithub) -> Iterator[Stage]:
+    with a_stage(github, jit=True) as stage:
+        yield stage
+
+
+# -------------------------------------------------------------------------------------------------------------- its job
+
+
+def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_says_so_here(stage: Stage) -> None:
+    run = stage.starts("sleep 0.3; kill -KILL $PPID")  # its worker: then its end is told by the listener
+    stage.serves(str(run.id))
+    stage.until(lambda: stage.activity)
+    stage.until(lambda: stage.activity is None)
+    assert run.state != "completed"
+    stage.releases()
+    stage.reported(Kind.CLEAN_OK)
+    assert run.conclusion == "failure"
+    assert stage.hub.runners() == []
+
+
+def test_a_job_has_the_umask_of_a_user_and_not_the_agent_s(stage: Stage) -> None:
+    before = os.umask(0o077)
+    try:
+        run = stage.starts("umask")
+        stage.serves(str(run.id))
+        stage.until(lambda: run.state == "completed")
+    finally:
+        os.umask(before)
+    assert run.job("build").log.startswith("0022\n")
+
+
+def test_the_runner_is_started_in_its_own_directory(stage: Stage) -> None:
+    stage.serves("4711")
+    assert Path(f"/proc/{the_listener(stage)}/cwd").resolve() == stage.config.directory / "runner"
+
+
+def test_an_agent_that_leaves_takes_leave_of_github_once_its_runner_has_cancelled_the_job(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullpen.agent.actions.serving.LEAVING_WITHIN", 0.1)
+    began = stage.ground / "began"
+    began.touch()
+    began.chmod(0o666)
+    run = stage.starts(f"trap '' INT TERM; echo yes >{began}; while sleep 0.05; do :; done")
+    stage.serves(str(run.id))
+    stage.until(began.read_text)
+    agent = stage.agent
+    leave(stage.config, agent._link, agent._record, agent._progress, "test", agent._log, agent._tasks.leave)
+    assert run.conclusion == "cancelled"
+    assert stage.hub.runners() == []
+    assert stage.store.beats[-1] is not None  # so that whoever finds us gone knows what we ran
+    assert stage.store.leaving  # and that it was not somebody's wish
+
+
+def test_a_step_of_a_job_has_the_ten_seconds_that_the_runner_gives_it() -> None:
+    assert listener.STOPPED_WITHIN >= 20
+
+
+# ----------------------------------------------------------------------------------------------------- its registration
+
+
+def test_a_registration_is_removed_by_a_token_that_holds_then(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_stage(github, direct=True) as stage:
+        monkeypatch.setattr(stage.store, "register", with_an_old_token(stage))
+        stage.serves("4711")
+        stage.releases()
+        stage.reported(Kind.REMOVE_REG_OK)
+        assert github.runners() == []
+
+
+def test_a_registration_that_stays_behind_is_told_and_the_machine_is_not_offered(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_stage(github, direct=True) as stage:
+        monkeypatch.setattr(stage.store, "removal", lambda: "ENDED")
+        stage.serves("4711")
+        stage.releases()
+        with pytest.raises(AssertionError):
+            stage.reported(Kind.REMOVE_REG_OK)
+        kind, _, text = stage.store.reports[-1]
+        assert kind is Kind.REMOVE_REG_FAILED
+        assert text.startswith("its registration stays behind: ")
+        assert len(github.runners()) == 1
+
+
+def with_an_old_token(stage: Stage) -> object:
+    register = stage.store.register
+
+    def registered(record: object) -> object:
+        given = register(record)  # type: ignore[arg-type]
+        return replace(given, removal="ENDED") if given else given  # type: ignore[type-var]
+
+    return registered
+
+
+# ------------------------------------------------------------------------------------------------------------------ jit
+
+
+def test_a_jit_runner_whose_job_was_cancelled_before_it_began_is_followed_by_another(jit: Stage) -> None:
+    program = jit.ground / "actions-runner" / "bin" / "listener.py"
+    tells = '        self.hub.say("started", job=job["id"])\n'
+    assert tells in program.read_text()
+    ends = f'{tells}        self.hub.say("finish", job=job["id"], conclusion="cancelled")\n        return\n'
+    program.write_text(program.read_text().replace(tells, ends))
+    run = jit.starts("true")
+    jit.serves(str(run.id))
+    jit.until(lambda: len(jit.store.passes) == 2)
+    assert run.conclusion == "cancelled"
+
+
+def test_a_jit_runner_that_ends_without_a_job_is_removed_first_and_followed_after_a_pause(
+    jit: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "FIRST_PAUSE", 0.5)
+    jit.serves("4711")
+    first, actions = jit.runner, jit.agent._tasks.github
+    with suppress(ProcessLookupError):
+        for pid in listeners(jit):
+            os.kill(pid, signal.SIGKILL)
+    jit.until(lambda: actions._listener is not None and actions._listener.stage is listener.Stage.PAUSING)
+    paused_at = time.monotonic()
+    jit.until(lambda: len(jit.store.passes) == 2)
+    assert time.monotonic() - paused_at >= 0.4
+    assert jit.store.removed == [first]
+    assert [one.name for one in jit.hub.runners()] == [jit.runner]

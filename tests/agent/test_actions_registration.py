@@ -1,0 +1,55 @@
+"""What a job has done to the files of a registration is undone before somebody acts on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bullpen.agent.actions.registration import Registration
+
+PROGRAMS = ("config.sh", "bin")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "bin").mkdir()
+    for name in ("config.sh", ".runner", ".credentials", ".credentials_rsaparams", "bin/listener"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_files_that_a_job_changed_or_removed_are_as_they_were(directory: Path) -> None:
+    before, registration = contents(directory), Registration(directory)
+    (directory / ".runner").write_text("another runner")
+    (directory / ".credentials").unlink()
+    registration.bring_back(directory, PROGRAMS, None)
+    assert contents(directory) == before
+
+
+def test_whatever_a_job_added_is_gone(directory: Path) -> None:
+    before, registration = contents(directory), Registration(directory)
+    (directory / ".env").write_text("https_proxy=http://elsewhere")
+    (directory / "_diag").mkdir()
+    (directory / "_diag" / "log").touch()
+    registration.bring_back(directory, PROGRAMS, None)
+    assert contents(directory) == before
+
+
+def test_nothing_is_written_through_what_a_job_put_there(
+    directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "file"
+    elsewhere.write_text("precious")
+    before, registration = contents(directory), Registration(directory)
+    (directory / ".runner").unlink()
+    (directory / ".runner").symlink_to(elsewhere)
+    (directory / ".credentials").unlink()
+    (directory / ".credentials").mkdir()
+    registration.bring_back(directory, PROGRAMS, None)
+    assert contents(directory) == before
+    assert elsewhere.read_text() == "precious"

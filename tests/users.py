@@ -1,0 +1,50 @@
+"""System users that nothing runs as, for jobs to run as: each lent once, for a cleaning ends whatever runs as it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bullpen.engines.processes import descendants
+
+NAMES = (
+    *("games", "news", "uucp", "lp", "mail", "irc", "list", "backup", "proxy", "man", "www-data"),
+    *("sys", "bin", "daemon", "nobody"),
+)
+"""Of every Debian and Ubuntu, each with a group of its own."""
+
+
+@contextmanager
+def lent(count: int) -> Iterator[tuple[str, ...]]:
+    """So many, until the block ends. None if we are not root: then jobs run as we do. Skip if there are not enough."""
+    with ExitStack() as stack:
+        found = _taken(count, stack) if os.geteuid() == 0 else ()
+        if os.geteuid() == 0 and len(found) < count:
+            pytest.skip(f"NOT TESTED: {count} system users are needed that nobody uses, and there are {len(found)}")
+        yield found
+
+
+def lent_for_good() -> str:
+    """One, until this process ends; empty if we are not root, or if there is none."""
+    return next(iter(_taken(1, ExitStack()) if os.geteuid() == 0 else ()), "")  # nobody unwinds it: the locks stay
+
+
+def _taken(count: int, stack: ExitStack) -> tuple[str, ...]:
+    found: list[str] = []
+    for name in NAMES:
+        if len(found) == count:
+            break
+        lock = os.open(Path(tempfile.gettempdir(), f"bullpen-test-user-{name}"), os.O_RDONLY | os.O_CREAT, 0o600)
+        stack.callback(os.close, lock)
+        with suppress(KeyError, BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not descendants(None, "no mark", pwd.getpwnam(name).pw_uid):
+                found.append(name)
+    return tuple(found)
