@@ -6,6 +6,7 @@ import fcntl
 import os
 import pwd
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,15 +21,26 @@ NAMES = (
 )
 """Of every Debian and Ubuntu, each with a group of its own."""
 
+PATIENCE = 120.0  # seconds: no test has its users for half as long
+
 
 @contextmanager
 def lent(count: int) -> Iterator[tuple[str, ...]]:
-    """So many, until the block ends. None if we are not root: then jobs run as we do. Skip if there are not enough."""
-    with ExitStack() as stack:
-        found = _taken(count, stack) if os.geteuid() == 0 else ()
-        if os.geteuid() == 0 and len(found) < count:
+    """So many, until the block ends. None if we are not root: then jobs run as we do. Those that other tests have are
+    waited for; skip if there are not enough."""
+    if os.geteuid() != 0:
+        yield ()
+        return
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        with ExitStack() as stack:  # all or none: two that wait for each other's would wait for ever
+            found = _taken(count, stack)
+            if len(found) == count:
+                yield found
+                return
+        if time.monotonic() >= give_up:
             pytest.skip(f"NOT TESTED: {count} system users are needed that nobody uses, and there are {len(found)}")
-        yield found
+        time.sleep(0.1)
 
 
 def lent_for_good() -> str:

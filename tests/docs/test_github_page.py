@@ -1,6 +1,7 @@
 """docs/github.md, followed from its first line to its last: our GitHub, `bullpen serve`, and runners that run jobs."""
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from bullpen.engines.processes import end_tree, mark_of
 from github.hub import FakeGithub, JobSpec
 from scenario import processes
 from scenario.commands import Command, Starter
+from users import lent
 from walkthroughs import ROOT, Shown, blanked, commands
 
 PAGE = "docs/github.md"
@@ -72,7 +74,7 @@ class Reader:
     - jobs run as users that every Debian has and nothing uses, and wait instead of testing.
     """
 
-    def __init__(self, folder: Path, starter: Starter, hub: FakeGithub) -> None:
+    def __init__(self, folder: Path, starter: Starter, hub: FakeGithub, users: tuple[str, ...]) -> None:
         self.folder, self.hub = folder, hub
         self._starter = starter
         self._url = f"http://127.0.0.1:{_free_port()}"
@@ -89,7 +91,7 @@ class Reader:
             "/srv/pool": str(folder),
             "/etc/bullpen": str(folder),
             '"1234567"': f'"{app_id}"',
-            '"runner-1", "runner-2", "runner-3"': '"games", "news", "uucp"',
+            '"runner-1", "runner-2", "runner-3"': json.dumps(users)[1:-1],
             "make test": f"until test -e {folder}/go; do sleep 0.05; done; true",
         }
         runner = str(a_runner(folder, VERSION))
@@ -237,11 +239,17 @@ MEANWHILE: dict[str, Callable[[Reader], None]] = {
 
 
 @pytest.fixture
-def reader(github: FakeGithub) -> Iterator[Reader]:
+def users() -> Iterator[tuple[str, ...]]:
+    with lent(3) as names:
+        yield names
+
+
+@pytest.fixture
+def reader(github: FakeGithub, users: tuple[str, ...]) -> Iterator[Reader]:
     folder = Path(tempfile.mkdtemp(prefix="page-"))
     folder.chmod(0o755)  # jobs of another user must get to their places
     starter = Starter("github")
-    reader = Reader(folder, starter, github)
+    reader = Reader(folder, starter, github, users)
     try:
         yield reader
     finally:

@@ -117,9 +117,11 @@ class Webhooks:
 
     async def send_all(self) -> None:
         """Everything that is due; on the server's loop."""
-        await asyncio.gather(*(self._send_line(hook) for hook in self._hooks if not hook.is_sending))
+        await asyncio.gather(*(self._send_line(hook) for hook in self._hooks))
 
     async def _send_line(self, hook: Hook) -> None:
+        if hook.is_sending:
+            return  # asked here, not before: of two that begin at once one sends, so that the order stands
         hook.is_sending = True
         while hook.line:
             delivery = hook.line.pop(0)
