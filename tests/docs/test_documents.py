@@ -17,7 +17,15 @@ from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrou
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
-PAGES = [*SHOWN, "docs/concepts.md", "docs/migration.md", "docs/state-machines.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PAGES = [
+    *SHOWN,
+    "docs/concepts.md",
+    "docs/migration.md",
+    "docs/security.md",
+    "docs/state-machines.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+]
 
 
 @pytest.fixture
