@@ -1,14 +1,16 @@
 """Jobs that were lost with their runners are run again: exactly those, once, together, and only if asked."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.errors import InsufficientCapacity
+from bullpen.model import activity
 from bullpen.model.instance import RUNNING
 from bullpen.ports import Conclusion
-from workflows.scene import GIVEN_UP_AFTER, a_scene, build, lose
+from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, a_scene, build, lose
 
 
 async def test_a_lost_job_is_run_again_once_its_run_has_completed() -> None:
@@ -130,6 +132,21 @@ async def test_more_often_where_the_settings_say_so() -> None:
             await lose(scene, run, "build")
             await scene.passes(GIVEN_UP_AFTER, scene.follower())
         assert [attempt for _, attempt, _ in scene.hub.reruns] == [1, 2]
+
+
+async def test_an_attempt_that_never_was_is_not_waited_for_for_ever() -> None:
+    async with a_scene() as scene:
+        run = await scene.run(build())
+        dead = scene.on(run, "build")
+        scene.dies(dead)
+        workers = scene.world.memory.tables.workers
+        lied = activity.parse(workers[f"{dead}/direct"].activity)
+        assert lied is not None
+        workers[f"{dead}/direct"] = replace(workers[f"{dead}/direct"], activity=replace(lied, attempt=9999).text())
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.follower())
+        assert f"it named an attempt that run {run} never had" in scene.why(dead)
+        assert not scene.worker(dead).owes_reschedule
+        assert scene.hub.reruns == []
 
 
 async def test_a_job_with_an_environment_is_never_run_again() -> None:

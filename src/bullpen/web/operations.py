@@ -169,7 +169,7 @@ class Operations:
     def _write_first(self, operation: Operation) -> bool:
         """Write it down before it begins; False if there is one of this name."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        known = sorted(self._folder.glob("op-*.json"), key=lambda path: path.stat().st_mtime)
+        known = sorted(self._folder.glob("op-*.json"), key=_written_at)
         for old in known[:-KEPT]:
             old.unlink(missing_ok=True)
         draft = self._draft(operation)
@@ -189,6 +189,14 @@ class Operations:
         draft = self._folder / f".{operation.id}-{self._ownership.name}"
         draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._ownership.name}).encode())
         return draft
+
+
+def _written_at(path: Path) -> float:
+    """0 for one that another process has just removed: it was among the oldest."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _digest(*parts: str) -> str:

@@ -100,8 +100,8 @@ class Proof:
                 self._ending.pop(loss.key, None)
             elif time - self._ending.setdefault(loss.key, time) >= ENDING:
                 self._voice.alarm(f"{id} was to be ended, and nobody can say that it has: what it ran is left as it is")
-            if id in fates:
-                self._voice.tell(f"{id} is ended: {why}")
+            if fates.get(id, handover.Fate.NOT_OURS) is not handover.Fate.NOT_OURS:
+                self._voice.tell(f"{id} is {fates[id]}: {why}")
 
 
 def _has_ended(seen: Evidence, id: str) -> bool:

@@ -67,8 +67,12 @@ class Rescue:
         past = [loss for loss in losses if loss.activity is None or loss.activity.attempt < run.attempt]
         await self.settle(past, _over(run))
         lost = [loss for loss in losses if loss.activity is not None and loss.activity.attempt >= run.attempt]
-        if any(loss.activity is not None and loss.activity.attempt > run.attempt for loss in lost):
+        ahead = [loss for loss in lost if loss.activity is not None and loss.activity.attempt > run.attempt]
+        if any(self._is_fresh(loss) for loss in ahead):
             return Rescued.WAITS  # what GitHub shows is older than what we have heard
+        # An attempt that never came: a runner's word is only as good as what runs there.
+        await self.settle(ahead, f"it named an attempt that run {run.run} never had")
+        lost = [loss for loss in lost if loss not in ahead]
         if self._is_to_come(run):
             return Rescued.WAITS
         if not lost:
@@ -88,6 +92,10 @@ class Rescue:
         if waits:
             return Rescued.WAITS  # all lost jobs are run again together: there is one chance for each attempt
         return await self._repeat(run, held, jobs, to_repeat) if to_repeat else Rescued.NOTHING
+
+    def _is_fresh(self, loss: Loss) -> bool:
+        """Whether GitHub may not show yet what its worker said last."""
+        return later(loss.worker.beat_at or LONG_AGO, LAG) > self._ports.clock.now()
 
     async def settle(self, losses: Sequence[Loss], why: str) -> None:
         for loss in losses:
@@ -120,9 +128,7 @@ class Rescue:
 
     def _missing(self, run: WorkflowRun, loss: Loss) -> str:
         """Its job had begun when it was heard last: by now every list would name it."""
-        heard = loss.worker.beat_at or LONG_AGO
-        lags = later(heard, LAG) > self._ports.clock.now()
-        return "" if lags else f"run {run.run} has completed, and names no job on its runner"
+        return "" if self._is_fresh(loss) else f"run {run.run} has completed, and names no job on its runner"
 
     def _is_to_come(self, run: WorkflowRun) -> bool:
         """Whether we have had it run again, and GitHub does not show that yet. Not for ever: asked twice, GitHub takes

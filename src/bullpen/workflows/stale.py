@@ -24,8 +24,10 @@ async def end(ports: Ports, settings: Settings, run: WorkflowRun, held: Held, vo
     found = await ports.records.instances([id for id, job in named.items() if _is_over(job, run)])
     condemned = [one for one in found.values() if one.state is IDLE and not one.attested]
     why = f"it says that it executes a job of run {run.run}, which has completed"
-    for id in await handover.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}:
-        voice.tell(f"{id} is ended: {why}")
+    fates = await handover.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}
+    for id, fate in fates.items():
+        if fate is not handover.Fate.NOT_OURS:
+            voice.tell(f"{id} is {fate}: {why}")
 
 
 def _is_over(job: Activity, run: WorkflowRun) -> bool:

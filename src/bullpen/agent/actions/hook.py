@@ -31,8 +31,8 @@ refuse() {{
   trap '' INT TERM HUP
   echo "::error title=Bullpen::$1"
   sleep {logged}
-  kill -KILL $PPID || true
-  while read -r _ _ _ parent _ </proc/$$/stat && [[ $parent == "$PPID" ]]; do sleep 0.05; done
+  # Only while it is our parent: once it has died, its number may be somebody else's.
+  while read -r _ _ _ parent _ </proc/$$/stat && [[ $parent == "$PPID" ]]; do kill -KILL $PPID || true; sleep 0.05; done
   exit 1
 }}
 trap 'refuse "The job was cancelled before it was admitted."' INT TERM HUP
