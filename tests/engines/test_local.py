@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from bullpen.config import Agent, ResourceClass, Settings
 from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
-from bullpen.engines.local.launch import launch
+from bullpen.engines.local.launch import launch, remove_directory
 from bullpen.engines.processes import Identity, identify, is_running, mark_of
 from bullpen.model.fleet import Machine, shortfall
 from bullpen.model.job import State as JobState
@@ -318,3 +319,11 @@ async def test_a_stranger_who_got_a_machine_s_pid_is_not_touched(tmp_path: Path,
         assert [sighting.alive for sighting in await pool.compute.sightings()] == [False]
         assert await pool.compute.terminate([a_machine().id]) == [a_machine().id]
         assert is_running(stranger)
+
+
+def test_removing_a_directory_that_is_gone_leaves_those_of_other_machines_open(tmp_path: Path) -> None:
+    (tmp_path / "instances" / "i-1").mkdir(parents=True)
+    (tmp_path / "instances").chmod(0o755)
+    for _ in ("there", "gone"):
+        remove_directory(tmp_path, "i-1")
+        assert stat.S_IMODE((tmp_path / "instances").stat().st_mode) == 0o755

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +16,11 @@ import pytest
 from agent.actions_stage import a_ground
 from bullpen.agent.account import account_of
 from bullpen.config import Engines, Github, Local, Settings
+from bullpen.engines.local import compute as local_compute
+from bullpen.engines.local import launch as launching
 from bullpen.engines.local import machines, users
-from bullpen.engines.processes import descendants
+from bullpen.engines.local.launch import end
+from bullpen.engines.processes import Identity, descendants
 from bullpen.model.signal import Kind
 from real_machines import Pool, a_plan, a_pool, quick_settings
 from users import lent
@@ -43,6 +48,12 @@ def running_as(user: str) -> list[str]:
     """The commands of its processes."""
     found = descendants(None, "no mark", users.number_of(user))
     return [Path(f"/proc/{process.pid}/comm").read_text().strip() for process in found]
+
+
+async def a_process_of(user: str) -> asyncio.subprocess.Process:
+    """As cron would start it: neither below an agent nor marked."""
+    group = account_of(user).group
+    return await asyncio.create_subprocess_exec("sleep", "20", env={}, user=user, group=group, extra_groups=[])
 
 
 async def test_jobs_of_two_machines_run_as_two_users_and_are_closed_to_each_other() -> None:
@@ -92,12 +103,103 @@ async def test_the_user_of_a_dead_machine_is_free_only_when_nothing_runs_as_it()
 async def test_whatever_runs_as_the_user_ends_with_the_run_whoever_started_it() -> None:
     async with with_users(1) as (pool, names):
         instance = await pool.ready()
-        # As cron would, on behalf of a job.
-        stray = await asyncio.create_subprocess_exec(
-            "sleep", "20", env={}, user=names[0], group=account_of(names[0]).group, extra_groups=[]
-        )
+        stray = await a_process_of(names[0])
         await pool.reported(await pool.release(instance), Kind.CLEAN_OK)
         assert await stray.wait() == -signal.SIGKILL
+
+
+async def test_a_terminate_that_was_held_up_ends_nothing_of_the_next_machine_of_that_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def held_up(home: Path, instance_id: str, process: Identity | None, user: int | None = None) -> bool | None:
+        if not arrived.is_set():
+            arrived.set()
+            go_on.wait(20)
+        return end(home, instance_id, process, user)
+
+    async with with_users(1) as (pool, names):
+        first = await pool.ready()
+        monkeypatch.setattr(local_compute, "end", held_up)
+        late = asyncio.create_task(pool.compute.terminate([first.id]))
+        await pool.until(arrived.is_set)
+        assert await pool.compute.terminate([first.id]) == [first.id]
+        second = await pool.ready("run-2")
+        assert await user_of(pool, second.id) == names[0]
+        stray = await a_process_of(names[0])
+        monkeypatch.setattr(launching, "FREED_WITHIN", 0.1)
+        monkeypatch.setattr(local_compute, "FREED_WITHIN", 0.1)
+        go_on.set()
+        assert await late == [first.id]
+        assert stray.returncode is None
+        await pool.compute.terminate([second.id])
+        assert await stray.wait() == -signal.SIGKILL
+
+
+async def test_who_ends_a_machine_that_somebody_else_just_ended_answers_that_it_is_gone() -> None:
+    async with with_users(1) as (pool, names):
+        instance = await pool.ready()
+        held = users.hold(account_of(names[0]).user)
+        assert held is None  # the agent has it
+        agent = await pool.agent(instance)
+        os.kill(agent.pid, signal.SIGKILL)
+        await pool.ended(agent)
+        held = users.hold(account_of(names[0]).user)
+        assert held is not None
+        second = asyncio.create_task(pool.compute.terminate([instance.id]))
+        await asyncio.sleep(0.1)
+        at = pool.clock.now()
+        await pool.database.write(lambda transaction: machines.note_ends(transaction, [instance.id], at))
+        stray = await a_process_of(names[0])
+        held.release()
+        assert await second == [instance.id]
+        assert stray.returncode is None
+        stray.kill()
+        await stray.wait()
+
+
+async def test_a_user_of_another_home_is_refused_and_stays_with_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "FREED_WITHIN", 0.1)
+    async with with_users(1) as (pool, names):
+        await pool.ready()
+        with a_ground() as ground:
+            async with a_pool(ground / "home", quick_settings(local=Local(runner_users=names))) as other:
+                answer = await other.compute.create_fleet(a_plan())
+                assert (answer.machines, answer.errors[0].code) == ((), "InsufficientInstanceCapacity")
+                assert f"user {names[0]!r} is another machine's" in answer.errors[0].message
+        assert (await pool.run_job("run-1", "true")).exit_code == 0
+
+
+async def test_a_user_that_something_runs_as_is_given_to_no_machine() -> None:
+    async with with_users(2) as (pool, names):
+        stray = await a_process_of(names[0])
+        answer = await pool.compute.create_fleet(a_plan(2))
+        (machine,) = answer.machines
+        assert await user_of(pool, machine.id) == names[1]
+        assert (
+            f"{names[0]!r} must be for jobs alone, and has processes already: {stray.pid}" in answer.errors[0].message
+        )
+        with pytest.raises(launching.UserTaken, match=f"has processes already: {stray.pid}"):
+            launching.launch(pool.home, "i-x", quick_settings(), names[0])
+        stray.kill()
+        await stray.wait()
+
+
+async def test_a_name_that_means_somebody_else_by_now_has_nobody_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert users.number_of("root") is None
+    assert users.number_at_end("nobody", account_of("nobody").user) == account_of("nobody").user
+    assert users.number_at_end("nobody", 1) is None
+    async with with_users(2) as (pool, names):
+        instance = await pool.ready()
+        stray = await a_process_of(names[1])
+        renamed = pwd.getpwnam(names[1])
+        with monkeypatch.context() as patch:
+            patch.setattr(pwd, "getpwnam", lambda _: renamed)
+            assert await pool.compute.terminate([instance.id]) == [instance.id]
+        assert stray.returncode is None
+        stray.kill()
+        await stray.wait()
 
 
 @pytest.mark.parametrize(

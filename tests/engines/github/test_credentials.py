@@ -84,12 +84,12 @@ async def test_a_token_that_ends_soon_is_replaced_before_it_does(github: FakeGit
     clock = ClockAhead()
     async with a_hub(github, clock, app_id=app_id, private_key=key) as hub:
         await hub.ask(RUNNERS)
-        clock.ahead = timedelta(minutes=54)
-        github.advance(54 * 60)
+        clock.ahead = timedelta(minutes=44)
+        github.advance(44 * 60)
         await hub.ask(RUNNERS)
         assert bought(github) == 1
         clock.ahead = timedelta(minutes=56)
-        github.advance(2 * 60)
+        github.advance(12 * 60)
         await hub.ask(RUNNERS)
         assert bought(github) == 2
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from bullpen.config import Settings
 from bullpen.engines.local import machines, users
-from bullpen.engines.local.launch import NotLaunched, end, launch
+from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, UserTaken, end, launch
 from bullpen.engines.local.machines import Line
 from bullpen.engines.processes import Identity, descendants, is_running, mark_of
 from bullpen.engines.sqlite.database import Database
@@ -56,8 +56,12 @@ class LocalCompute:
             names = users.offered(self._settings)
         except users.Unusable as exc:
             return FleetAnswer((), (FleetError("InvalidFleetConfiguration", str(exc)),))
-        dead = await self._dead(await self._database.read(machines.alive))
+        lines = await self._database.read(machines.alive)
+        dead = await self._dead(lines)
         await self._bury(sorted(dead))
+        unused = users.free(names or (), {line.user for line in lines}, len(names or ()))
+        strange = await self._by_hand(partial(users.busy, unused)) if unused else {}
+        uids = {name: number for name in names or () if (number := users.number_of(name)) is not None}
         ids = sorted(f"i-{self._chance.token()}" for _ in range(plan.count))
         drawn = [Machine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
         now = self._clock.now()
@@ -70,10 +74,11 @@ class LocalCompute:
             alive = machines.alive(transaction)
             room = self._room([line for line in alive if line.id not in dead], plan.usage_class)
             # The dead keep their users until all that they left running has ended.
-            free = users.free(names, {line.user for line in alive}, min(room, plan.count))
+            taken = {line.user for line in alive} | strange.keys()
+            free = users.free(names, taken, min(room, plan.count))
             given = {machine.id: user for machine, user in zip(drawn, free, strict=False)}
             fitting = drawn[: len(given)]
-            machines.book(transaction, plan, fitting, now, given)
+            machines.book(transaction, plan, fitting, now, given, uids)
             machines.forget(transaction, now - REMEMBERED)
             return fitting, given
 
@@ -83,21 +88,20 @@ class LocalCompute:
             message = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
             if names is not None:
                 message += f": each needs a user of its own, and {users.SETTING} names {len(names)}"
+            for name, pids in strange.items():
+                message += f"; {name!r} must be for jobs alone, and has processes already: {pids}"
             errors.append(FleetError("InsufficientInstanceCapacity", message))
         if given is not None:
             failures = await self._start(given)
             answered = [machine for machine in answered if machine.id not in failures]
-            errors += [FleetError("InternalError", message) for message in failures.values()]
+            errors += failures.values()
         return FleetAnswer(tuple(answered), tuple(errors))
 
     async def terminate(self, ids: Sequence[str]) -> list[str]:
         lines = {line.id: line for line in await self._database.read(lambda snapshot: machines.of_ids(snapshot, ids))}
         ending = [line for line in lines.values() if not line.has_ended]
-        outcomes = await asyncio.gather(*(self._by_hand(partial(self._end, line)) for line in ending))
+        outcomes = await asyncio.gather(*(self._end(line) for line in ending))
         certain = [line.id for line, is_certain in zip(ending, outcomes, strict=True) if is_certain]
-        if certain:
-            at = self._clock.now()
-            await self._database.write(lambda transaction: machines.note_ends(transaction, certain, at))
         self._collect_children()
         return [id_ for id_ in dict.fromkeys(ids) if id_ not in lines or lines[id_].has_ended or id_ in certain]
 
@@ -128,7 +132,7 @@ class LocalCompute:
             room = min(room, local.spot_capacity - taken)
         return max(0, room)
 
-    async def _start(self, given: dict[str, str]) -> dict[str, str]:
+    async def _start(self, given: dict[str, str]) -> dict[str, FleetError]:
         """Start the processes of machines, given their users, and note them; return why, for those that do not run."""
 
         def start(id_: str) -> Identity | NotLaunched:
@@ -139,7 +143,7 @@ class LocalCompute:
 
         outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in given))
         outcome_of = dict(zip(given, outcomes, strict=True))
-        failures = {id_: str(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
+        failures = {id_: _why(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
         started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, Identity)}
         self._children += [process.pid for process in started.values()]
         at = self._clock.now()
@@ -151,15 +155,47 @@ class LocalCompute:
         for id_ in await self._database.write(note):
             # Somebody ended the machine between its line and its process, and found nothing to end.
             await self._by_hand(partial(end, self._home, id_, started[id_]))
-            failures[id_] = f"{id_} was terminated while it started"
+            failures[id_] = FleetError("InternalError", f"{id_} was terminated while it started")
         return failures
 
-    def _end(self, line: Line) -> bool:
-        """Whether the machine's end is certain; where nothing ran or was noted, its launcher may be at work."""
-        ended = end(self._home, line.id, line.process, users.number_of(line.user))
-        if ended is None and line.process is None:
-            return self._clock.now() - line.launched_at > LAUNCH_LASTS
-        return ended is not False
+    async def _end(self, line: Line) -> bool:
+        """Whether the machine's end is certain, and noted then."""
+        # What is the machine's by descent and mark is ended without its user: the agent has that until it dies.
+        ended = await self._by_hand(partial(end, self._home, line.id, line.process))
+        if ended is False:
+            return False
+        # Where nothing ran or was noted, its launcher may be at work.
+        if ended is None and line.process is None and self._clock.now() - line.launched_at <= LAUNCH_LASTS:
+            return False
+        held = None
+        if (uid := users.number_at_end(line.user, line.uid)) is not None:
+            # Others may have ended the machine while we were on our way, and given its user to a new one. So the user's
+            # processes are looked for, and the end is noted, while nobody else can have the user.
+            held = await self._hold(uid)
+            seen = await self._database.read(lambda snapshot: machines.of_ids(snapshot, [line.id]))
+            if not seen or seen[0].has_ended:
+                if held is not None:
+                    held.release()
+                return True
+            if held is None:
+                return False
+            if await self._by_hand(partial(_end_all, held, self._home, seen[0], uid)) is False:
+                held.release()
+                return False
+        at = self._clock.now()
+        await self._database.write(lambda transaction: machines.note_ends(transaction, [line.id], at))
+        if held is not None:
+            held.release()
+        return True
+
+    async def _hold(self, uid: int) -> users.Hold | None:
+        """None if somebody keeps the user for so long that the end must be tried again."""
+        with suppress(users.Unusable):
+            for _ in range(round(FREED_WITHIN / LOOK_AGAIN_AFTER)):
+                if (held := users.hold(uid)) is not None:
+                    return held
+                await asyncio.sleep(LOOK_AGAIN_AFTER)
+        return None
 
     async def _dead(self, lines: Sequence[Line]) -> set[str]:
         return await self._by_hand(lambda: {line.id for line in lines if not self._runs(line)})
@@ -191,3 +227,14 @@ class LocalCompute:
         if self._hands is None:
             self._hands = ThreadPoolExecutor(HANDS, thread_name_prefix="bullpen-local")
         return await asyncio.get_running_loop().run_in_executor(self._hands, work)
+
+
+def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool | None:
+    """End whatever runs as the machine's user. It is ours for as long as this runs, for it refers to `held`."""
+    return end(home, line.id, line.process, uid)
+
+
+def _why(failure: NotLaunched) -> FleetError:
+    return FleetError(
+        "InsufficientInstanceCapacity" if isinstance(failure, UserTaken) else "InternalError", str(failure)
+    )

@@ -22,6 +22,7 @@ from typing import Any
 import bullpen
 from bullpen.config import Settings
 from bullpen.engines.keys import Keys
+from bullpen.engines.local import users
 from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
 from bullpen.settings.agents import told_of_ci
 
@@ -34,8 +35,17 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
 PATIENCE = 10.0  # seconds for a killed tree to leave; what stays longer is stuck in the kernel
 
 
+FREED_WITHIN = 2.0  # seconds in which whoever ended the user's last machine lets go of it
+LOOK_AGAIN_AFTER = 0.02
+HELD_AS = 3  # the agent's open file by which it has its user; it passes none on
+
+
 class NotLaunched(Exception):
     """The process could not be started; nothing of it is left."""
+
+
+class UserTaken(NotLaunched):
+    """Somebody else has the user as whom its jobs were to run, or something runs as it."""
 
 
 def directory_of(home: Path, instance_id: str) -> Path:
@@ -47,6 +57,7 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> 
 
     `user` is as whom its jobs run, and those of no other machine; empty: as we do.
     """
+    held = _hold(user) if user else None
     directory = directory_of(home, instance_id)
     try:
         directory.mkdir(mode=0o700, parents=True)
@@ -67,6 +78,7 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> 
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(directory / "agent.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
+                *([(os.POSIX_SPAWN_DUP2, held.handle, HELD_AS)] if held else []),
             ],
             setsid=True,
             setsigmask=[],
@@ -74,6 +86,8 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> 
     except OSError as exc:
         remove_directory(home, instance_id)
         raise NotLaunched(f"{instance_id} could not be started: {exc}") from exc
+    if held is not None:
+        held.release()  # the agent has it now
     process = identify(pid)
     if process is None:
         raise NotLaunched(f"{instance_id} ended at once: see {directory / 'agent.log'}")
@@ -93,13 +107,34 @@ def end(home: Path, instance_id: str, process: Identity | None, user: int | None
     return True if ended else None
 
 
+def _hold(user: str) -> users.Hold:
+    """Raise UserTaken. What runs as the user would be ended with the machine, and could read what its jobs have."""
+    uid = users.number_of(user)
+    if uid is None:
+        raise UserTaken(f"no job can run as {user!r}: there is no such user, or it is root or our own")
+    give_up = time.monotonic() + FREED_WITHIN
+    try:
+        while (held := users.hold(uid)) is None:
+            if time.monotonic() >= give_up:
+                pids = users.strangers(uid)
+                raise UserTaken(f"user {user!r} is another machine's, perhaps of another home (processes: {pids})")
+            time.sleep(LOOK_AGAIN_AFTER)
+    except users.Unusable as exc:
+        raise NotLaunched(str(exc)) from exc
+    if pids := users.strangers(uid):
+        held.release()
+        raise UserTaken(f"user {user!r} must be for jobs alone, and has processes already: {pids}")
+    return held
+
+
 def remove_directory(home: Path, instance_id: str) -> None:
     """As far as possible: what a job protected from itself is unlocked, what belongs to somebody else stays."""
+    directory = directory_of(home, instance_id)
 
     def unlock(remove: Callable[..., Any], path: str, failure: Any) -> None:
         try:
-            parent = os.path.dirname(path)
-            os.chmod(parent, stat.S_IRWXU)
+            if Path(path) != directory:  # what is above belongs to all machines, and keeps its mode
+                os.chmod(os.path.dirname(path), stat.S_IRWXU)
             if os.path.isdir(path) and not os.path.islink(path):
                 os.chmod(path, stat.S_IRWXU)
                 shutil.rmtree(path, ignore_errors=True)
@@ -108,7 +143,7 @@ def remove_directory(home: Path, instance_id: str) -> None:
         except OSError:
             pass
 
-    shutil.rmtree(directory_of(home, instance_id), onerror=unlock)
+    shutil.rmtree(directory, onerror=unlock)
 
 
 def environment(instance_id: str, settings: Settings) -> dict[str, str]:

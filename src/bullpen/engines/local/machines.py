@@ -50,6 +50,7 @@ class Line:
     has_ended: bool
     process: Identity | None
     user: str  # as whom its jobs run, and nobody else's; empty: as we do
+    uid: int | None = None  # whom that name meant when the machine was booked
 
     @property
     def id(self) -> str:
@@ -58,7 +59,7 @@ class Line:
 
 _LINE = """
 SELECT id, instance_type, usage_class, cpu, mem, provision_id, launched_at, ended_at IS NOT NULL, pid, started,
-  runner_user
+  runner_user, runner_uid
 FROM machines
 """
 
@@ -95,17 +96,23 @@ def book(
     machines: Sequence[Machine],
     at: datetime,
     users: Mapping[str, str] | None = None,
+    uids: Mapping[str, int] | None = None,
 ) -> None:
-    """Answer a fleet with these machines, in the order of their ids; `users` are those of their jobs."""
-    users = users or {}
+    """Answer a fleet with these machines, in the order of their ids; `users` are those of their jobs, `uids` what each
+    of these names means now."""
+    users, uids = users or {}, uids or {}
     transaction.execute(
         "INSERT INTO fleets (client_token, answered_at) VALUES (?, ?)", (plan.client_token, to_micros(at))
     )
     fleet = (plan.client_token, plan.provision_id, plan.resource_class, to_micros(at))
     transaction.executemany(
         "INSERT INTO machines (client_token, provision_id, resource_class, launched_at,"
-        " id, instance_type, usage_class, cpu, mem, runner_user) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem, users.get(m.id, "")) for m in machines),
+        " id, instance_type, usage_class, cpu, mem, runner_user, runner_uid) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem, user, uids.get(user))
+            for m in machines
+            for user in [users.get(m.id, "")]
+        ),
     )
 
 
@@ -149,10 +156,11 @@ def _line(
     pid: int | None,
     started: str | None,
     user: str,
+    uid: int | None,
 ) -> Line:
     process = None
     if pid is not None and started is not None:
         ticks, _, boot = started.partition(" ")
         process = Identity(pid, int(ticks), boot)
     machine = Machine(id_, instance_type, UsageClass(usage_class), cpu, mem)
-    return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process, user)
+    return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process, user, uid)

@@ -4,13 +4,20 @@ Each machine has a user of its own for as long as it lives. So it is the kernel 
 the processes and the secrets of other machines; and whatever runs as that user is the machine's, and ends with it.
 """
 
+import fcntl
 import os
 import pwd
+import stat
+import tempfile
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 
 from bullpen.config import Settings
+from bullpen.engines.processes import descendants
 
 SETTING = "local.runner-users"
+LOCKS = Path("/run/bullpen-users")
 
 
 class Unusable(Exception):
@@ -46,8 +53,76 @@ def free(users: Collection[str] | None, taken: Collection[str], most: int) -> li
 
 
 def number_of(user: str) -> int | None:
-    """None if it is nobody's, or has been removed."""
+    """None if it is nobody's, has been removed, or is what no job must run as: root, or we."""
     try:
-        return pwd.getpwnam(user).pw_uid if user else None
+        number = pwd.getpwnam(user).pw_uid if user else None
     except KeyError:
         return None
+    return None if number in (0, os.geteuid()) else number
+
+
+def number_at_end(user: str, at_launch: int | None) -> int | None:
+    """As whom everything may be ended with a machine; None if the name does not mean any more whom it meant then."""
+    number = number_of(user)
+    return number if at_launch in (None, number) else None
+
+
+def strangers(uid: int) -> str:
+    """The processes of this user, for messages; empty if there are none."""
+    return ", ".join(str(process.pid) for process in descendants(None, "no mark", uid))
+
+
+def busy(names: Collection[str]) -> dict[str, str]:
+    """Those of them as whom something runs, and its pids. A quick look: `launch` takes a thorough one."""
+    seen = set()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            seen.add(os.stat(f"/proc/{pid}").st_uid)
+    found = {name: number for name in names if (number := number_of(name)) in seen and number is not None}
+    return {name: pids for name, number in found.items() if (pids := strangers(number))}  # the ended are seen as well
+
+
+class Hold:
+    """A user is ours, and no other launcher's, agent's or terminator's of any home, until nothing refers to this.
+
+    A thread that ends processes keeps it so for as long as it works, even if whoever awaited it was cancelled. The
+    agent of a machine inherits the open file and has the user for its life: the kernel takes it back when it dies.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def release(self) -> None:
+        handle, self.handle = self.handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    __del__ = release
+
+
+def hold(uid: int) -> Hold | None:
+    """None if somebody else has the user now; never waits. Raise Unusable."""
+    try:
+        handle = os.open(_locks() / str(uid), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as exc:
+        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
+    held = Hold(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return held
+
+
+def _locks() -> Path:
+    """Where all homes of this box find the locks, and nobody but root can make or open one. Raise OSError."""
+    try:
+        LOCKS.mkdir(mode=0o700, exist_ok=True)
+        directory = LOCKS
+    except OSError:
+        directory = Path(tempfile.gettempdir(), LOCKS.name)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o077:
+        raise PermissionError(f"{directory} is not a directory of root's alone")
+    return directory

@@ -4,3 +4,4 @@
 ALTER TABLE instances ADD COLUMN repository TEXT NOT NULL DEFAULT '';
 ALTER TABLE workers ADD COLUMN activity TEXT NOT NULL DEFAULT '';
 ALTER TABLE machines ADD COLUMN runner_user TEXT NOT NULL DEFAULT '';
+ALTER TABLE machines ADD COLUMN runner_uid INTEGER; -- whom that name meant at the launch
