@@ -30,7 +30,7 @@ demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 	@$(VENV)/bin/bullpen demo
 
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
-WORKERS ?= 3
+WORKERS ?= 4
 
 engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API
 	$(PY) tests/aws/java_engines.py
