@@ -39,6 +39,7 @@ class WorkflowJob:
     runner: str = ""  # empty while nobody has it
     labels: tuple[str, ...] = ()
     started_at: datetime | None = None  # of several that one runner had, the last is what it lost
+    completed_at: datetime | None = None
 
     @property
     def waits(self) -> bool:

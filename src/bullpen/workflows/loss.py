@@ -3,20 +3,24 @@
 On GitHub the debt of a lost worker is not paid by giving its jobs away: GitHub owns them. It stands until its run has
 been seen to: the job that it ran has been run again, or need not be, and the label that it served has other runners, or
 needs none. What a worker says of itself is believed only as far as GitHub can confirm it: the runner that it names must
-be one of its own instance, for GitHub tells on which runner each job ran.
+be one of its own instance, for GitHub tells on which runner each job ran. One that died before it could name its job,
+for GitHub knows of it a little earlier, is found in the same way.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 
 from bullpen.config import Settings
+from bullpen.handover import later
 from bullpen.model import activity as activities
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Worker
-from bullpen.ports import Ports
+from bullpen.ports import Ports, WorkflowJob
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Loss:
     run: str
     label: str
     repository: str = ""  # empty: nobody has said whose run it is
-    activity: Activity | None = None  # None: it ran no job, and only its label may miss it
+    activity: Activity | None = None  # None: it ran no job that we have heard of
+    runners: str = ""  # what the names of its instance's runners begin with
     until: datetime | None = None  # when the time of its instance was over; None: nobody knows any more
 
     @property
@@ -33,11 +38,32 @@ class Loss:
         """Another one for every loss of the same worker."""
         return f"{self.worker.id}#{self.worker.lost_epoch}"
 
+    def had(self, job: WorkflowJob) -> bool:
+        """Whether GitHub gave it this job of its run."""
+        if self.activity is not None:
+            return job.runner == self.activity.runner
+        return bool(self.runners) and job.runner.startswith(self.runners)
+
+    def last(self, jobs: Sequence[WorkflowJob]) -> WorkflowJob | None:
+        """The one of these that it had last. A runner has one job at a time, and may have ended the one that we know
+        of: so this is what it lost, if anything."""
+        had = [job for job in jobs if self.had(job)]
+        return max(had, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
+
+    def outlived(self, job: WorkflowJob) -> bool:
+        """Whether a job of one that named none had ended when we heard of it last. GitHub waits for ten minutes before
+        it ends a job that was lost."""
+        return self.activity is None and job.completed and (job.completed_at or LONG_AGO) <= self._silent_at
+
+    @property
+    def _silent_at(self) -> datetime:
+        """From then on it cannot have ended a job by itself and told us nothing."""
+        return later(self.worker.beat_at or LONG_AGO, self.worker.lease)
+
     @property
     def overran(self) -> bool:
         """True if it was heard of until its time was over: it was ended for that, and would be again."""
-        heard, until = self.worker.beat_at, self.until
-        return heard is not None and until is not None and heard + timedelta(seconds=self.worker.lease) >= until
+        return self.worker.beat_at is not None and self.until is not None and self._silent_at >= self.until
 
 
 def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss | None:
@@ -53,8 +79,15 @@ def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss
     if label is None:
         return None
     repository = activity.repository if activity else record.repository if record else ""
-    until = record.threshold if record else None
-    return Loss(worker, label.run, text, repository or the_repository(settings), activity, until)
+    return Loss(
+        worker,
+        label.run,
+        text,
+        repository or the_repository(settings),
+        activity,
+        _names(settings, worker),
+        until=record.threshold if record else None,
+    )
 
 
 def the_repository(settings: Settings) -> str:
@@ -73,7 +106,11 @@ async def losses_among(ports: Ports, settings: Settings, owing: Sequence[Worker]
 
 def _credible(settings: Settings, worker: Worker) -> Activity | None:
     activity = activities.parse(worker.activity)
-    if activity is None or not activity.runner.startswith(f"{settings.runner_pool}.{worker.instance_id}."):
+    if activity is None or not activity.runner.startswith(_names(settings, worker)):
         return None
     label = labels.parse(activity.label)
     return activity if label is not None and label.admits(activity.run, activity.attempt) else None
+
+
+def _names(settings: Settings, worker: Worker) -> str:
+    return f"{settings.runner_pool}.{worker.instance_id}."

@@ -25,7 +25,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -34,7 +33,7 @@ from bullpen.handover import later
 from bullpen.liveness.settling import settle
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.loss import Loss
+from bullpen.workflows.loss import LONG_AGO, Loss
 from bullpen.workflows.proof import Machine, Proof
 from bullpen.workflows.runners import Runners
 from bullpen.workflows.saying import Voice
@@ -42,7 +41,6 @@ from bullpen.workflows.saying import Voice
 BY = "rescue"
 LAG = 300.0  # seconds that what GitHub shows may be behind
 CANCELLED = "cancelled"  # a run's conclusion
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Rescued(StrEnum):
@@ -64,15 +62,14 @@ class Rescue:
     async def rescue(self, run: WorkflowRun, held: Held) -> Rescued:
         """See to all losses of a completed run."""
         losses = held.losses
-        past = [loss for loss in losses if loss.activity is None or loss.activity.attempt < run.attempt]
+        past = [loss for loss in losses if loss.activity is not None and loss.activity.attempt < run.attempt]
         await self.settle(past, _over(run))
-        lost = [loss for loss in losses if loss.activity is not None and loss.activity.attempt >= run.attempt]
-        ahead = [loss for loss in lost if loss.activity is not None and loss.activity.attempt > run.attempt]
-        if any(self._is_fresh(loss) for loss in ahead):
+        ahead = [loss for loss in losses if loss.activity is not None and loss.activity.attempt > run.attempt]
+        if any(self.is_fresh(loss) for loss in ahead):
             return Rescued.WAITS  # what GitHub shows is older than what we have heard
         # An attempt that never came: a runner's word is only as good as what runs there.
         await self.settle(ahead, f"it named an attempt that run {run.run} never had")
-        lost = [loss for loss in lost if loss not in ahead]
+        lost = [loss for loss in losses if loss not in past and loss not in ahead]
         if self._is_to_come(run):
             return Rescued.WAITS
         if not lost:
@@ -85,7 +82,8 @@ class Rescue:
             if isinstance(verdict, WorkflowJob):
                 to_repeat[verdict.id] = loss
             elif verdict:
-                await self._remove(loss)
+                if loss.activity is not None:
+                    await self._remove(loss, loss.activity.runner)
                 await self.settle([loss], verdict)
             else:
                 waits = True
@@ -93,7 +91,7 @@ class Rescue:
             return Rescued.WAITS  # all lost jobs are run again together: there is one chance for each attempt
         return await self._repeat(run, held, jobs, to_repeat) if to_repeat else Rescued.NOTHING
 
-    def _is_fresh(self, loss: Loss) -> bool:
+    def is_fresh(self, loss: Loss) -> bool:
         """Whether GitHub may not show yet what its worker said last."""
         return later(loss.worker.beat_at or LONG_AGO, LAG) > self._ports.clock.now()
 
@@ -104,16 +102,15 @@ class Rescue:
 
     def _judge(self, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> WorkflowJob | str:
         """The job that was lost; or why none was; or nothing, as long as that is not known."""
-        assert loss.activity is not None
-        # A runner has one job at a time: what it ran last is what it lost. It may have ended the one that we know of.
-        on_runner = [job for job in jobs if job.runner == loss.activity.runner]
-        job = max(on_runner, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
+        job = loss.last(jobs)
         if job is None:
-            return self._missing(run, loss)
+            return self._missing(run, loss, jobs)
         if not job.completed:
             return ""  # the list is behind the run
         if job.conclusion is Conclusion.SUCCESS:
             return f"{job.name} succeeded"
+        if loss.outlived(job):
+            return f"{job.name} had ended before"
         machine = self._proof.of(loss)
         if machine is Machine.ONLINE:
             return f"{job.name} ended by itself: its runner is online"
@@ -126,9 +123,12 @@ class Rescue:
             return f"{job.name} was ended at the maximum runtime of its runner, and is not run again"
         return job
 
-    def _missing(self, run: WorkflowRun, loss: Loss) -> str:
-        """Its job had begun when it was heard last: by now every list would name it."""
-        return "" if self._is_fresh(loss) else f"run {run.run} has completed, and names no job on its runner"
+    def _missing(self, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> str:
+        """Why the list names no job on its runner; or nothing, as long as it may come to."""
+        if loss.activity is None:
+            return _over(run) if all(job.completed for job in jobs) else ""
+        # Its job had begun when it was heard last: by now every list would name it.
+        return "" if self.is_fresh(loss) else f"run {run.run} has completed, and names no job on its runner"
 
     def _is_to_come(self, run: WorkflowRun) -> bool:
         """Whether we have had it run again, and GitHub does not show that yet. Not for ever: asked twice, GitHub takes
@@ -143,18 +143,19 @@ class Rescue:
         self._voice.alarm(f"run {run.run} of {run.repository} was run again, but GitHub does not show it: once more")
         return False
 
-    async def _remove(self, loss: Loss) -> None:
+    async def _remove(self, loss: Loss, runner: str) -> None:
         """Take its runner off GitHub's list, now that its job has ended; if that fails, reconciling does it later."""
-        if loss.activity is not None and self._proof.of(loss) is Machine.GONE:
+        if self._proof.of(loss) is Machine.GONE:
             with suppress(Refused, Unavailable):
-                await self._ports.ci.remove(loss.activity.runner)
+                await self._ports.ci.remove(runner)
 
     async def _repeat(
         self, run: WorkflowRun, held: Held, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]
     ) -> Rescued:
-        names = ", ".join(sorted(job.name for job in jobs if job.id in lost))
-        for loss in lost.values():
-            await self._remove(loss)
+        again = [job for job in jobs if job.id in lost]
+        names = _names(again)
+        for job in again:
+            await self._remove(lost[job.id], job.runner)
         refusal = await self._objection(run, jobs, lost)
         if not refusal:
             await self._runners.give_back_used(held.labels)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bullpen.config import Settings
 from bullpen.model import label as labels
-from bullpen.ports import Ports, WorkflowJob, WorkflowRun
+from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import Loss
 from bullpen.workflows.rescue import Rescue, opted_in
@@ -31,23 +31,36 @@ class Stranded:
     async def see_to(self, run: WorkflowRun, held: Held) -> None:
         """See to what a run that goes on has lost."""
         deserted: dict[str, None] = {}
-        acts = opted_in(self._settings, run.repository)
+        sated: dict[str, str] = {}
         for label in dict.fromkeys(loss.label for loss in held.losses):
-            own = [loss for loss in held.losses if loss.label == label]
             if label in held.served:  # a provision at work may be one of the dead: it proves nothing
-                await self._rescue.settle(_without_job(run, own, acts), f"label {label} has other runners")
+                sated[label] = f"label {label} has other runners"
             elif not await self._runners.wanted(label):
-                await self._rescue.settle(_without_job(run, own, acts), f"label {label} was given back")
+                sated[label] = f"label {label} was given back"
             else:
                 deserted[label] = None
+        acts = opted_in(self._settings, run.repository)
         run_again = acts and any(_is_past(run, loss) for loss in held.losses)
-        if not deserted and not run_again:
+        needless = [loss for loss in held.losses if loss.label in sated and self._is_needless(run, loss, acts)]
+        if not deserted and not run_again and not needless:
             return
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
+        for loss in needless:
+            job = loss.last(jobs) if loss.activity is None else None
+            if job is None or job.conclusion is Conclusion.SUCCESS or loss.outlived(job):
+                await self._rescue.settle([loss], sated[loss.label])
         if run_again:
             asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
             deserted |= dict.fromkeys(label for label in asked_for if label not in held.served)
         await self._replace(run, list(deserted), jobs, held.losses)
+
+    def _is_needless(self, run: WorkflowRun, loss: Loss, acts: bool) -> bool:
+        """Whether nobody has to see to it any more, unless GitHub names a job that it had: there was none that we heard
+        of, and GitHub would show it by now; or its attempt was run again, and what follows is not for us to care about.
+        """
+        if acts and _is_past(run, loss):
+            return False
+        return not self._rescue.is_fresh(loss) if loss.activity is None else _is_past(run, loss)
 
     async def restore(self, run: WorkflowRun, labels: Sequence[str]) -> None:
         """Provide runners for labels that were released while somebody ran the run again: at least one, so that we
@@ -78,8 +91,8 @@ class Stranded:
     async def _fail(
         self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], losses: Sequence[Loss], refusal: Refusal
     ) -> None:
-        lost = {loss.activity.runner for loss in losses if loss.activity is not None}
-        at_work = [job for job in jobs if not job.completed and job.runner and job.runner not in lost]
+        runs = [job for job in jobs if not job.completed and job.runner]
+        at_work = [job for job in runs if not any(loss.had(job) for loss in losses)]
         said = f"run {run.run} of {run.repository}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
         if not opted_in(self._settings, run.repository):
             self._voice.alarm(f"{said}; the repository is not in github.rescue, so it is left waiting")
@@ -92,14 +105,9 @@ class Stranded:
             await self._rescue.settle(losses, f"run {run.run} was cancelled: label {label} gets no runners")
 
 
-def _without_job(run: WorkflowRun, losses: Sequence[Loss], acts: bool) -> list[Loss]:
-    """Those that nobody has to see to any more: there was no job, or its attempt was run again and what follows from
-    that is not for us to care about."""
-    return [loss for loss in losses if loss.activity is None or (_is_past(run, loss) and not acts)]
-
-
 def _is_past(run: WorkflowRun, loss: Loss) -> bool:
-    return loss.activity is not None and loss.activity.attempt < run.attempt
+    """Whether it may be of an attempt that was run again. Of one that named no job nobody knows better."""
+    return (loss.activity.attempt if loss.activity is not None else 1) < run.attempt
 
 
 def _is_label_of(run: WorkflowRun, text: str) -> bool:

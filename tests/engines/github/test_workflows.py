@@ -103,6 +103,18 @@ async def test_of_the_jobs_of_one_runner_it_is_seen_which_began_last(github: Fak
 
 
 @pytest.mark.real_loop
+async def test_it_is_seen_when_a_job_ended(github: FakeGithub) -> None:
+    run = a_run(github, "ended", "waits")
+    github.hosted(run, "ended")
+    async with workflows_of(github) as workflows:
+        found = {job.name: job for job in await workflows.jobs(REPOSITORY, str(run.id), 1)}
+    (ended,) = [job for job in run.jobs(1) if job.key == "ended"]
+    assert ended.completed_at is not None
+    assert found["ended"].completed_at == ended.completed_at.replace(microsecond=0)
+    assert found["waits"].completed_at is None
+
+
+@pytest.mark.real_loop
 async def test_a_run_that_is_not_there_is_not_found(github: FakeGithub) -> None:
     run = a_run(github)
     async with workflows_of(github) as workflows:

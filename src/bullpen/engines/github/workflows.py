@@ -125,5 +125,10 @@ def _job(one: Mapping[str, Any], attempt: int) -> WorkflowJob:
         conclusion=_CONCLUSIONS.get(one["conclusion"], Conclusion.FAILURE) if completed else Conclusion.NONE,
         runner=one["runner_name"] or "",
         labels=tuple(one["labels"]),
-        started_at=datetime.fromisoformat(one["started_at"]) if one["started_at"] else None,
+        started_at=_moment(one["started_at"]),
+        completed_at=_moment(one["completed_at"]) if completed else None,
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

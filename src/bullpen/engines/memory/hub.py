@@ -44,6 +44,7 @@ class Job:
     queued: bool = False
     runner: str = ""
     started_at: datetime | None = None
+    completed_at: datetime | None = None
     completed: bool = False
     conclusion: Conclusion = Conclusion.NONE
     skipped: bool = False
@@ -63,6 +64,7 @@ class Job:
             self.runner,
             labels,
             self.started_at,
+            self.completed_at,
         )
 
 
@@ -218,7 +220,7 @@ class Hub:
     def _finish(self, run: Run, job: Job, conclusion: Conclusion) -> None:
         if (timer := self._ends.pop(job.id, None)) is not None:
             timer.cancel()
-        job.completed, job.conclusion = True, conclusion
+        job.completed, job.conclusion, job.completed_at = True, conclusion, self._clock.now()
         for one in list(self._registered.values()):
             if one.handle == job.runner:
                 self._registered[one.name] = replace(one, busy=False)
