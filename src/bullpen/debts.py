@@ -48,7 +48,7 @@ async def _pay_instances(ports: Ports, settings: Settings, limit: int, *, by: st
 async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[str]:
     """Finish what a provision began: decide against an overdue one, carry the decision out, say that it is settled.
 
-    While somebody who should be given back is at work it is not, and is due again a little later.
+    While somebody who should be given back is at work it is not, and is due again a little later: nothing to tell.
     """
     decided = await _decide(ports, settings, due, by=by)
     if decided is None:
@@ -62,7 +62,7 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
     now = ports.clock.now()
     if at_work:
         await ports.records.apply_each([handover.postponing(decided, now, by)])
-        return [f"{decided.id}: {decided.state}, {', '.join(at_work)} not given back: a job runs there"]
+        return []
     await ports.records.apply_each([handover.settling(settings, decided, now, by)])
     return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
 

@@ -98,6 +98,16 @@ async def test_a_closed_provision_is_told_and_no_longer_of_its_run(records: Reco
     assert ids(await records.told_provisions("run-1", 2)) == ["p-4", "p-3"]
 
 
+async def test_what_gave_a_run_its_runners_is_told_however_much_failed_since(records: Records) -> None:
+    await records.apply(open_provision("p-0", deadline=later(0)))
+    await records.apply(decide(open_provision("p-0", deadline=later(0)).after, "i-1"))
+    for number in range(1, 8):
+        await records.apply(open_provision(f"p-{number}", deadline=later(number)))
+        await records.apply(abort(open_provision(f"p-{number}", deadline=later(number)).after))
+    assert ids(await records.told_provisions("run-1", 3)) == ["p-7", "p-6", "p-5"]
+    assert ids(await records.told_provisions("run-1", 3, committed=True)) == ["p-0"]
+
+
 async def test_open_provisions_are_those_of_the_class_that_are_not_decided(records: Records) -> None:
     for provision_id in ("p-1", "p-2", "p-3"):
         await records.apply(open_provision(provision_id))

@@ -109,7 +109,7 @@ async def no_machine_is_to_be_had() -> list[str]:
 
 async def a_worker_lies() -> list[str]:
     async with a_scene() as scene:
-        victim = await scene.run(build("theirs", lasts=20, ends=Conclusion.FAILURE))
+        victim = await scene.run(build("theirs", lasts=100, ends=Conclusion.FAILURE))
         run = await scene.run(build())
         liar, theirs = scene.on(run, "build"), scene.of(victim).jobs[0]
         scene.world.tempers[liar].work(Activity(REPOSITORY, victim, 1, victim, theirs.runner, "theirs"))

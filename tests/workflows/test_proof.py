@@ -95,7 +95,7 @@ async def test_a_worker_that_comes_back_has_lost_nothing() -> None:
 async def test_what_a_worker_says_of_another_ones_runner_is_not_believed() -> None:
     """Its job could name any run: only a runner of its own instance ties it to a job."""
     async with a_scene() as scene:
-        victim = await scene.run(build("theirs", lasts=20, ends=Conclusion.FAILURE))
+        victim = await scene.run(build("theirs", lasts=100, ends=Conclusion.FAILURE))
         run = await scene.run(build())
         liar = scene.on(run, "build")
         theirs = scene.of(victim).jobs[0]

@@ -88,7 +88,7 @@ async def test_a_job_that_failed_by_itself_is_not_lost_with_its_runner_that_died
         scene.dies(idle)
         await scene.passes(LOST_AFTER + 400, scene.follower())
         assert scene.hub.reruns == []
-        assert scene.why(idle) == "wrong had ended before"
+        assert scene.why(idle) == "wrong ended by itself: its runner was lost later"
         assert scene.held() == []
 
 

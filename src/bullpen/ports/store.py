@@ -49,8 +49,9 @@ class Records(Protocol):
     async def run_provisions(self, run_id: str) -> list[Provision]:
         """Every provision of a run that is not closed: what the run did before costs nothing."""
 
-    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
-        """The newest provisions of a run that are not purged, closed or not; the newest first."""
+    async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
+        """The newest provisions of a run that are not purged, closed or not; the newest first. With `committed` those
+        that gave it runners, however many failed since."""
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         """Up to `limit` instances on offer that fit `needs`, thresholds after `now`; by id, from `start` and around."""

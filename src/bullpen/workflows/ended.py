@@ -8,21 +8,22 @@ import asyncio
 from bullpen.config import Settings
 from bullpen.model.label import Label
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.release import release
+from bullpen.release import Released, release
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.saying import Voice
 
 
-async def give_back(ports: Ports, settings: Settings, run: WorkflowRun, held: Held, voice: Voice) -> list[str]:
-    """Release every label of a run; returns those that had anything. Cleaning is not awaited: it is owed, and seen to
-    by whoever pays debts."""
+async def give_back(ports: Ports, settings: Settings, run: WorkflowRun, held: Held, voice: Voice) -> list[Released]:
+    """Release every label of a run that has anything. Cleaning is not awaited: it is owed, and seen to by whoever pays
+    debts."""
     at_once = asyncio.Event()
     at_once.set()
     found = []
     for label in await _labels(ports, settings, run, held):
-        await release(ports, settings, label, stop=at_once)
-        voice.tell(f"run {run.run} of {run.repository} is over ({run.conclusion}): label {label} is released")
-        found.append(label)
+        released = await release(ports, settings, label, stop=at_once)
+        if released.offered or released.terminated or released.pending:
+            voice.tell(f"run {run.run} of {run.repository} is over ({run.conclusion}): label {label} is released")
+        found.append(released)
     return found
 
 

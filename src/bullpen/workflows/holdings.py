@@ -18,8 +18,8 @@ from bullpen.workflows.loss import Loss, the_repository
 
 @dataclass(slots=True)
 class Held:
-    """`labels` have live instances, or a provision at work for them; `served` have instances that run. `stale` were
-    given back, and still execute a job of the run, as they say."""
+    """`labels` have live instances, or a provision at work for them; `served` have instances that run and are not lost.
+    `stale` were given back, and still execute a job of the run, as they say."""
 
     run: str
     repository: str = ""  # empty: nobody has said whose run it is
@@ -34,8 +34,9 @@ async def gather(ports: Ports, settings: Settings, losses: Sequence[Loss]) -> di
     found: dict[str, Held] = {}
     live = [one for one in await every_live(ports) if one.state in LIVE]
     at_work = [one for name in settings.classes for one in await ports.records.open_provisions(name)]
+    lost = {loss.worker.instance_id for loss in losses}
     for one in live:
-        _note(found, one.run_id, one.repository, runs=one.state is RUNNING)
+        _note(found, one.run_id, one.repository, runs=one.state is RUNNING and one.id not in lost)
     for provision in at_work:
         _note(found, provision.run_id, provision.needs.repository)
     for loss in losses:

@@ -56,7 +56,7 @@ class Look:
         if not run.completed:
             await self._stranded.see_to(run, held)
             return False
-        await stale.end(self._ports, self._settings, run, held, self._voice)
+        await stale.end(self._ports, self._settings, run, held.stale, self._voice)
         rescued = await self._rescue.rescue(run, held)
         if rescued is Rescued.NOTHING:
             await self._give_back(held, run)
@@ -69,7 +69,9 @@ class Look:
         now = await self._ports.workflows.run(run.repository, run.run)
         if not now.completed:
             # Somebody ran it again at the same moment, and counts on the runners that it had.
-            await self._stranded.restore(now, released)
+            await self._stranded.restore(now, [one.run_id for one in released])
+        elif busy := [id for one in released for id in one.busy]:
+            await stale.end_busy(self._ports, self._settings, now, busy, self._voice)
 
     async def forget_missing(self, held: Collection[str]) -> None:
         """Give up those of these runs that were not there in two looks, `timings.orphan` apart: deleted, or not for us

@@ -51,9 +51,11 @@ class Loss:
         return max(had, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
 
     def outlived(self, job: WorkflowJob) -> bool:
-        """Whether a job of one that named none had ended when we heard of it last. GitHub waits for ten minutes before
-        it ends a job that was lost."""
-        return self.activity is None and job.completed and (job.completed_at or LONG_AGO) <= self._silent_at
+        """Whether a job ended by itself, for it did so before its worker can have been lost: GitHub waits for ten
+        minutes before it ends a job of a dead runner. A machine that leaves ends its job on the way."""
+        if self.worker.leaving is not None or not job.completed:
+            return False
+        return (job.completed_at or LONG_AGO) <= self._silent_at
 
     @property
     def _silent_at(self) -> datetime:

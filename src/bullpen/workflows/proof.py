@@ -11,6 +11,7 @@ look counts too. What has been proven once is not asked again, for a machine tha
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
 from bullpen import handover
@@ -39,11 +40,17 @@ class Proof:
         self._settings = settings
         self._voice = voice
         self._known: dict[str, Machine] = {}
+        self._online_at: dict[str, datetime] = {}
+        """When the CI showed the runner of a lost worker last."""
         self._ending: dict[str, float] = {}
         """Since when the end of a machine has been asked for and is not certain, by loss."""
 
     def of(self, loss: Loss) -> Machine:
         return self._known.get(loss.key, Machine.UNKNOWN)
+
+    def seen_online(self, loss: Loss) -> datetime | None:
+        """When its runner was online after it was lost, the last time that we have seen it; None: never."""
+        return self._online_at.get(loss.key)
 
     def is_new(self, loss: Loss) -> bool:
         """True if it was never asked about."""
@@ -53,6 +60,7 @@ class Proof:
         """Ask about all of these whose machine is not known to be gone. `losses` are all that there are."""
         self._known = {loss.key: self.of(loss) for loss in losses}
         self._ending = {key: since for key, since in self._ending.items() if key in self._known}
+        self._online_at = {key: at for key, at in self._online_at.items() if key in self._known}
         open_ = [loss for loss in losses if self.of(loss) is not Machine.GONE]
         if not open_:
             return
@@ -72,14 +80,14 @@ class Proof:
             self._voice.alarm(f"whether lost runners are online cannot be seen: {exc}")
             return []
         online = {one.name for one in listed if one.online is not False}
+        now = self._ports.clock.now()
         for loss in mute:
             if loss.worker.instance_id in online:
-                self._known[loss.key] = Machine.ONLINE
+                self._known[loss.key], self._online_at[loss.key] = Machine.ONLINE, now
                 self._voice.alarm(f"{loss.worker.instance_id} is lost, but its runner is online: it is left alone")
             else:
                 self._known[loss.key] = Machine.UNKNOWN
         offline = [loss for loss in mute if self.of(loss) is not Machine.ONLINE]
-        now = self._ports.clock.now()
         # All of them by their keys, and none that is online: who comes back to the list is forgotten, and counts anew.
         since = await self._ports.observations.observe(OFFLINE, [loss.key for loss in offline], now)
         return [loss for loss in offline if handover.later(since[loss.key], self._settings.timings.orphan) <= now]

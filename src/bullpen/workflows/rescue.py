@@ -5,7 +5,8 @@ the run still goes on. Then, of all losses of this attempt together:
 
     the attempt has moved on              somebody ran it again: nothing is left to do
     the job succeeded after all           so
-    its runner is online                  it was not lost: it failed by itself
+    its runner is online, or was when     it was not lost: it failed by itself
+    the job ended
     it was cancelled                      by somebody; unless its machine had said that it was leaving
     its machine's time was over           it was ended for that, and would be again
     it may not be repeated                not opted in, too often already, an environment, other failures beside it: it
@@ -110,12 +111,15 @@ class Rescue:
         if job.conclusion is Conclusion.SUCCESS:
             return f"{job.name} succeeded"
         if loss.outlived(job):
-            return f"{job.name} had ended before"
+            return f"{job.name} ended by itself: its runner was lost later"
         machine = self._proof.of(loss)
         if machine is Machine.ONLINE:
             return f"{job.name} ended by itself: its runner is online"
         if machine is Machine.UNKNOWN:
             return ""
+        online_at = self._proof.seen_online(loss)
+        if online_at is not None and (job.completed_at or LONG_AGO) <= later(online_at, LAG):
+            return f"{job.name} ended by itself: its runner was online"
         if job.conclusion is Conclusion.CANCELLED and loss.worker.leaving is None:
             # Of a machine that dies without notice GitHub says that it failed: this was somebody's wish.
             return f"{job.name} was cancelled"

@@ -6,20 +6,21 @@ back to the pool first: GitHub gives a job to any runner of its label.
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bullpen import busy, handover
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
+from bullpen.model import label as labels
 from bullpen.model.instance import RUNNING, Instance
-from bullpen.model.provision import COMMITTED, Provision
+from bullpen.model.provision import Provision
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 
 BY = "rescue"
 FRESH = 120.0  # seconds for which a runner counts as new: whoever looks beside us must not take ours away
-TOLD = 20  # provisions of a label that are looked through
+TOLD = 20  # provisions that gave a label its runners and are looked through
 PATIENCE = 240.0  # seconds: a machine that boots needs less, and whoever looks has more to do
 
 
@@ -40,14 +41,13 @@ class Runners:
 
     async def wanted(self, label: str) -> int:
         """How many runners a label was to have at once; 0 once it was released, or if it never had any."""
-        told = await self._ports.records.told_provisions(label, TOLD)
+        told = await self._ports.records.told_provisions(label, TOLD, committed=True)
         # Of a released one the members belong to others. A top-up asks for what was missing only: the largest counts.
-        return max((one.want for one in told if one.state is COMMITTED and one.members and not one.is_over), default=0)
+        return max((one.want for one in told if one.members and not one.is_over), default=0)
 
     async def asked(self, label: str) -> int:
         """How many runners anybody wanted for a label at once, released or not; 0 if nobody knows of any."""
-        told = await self._ports.records.told_provisions(label, TOLD)
-        return max((one.want for one in told if one.state is COMMITTED), default=0)
+        return max((one.want for one in await self._models(label)), default=0)
 
     async def give_back_used(self, labels: Iterable[str]) -> None:
         """Give back the runners of these labels that are not new, and wait until they are clean: they may be needed.
@@ -68,7 +68,7 @@ class Runners:
         await handover.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
 
     async def _used(self, label: str) -> list[Instance]:
-        told = await self._ports.records.told_provisions(label, TOLD)
+        told = await self._ports.records.told_provisions(label, TOLD, committed=True)
         lasts = {one.id: one.max_runtime for one in told}
         found = await self._ports.records.run_instances(label)
         now = self._ports.clock.now()
@@ -86,12 +86,11 @@ class Runners:
         Raise Unavailable where a later try may succeed. A silent runner of the label is not counted, and not ended: the
         CI may see it.
         """
-        told = await self._ports.records.told_provisions(label, TOLD)
+        told = await self._models(label) or await self._ports.records.told_provisions(label, 1)
         if not told:
             return Refusal("nobody knows any more what its runners were like")
-        model = next((one for one in told if one.state is COMMITTED), told[0])
         try:
-            outcome = await self._provision(self._like(model, count))
+            outcome = await self._provision(self._like(told[0], label, count))
         except Outdated:
             raise
         except ConfigError as exc:
@@ -106,7 +105,17 @@ class Runners:
             raise Unavailable(f"label {label} has no runners yet: {outcome.reason}")
         return Refusal(outcome.reason)
 
-    def _like(self, model: Provision, count: int) -> Request:
+    async def _models(self, label: str) -> list[Provision]:
+        """What gave a label its runners, the newest first. Jobs that are run again may ask for the label of their own
+        attempt, which nobody provided: those are like the runners of the attempt before."""
+        asked = labels.parse(label)
+        before = [replace(asked, attempt=asked.attempt - 1)] if asked is not None and asked.attempt > 1 else []
+        for name in (label, *map(str, before)):
+            if told := await self._ports.records.told_provisions(name, TOLD, committed=True):
+                return told
+        return []
+
+    def _like(self, model: Provision, label: str, count: int) -> Request:
         """Raise ConfigError if the settings no longer allow what was asked for."""
         asked = model.needs
         needs = self._settings.requirements(
@@ -118,7 +127,7 @@ class Runners:
             asked.trust_domain,
             asked.repository,
         )
-        return Request(model.run_id, count, needs, model.max_runtime, spares_silent=True)
+        return Request(label, count, needs, model.max_runtime, spares_silent=True)
 
     async def _provision(self, request: Request) -> Outcome:
         stop = asyncio.Event()

@@ -91,8 +91,7 @@ class Stranded:
     async def _fail(
         self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], losses: Sequence[Loss], refusal: Refusal
     ) -> None:
-        runs = [job for job in jobs if not job.completed and job.runner]
-        at_work = [job for job in runs if not any(loss.had(job) for loss in losses)]
+        at_work = [job for job in jobs if _goes_on(run, job) and not any(loss.had(job) for loss in losses)]
         said = f"run {run.run} of {run.repository}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
         if not opted_in(self._settings, run.repository):
             self._voice.alarm(f"{said}; the repository is not in github.rescue, so it is left waiting")
@@ -108,6 +107,11 @@ class Stranded:
 def _is_past(run: WorkflowRun, loss: Loss) -> bool:
     """Whether it may be of an attempt that was run again. Of one that named no job nobody knows better."""
     return (loss.activity.attempt if loss.activity is not None else 1) < run.attempt
+
+
+def _goes_on(run: WorkflowRun, job: WorkflowJob) -> bool:
+    """Whether it runs, or is about to on a runner that is none of ours."""
+    return not job.completed and (bool(job.runner) or not any(_is_label_of(run, label) for label in job.labels))
 
 
 def _is_label_of(run: WorkflowRun, text: str) -> bool:

@@ -15,7 +15,7 @@ from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
 from bullpen.model.instance import LIVE, Instance, State
-from bullpen.model.provision import Provision
+from bullpen.model.provision import COMMITTED, Provision
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
@@ -61,10 +61,12 @@ class MemoryRecords:
             "records.run_provisions", lambda: list(self._current().provisions_of_run.walk(run_id))
         )
 
-    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
-        return await self._faults.call(
-            "records.told_provisions", lambda: list(self._current().provisions_told.walk(run_id))[: -limit - 1 : -1]
-        )
+    async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
+        def newest() -> list[Provision]:
+            told = list(self._current().provisions_told.walk(run_id))
+            return [one for one in reversed(told) if one.state is COMMITTED or not committed][:limit]
+
+        return await self._faults.call("records.told_provisions", newest)
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         def fitting() -> list[Instance]:

@@ -27,6 +27,7 @@ RUN_INSTANCES = f"{_INSTANCE} WHERE run_id = ? AND run_id <> '' AND state <> 'te
 _NOT_CLOSED = "(state = 'open' OR owes_kind IS NOT NULL OR members <> '[]')"
 RUN_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' AND {_NOT_CLOSED} ORDER BY id"
 TOLD_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' ORDER BY deadline DESC LIMIT ?"
+COMMITTED_PROVISIONS = TOLD_PROVISIONS.replace(" ORDER BY", " AND state = 'committed' ORDER BY")
 PENDING = (
     f"{_INSTANCE} WHERE resource_class = ? AND id > ? AND run_id = '' AND attested = 0 AND state <> 'terminated'"
     " AND state IN ('idle', 'created') ORDER BY id LIMIT ?"
@@ -96,8 +97,9 @@ class SqliteRecords:
     async def run_provisions(self, run_id: str) -> list[Provision]:
         return [PROVISIONS.decode(row) for row in await self._rows(RUN_PROVISIONS, run_id)]
 
-    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
-        return [PROVISIONS.decode(row) for row in await self._rows(TOLD_PROVISIONS, run_id, limit)]
+    async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
+        statement = COMMITTED_PROVISIONS if committed else TOLD_PROVISIONS
+        return [PROVISIONS.decode(row) for row in await self._rows(statement, run_id, limit)]
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         domains = needs.acceptable_domains

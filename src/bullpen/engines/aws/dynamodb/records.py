@@ -17,7 +17,7 @@ from bullpen.engines.aws.dynamodb.table import TableClient, Walk
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job
-from bullpen.model.provision import OPEN, Provision
+from bullpen.model.provision import COMMITTED, OPEN, Provision
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import Worker
@@ -62,9 +62,12 @@ class DynamoRecords:
         walk = self._table.walk(("todoKey", f"OPENRUN#{run_id}"), index="todo")
         return await read_listed(self._table, walk, Provision, lambda p: not p.is_closed)
 
-    async def told_provisions(self, run_id: str, limit: int) -> list[Provision]:
+    async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
+        def is_told(one: Provision) -> bool:
+            return one.run_id == run_id and (one.state is COMMITTED or not committed)
+
         walk = self._table.walk(("runKey", f"TOLD#{run_id}"), index="run", newest_first=True, page=limit)
-        return await read_listed(self._table, walk, Provision, lambda p: p.run_id == run_id, limit)
+        return await read_listed(self._table, walk, Provision, is_told, limit)
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         fitting: list[Instance] = []
