@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -72,10 +72,11 @@ class Step:
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
-    def cancel(self) -> Ran:
-        """As the runner does; `seconds` is how long it took from the first signal."""
+    def cancel(self, then: Callable[[], object] = lambda: None) -> Ran:
+        """As the runner does, and `then` this as soon as it is told; `seconds` is how long it took from that signal."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
+        then()
         try:
             self.process.wait(UNTIL_TERMINATED)
         except subprocess.TimeoutExpired:

@@ -9,9 +9,12 @@ from typing import NoReturn
 
 import pytest
 
-from action.steps import ROOT, run_action
+from action.steps import ROOT, start_action
 from bullpen.action import packages
 from bullpen.errors import Unavailable
+
+RUN = packages._run
+HOSTILE = dict.fromkeys(("logging.py", "json.py"), "raise SystemExit('a module of the checkout')")
 
 
 class Commands:
@@ -115,9 +118,29 @@ def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.Captu
     assert capsys.readouterr().out == "\\::error::of pip\n"
 
 
+def test_no_module_of_the_checkout_is_imported_while_packages_are_installed(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "tools")})
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout" / "logging.py").write_text(HOSTILE["logging.py"])
+    monkeypatch.chdir(tmp_path / "checkout")
+    monkeypatch.setattr(packages, "OUTSIDE", ".")  # each of two locks holds without the other
+    for command in commands.ran:
+        how = command[1 : command.index("-m") + 2]
+        RUN([sys.executable, *how, "--help"])
+        assert "usage: " in capsys.readouterr().out.lower()
+
+
+def test_the_checkout_is_not_where_packages_are_installed_from(capsys: pytest.CaptureFixture[str]) -> None:
+    packages._run([sys.executable, "-c", "import os; print(os.getcwd())"])
+    assert capsys.readouterr().out == "/\n"
+
+
 @pytest.mark.slow
 def test_a_python_without_the_packages_goes_on_as_one_that_has_them(tmp_path: Path) -> None:
-    """The environment stands in the tool cache already; here it is the tests' own, behind a name of its own."""
+    """The environment stands in the tool cache already; here it is the tests' own, behind a name of its own. Neither
+    imports what the checkout brings."""
     bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     if subprocess.run([bare, "-c", "import msgspec"], capture_output=True, check=False).returncode == 0:
         pytest.skip(f"{bare} has the packages itself")
@@ -128,7 +151,7 @@ def test_a_python_without_the_packages_goes_on_as_one_that_has_them(tmp_path: Pa
     (place / "python").write_text(f'#!/bin/sh\necho prepared\nexec {sys.executable} "$@"\n')
     (place / "python").chmod(0o755)
     environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "RUNNER_TOOL_CACHE": str(tmp_path / "tools")}
-    ran = run_action({"mode": "release", "home": str(tmp_path / "home")}, environ, tmp_path)
+    ran = start_action({"mode": "release", "home": str(tmp_path / "home")}, environ, tmp_path, HOSTILE).end()
     assert ran.code == 0, ran.log
     assert ran.log.startswith("prepared\n")
     assert "4711 holds no runners" in ran.log

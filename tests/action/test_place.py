@@ -29,9 +29,9 @@ def test_without_a_place_every_way_to_name_one_is_said() -> None:
     assert all(name in said for name in ("server", "table-name", "home", "config"))
 
 
-@pytest.mark.parametrize("name", [*POOL, *MACHINES, "home", "config"])
+@pytest.mark.parametrize("name", [*POOL, *MACHINES, "home", "config", "github-token"])
 def test_a_server_and_a_pool_of_ones_own_contradict(name: str) -> None:
-    value = (POOL | MACHINES | {"home": "here", "config": "bullpen.toml"})[name]
+    value = (POOL | MACHINES | {"home": "here", "config": "bullpen.toml", "github-token": "ghp_of_an_admin"})[name]
     assert f"server and {name}:" in refused({"mode": "provision", **SERVER, name: value})
 
 
@@ -48,8 +48,17 @@ def test_a_token_for_no_server_is_refused() -> None:
     assert said.startswith("server-token: says nothing without server")
 
 
+def test_an_audience_for_an_identity_that_is_not_shown_is_refused() -> None:
+    said = refused({"mode": "provision", **SERVER, "server-token": "abc", "audience": "pool"})
+    assert said.startswith("server-token and audience: with a token no identity is shown")
+
+
 def test_a_pool_is_here_or_there() -> None:
-    assert "home and table-name" in refused({"mode": "provision", **POOL, "home": "here"})
+    assert refused({"mode": "provision", **POOL, "home": "here"}).startswith("home and table-name, aws-region:")
+    region = {"aws_region": "eu-central-1", "home": "here"}
+    assert refused({"mode": "provision", **region}) == (
+        "home and aws_region: a pool is on this machine or on AWS Leave aws_region out, or home."
+    )
 
 
 def test_the_region_may_come_from_the_environment() -> None:

@@ -6,18 +6,21 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from action.answering import OPERATION, Answer, answering
+from action.asking import JOB
 from action.steps import Ran, run_action, start_action
-from bullpen.action import server
+from bullpen.action import served, server
+from bullpen.action.inputs import read
 from bullpen.action.served import warn_of_plain_text
 from bullpen.action.stopping import Stopping
 from bullpen.action.wire import Away, exchange
-from bullpen.errors import Unavailable
+from bullpen.errors import BullpenError, Unavailable
 
 pytestmark = pytest.mark.slow
 MET: dict[str, Any] = {
@@ -46,8 +49,7 @@ def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) 
     with answering(answer) as stub:
         step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
         assert asked.wait(30)
-        threading.Timer(0.3, go_on.set).start()
-        ran = step.cancel()
+        ran = step.cancel(threading.Timer(0.3, go_on.set).start)
     assert ran.code == 130, ran.log
     assert ran.seconds < 7.5
     assert stub.asked[:2] == ["POST /v1/runs/4711/provision", "DELETE /v1/operations/op-1"]
@@ -73,6 +75,18 @@ def test_a_step_that_is_cancelled_while_nobody_answers_has_its_label_released(tm
     assert ran.seconds < 7.5
     assert stub.asked == ["POST /v1/runs/4711/provision", "POST /v1/runs/4711/release"]
     assert "all runners of 4711 are released" in ran.errors[0]
+
+
+def test_a_step_that_is_cancelled_before_anything_was_begun_releases_nothing(tmp_path: Path) -> None:
+    """The label's runners are those of an earlier step, whose jobs may run."""
+    busy: Answer = (429, {"error": "too busy"}, {"retry-after": "20"})
+    with answering(lambda method, path: busy) as stub:
+        step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
+        step.wait_for("waiting for up to")
+        ran = step.cancel()
+    assert ran.code == 130, ran.log
+    assert stub.asked == ["POST /v1/runs/4711/provision"]
+    assert "cancelled before anything was begun" in ran.errors[0]
 
 
 @pytest.mark.parametrize("status", [404, 409])
@@ -122,6 +136,29 @@ def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: P
     assert "is not known here" in refused.errors[0]
     with answering(lambda method, path: (403, {"error": "no"})) as stub:
         assert "nothing was done" in provisioned(stub.url, tmp_path).summary
+
+
+def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Answer] = [
+        (403, {"error": "maxRuntimeMin 361: is too much", "remedy": "Ask for less."}),
+        (400, {"error": "allowedInstanceTypes[0]: expected 'str'"}),
+        (400, {"error": "resource-class 'huge': unknown"}),
+        (400, {"error": "the body is no JSON"}),
+    ]
+    given = read({"mode": "start", "server": "http://127.0.0.1", "server-token": "x", "max-lifetime-minutes": "361"})
+    caught = []
+    with answering(lambda method, path: said.pop(0)) as stub:
+        asked = replace(given, given={**given.given, "server": stub.url})
+        while said:
+            with pytest.raises(BullpenError) as error:
+                served.run(asked, JOB, "4711", {}, Stopping(), print)
+            caught.append((str(error.value).removeprefix(f"{stub.url}: "), error.value.remedy))
+    assert caught == [
+        ("max-lifetime-minutes 361: is too much", "Ask for less."),
+        ("allowed-instance-types[0]: expected 'str'", ""),
+        ("resource-class 'huge': unknown", ""),
+        ("the body is no JSON", ""),
+    ]
 
 
 def test_a_server_that_is_none_is_a_wrong_input(tmp_path: Path) -> None:

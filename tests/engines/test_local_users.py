@@ -20,7 +20,7 @@ from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import launch as launching
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import end
-from bullpen.engines.processes import Identity, descendants
+from bullpen.engines.processes import Identity, descendants, name_of
 from bullpen.model.signal import Kind
 from real_machines import Pool, a_plan, a_pool, quick_settings
 from users import lent
@@ -45,9 +45,9 @@ async def user_of(pool: Pool, instance_id: str) -> str:
 
 
 def running_as(user: str) -> list[str]:
-    """The commands of its processes."""
+    """The commands of its processes; of those that end while we look, none."""
     found = descendants(None, "no mark", users.number_of(user))
-    return [Path(f"/proc/{process.pid}/comm").read_text().strip() for process in found]
+    return [name for process in found if (name := name_of(process)) is not None]
 
 
 async def a_process_of(user: str) -> asyncio.subprocess.Process:
@@ -157,6 +157,22 @@ async def test_who_ends_a_machine_that_somebody_else_just_ended_answers_that_it_
         assert stray.returncode is None
         stray.kill()
         await stray.wait()
+
+
+async def test_a_machine_whose_user_cannot_be_had_says_why_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with with_users(1) as (pool, _):
+        instance = await pool.ready()
+        locks = pool.home / "locks"
+        locks.mkdir()
+        locks.chmod(0o755)
+        monkeypatch.setattr(users, "LOCKS", locks)
+        assert await pool.compute.terminate([instance.id]) == []
+        (seen,) = await pool.compute.sightings()
+        assert seen.alive  # for all we know
+        assert f"{locks} must be a directory of root's alone: chown root {locks}; chmod 700 {locks}" in seen.stays
+        locks.chmod(0o700)
+        assert await pool.compute.terminate([instance.id]) == [instance.id]
+        assert await pool.compute.sightings() == []
 
 
 async def test_a_user_of_another_home_is_refused_and_stays_with_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,13 @@ async def test_changing_needs_more_than_the_scope_read(tmp_path: Path, path: str
             assert (await house.ask("POST", path, token, json=WRITES[path])).status_code in (200, 201, 202, 404, 409)
 
 
+async def test_a_scope_that_does_not_suffice_says_how_to_get_one_that_does(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        answer = await house.ask("POST", "/v1/runs/run-1/release", "read")
+        assert "bullpen token create --scope operate" in answer.json()["remedy"]
+
+
 @pytest.mark.parametrize(("method", "path", "body"), AGENTS)
 async def test_only_an_instances_own_agent_speaks_for_it(tmp_path: Path, method: str, path: str, body: object) -> None:
     async with a_house(tmp_path) as house:

@@ -43,11 +43,17 @@ class Refusals(ConfigError):
 
 
 def secrets_of(document: Mapping[str, str]) -> list[str]:
-    """Values that must not be printed, whatever else is wrong with the inputs. A misspelt name may hold one too."""
+    """Values that must not be printed, whatever else is wrong with the inputs. A misspelt name may hold one too, and a
+    URL credentials."""
     public = {name for name, one in INPUTS.items() if not one.secret} | {
         name for name, one in ALIASES.items() if not one.secret
     }
-    return [value.strip() for name, value in document.items() if name not in public and value.strip()]
+    found = [value.strip() for name, value in document.items() if name not in public and value.strip()]
+    credentials, at, _ = document.get("server", "").strip().rpartition("@")
+    if at:
+        credentials = credentials.split("//", 1)[-1]
+        found += [credentials, credentials.partition(":")[2] or credentials]
+    return found
 
 
 def document_of(text: str) -> dict[str, str]:
@@ -127,7 +133,7 @@ def _take(raw: dict[str, tuple[str, str]], name: str, value: str, said: str, wro
     before, word = raw.setdefault(name, (value, said))
     if before == value or _same(name, before, value):
         return
-    both = f"{word} and {said}" if INPUTS[name].secret else f"{word} {_shown(before)} and {said} {_shown(value)}"
+    both = f"{_with(name, word, before)} and {_with(name, said, value)}"
     wrong.append(ConfigError(f"{both}: differ, and mean the same", remedy=f"Keep {name} only."))
 
 
@@ -139,15 +145,20 @@ def _same(name: str, one: str, other: str) -> bool:
 
 
 def _refusal(name: str, said: str, value: str, why: str) -> ConfigError:
-    known = INPUTS[name]
-    what = said if known.secret else f"{said} {_shown(value)}"
-    return ConfigError(f"{what}: must be {known.reads.allowed}" + (f" ({why})" if why else ""))
+    allowed = INPUTS[name].reads.allowed
+    return ConfigError(f"{_with(name, said, value)}: must be {allowed}" + (f" ({why})" if why else ""))
 
 
 def _unknown(name: str) -> ConfigError:
     meant = difflib.get_close_matches(name, [*INPUTS, *ALIASES], n=1, cutoff=0.6)
     remedy = f"Did you mean {meant[0]}?" if meant else "docs/migration.md lists every input."
     return ConfigError(f"{_shown(name)}: no such input", remedy=remedy)
+
+
+def _with(name: str, said: str, value: str) -> str:
+    """An input with its value, unless that is a secret, or a URL that may hold one."""
+    is_secret = INPUTS[name].secret or (name == "server" and not {"@", "?", "#"}.isdisjoint(value))
+    return said if is_secret else f"{said} {_shown(value)}"
 
 
 def _shown(value: str) -> str:

@@ -27,6 +27,7 @@ EXTRAS = ("aws", "github")
 UNSEEN = ("cryptography",)  # of pyjwt[crypto]: what was installed does not tell its extras
 CACHES = ("RUNNER_TOOL_CACHE", "RUNNER_TEMP")
 KEPT_BACK = ("PYTHONPATH", "ACTION_INPUTS")  # the one is ours, the other holds secrets
+OUTSIDE = "/"
 PIP_PATIENCE = 300.0  # seconds
 WITHOUT = "Without a server input the job needs a package index, and room in RUNNER_TOOL_CACHE or RUNNER_TEMP."
 
@@ -63,8 +64,9 @@ def _make(root: Path, wanted: list[str], place: Path) -> None:
     """Made beside its place and moved there whole: what others see is complete."""
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
-        _run([sys.executable, "-m", "venv", str(draft)])
-        pip = [str(draft / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
+        # -I: neither the checkout nor the job's environment decides what is imported. pip obeys its own, PIP_*.
+        _run([sys.executable, "-I", "-m", "venv", str(draft)])
+        pip = [str(draft / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
         only = ["--only-binary", ":all:", "--constraint", str(root / "constraints.txt")]
         _run([*pip, "--quiet", *only, *wanted])
         _move(draft, place)
@@ -88,11 +90,14 @@ def _move(draft: Path, place: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    """A child that does not outlive us: a cancelled step must not leave pip behind."""
+    """A child that does not outlive us: a cancelled step must not leave pip behind. It finds nothing in its working
+    directory, which is not ours: that is the workflow's checkout, maybe a stranger's, and the job may have credentials
+    in its environment."""
     environ = {name: value for name, value in os.environ.items() if name not in KEPT_BACK}
     try:
         with subprocess.Popen(
             command,
+            cwd=OUTSIDE,
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -113,7 +118,7 @@ def _run(command: list[str]) -> None:
 
 
 def _short(command: list[str]) -> str:
-    return " ".join((Path(command[0]).name, *command[1:3]))
+    return " ".join((Path(command[0]).name, *command[1:4]))
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -7,7 +7,8 @@ from bullpen.action.table import INPUTS, PROVISION, REFRESH
 from bullpen.errors import ConfigError
 
 SERVED_ONLY = ("server-token", "audience")
-LOCAL = ("config", "home", "table-name", "aws-region")
+AWS = ("table-name", "aws-region")
+LOCAL = ("config", "home", *AWS, "github-token")
 REFRESH_NEEDS = ("ami", "iam-instance-profile", "subnet-ids", "github-token")
 VARIABLES = ("BULLPEN_HOME", "BULLPEN_CONFIG")
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -33,12 +34,16 @@ def _with_server(asked: Asked) -> list[ConfigError]:
                 remedy="Delete this step, or leave server out to refresh from here.",
             )
         )
+    if all(name in asked.given for name in SERVED_ONLY):
+        both = " and ".join(SERVED_ONLY)
+        wrong.append(ConfigError(f"{both}: with a token no identity is shown", remedy="Leave one of them out."))
     local = [name for name in asked.given if name in LOCAL or INPUTS[name].machine]
     if local:
         said = ", ".join(asked.spoken[name] for name in local)
         wrong.append(
             ConfigError(
-                f"server and {said}: the server's own settings say where its pool is and what its machines are like",
+                f"server and {said}: the server's own settings say where its pool is, what machines are like and who"
+                " speaks with GitHub",
                 remedy=f"Leave {said} out, or server.",
             )
         )
@@ -51,8 +56,10 @@ def _without_server(asked: Asked, environ: Mapping[str, str]) -> list[ConfigErro
         for name in SERVED_ONLY
         if name in asked.given
     ]
-    if "home" in asked.given and ("table-name" in asked.given or "aws-region" in asked.given):
-        wrong.append(ConfigError("home and table-name: a pool is on this machine or on AWS", remedy="Keep one."))
+    if "home" in asked.given and (on_aws := [asked.spoken[name] for name in AWS if name in asked.given]):
+        said = ", ".join(on_aws)
+        remedy = f"Leave {said} out, or home."
+        wrong.append(ConfigError(f"home and {said}: a pool is on this machine or on AWS", remedy=remedy))
     elif not {"home", "table-name", "config"} & set(asked.given) and not any(map(environ.get, VARIABLES)):
         wrong.append(ConfigError("server, table-name, home, config: all are empty", remedy=WHERE))
     if "table-name" in asked.given and "aws-region" not in asked.given and not any(map(environ.get, REGIONS)):

@@ -23,12 +23,14 @@ MOST_TIMES = 3
 LOST = "Run the job again: a provision that is asked for twice only tops up."
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REQUEST = {
+    "instance-count": "count",
     "resource-class": "resourceClass",
     "usage-class": "usageClass",
     "allowed-instance-types": "allowedInstanceTypes",
     "max-runtime-min": "maxRuntimeMin",
     "allow-partial": "allowPartial",
 }
+"""What the server calls the inputs that are for it to judge."""
 
 
 def run(
@@ -37,7 +39,7 @@ def run(
     """Provision or release a label. Raise BullpenError only if nothing was begun."""
     url = asked.get("server").rstrip("/")
     warn_of_plain_text(url)
-    server = Server(url, lambda patience: _token(asked, url, environ, patience), stopping)
+    server = Server(url, lambda patience: _token(asked, url, environ, patience), stopping, _words(asked))
     body = _request(asked, job) if asked.mode == PROVISION else None
     errand = Errand(server, asked.mode, label, body, stopping, tell)
     began = time.monotonic()
@@ -73,7 +75,7 @@ class Errand:
         self._body = body
         self._stopping = stopping
         self._tell = tell
-        self._asks = self._began = False
+        self._began = False
         self._operation: Answer = {}
 
     @property
@@ -86,7 +88,7 @@ class Errand:
         ended: Answer = {}
         for _ in range(MOST_TIMES):
             with self._stopping.shielded():  # an operation whose id was lost cannot be called off by itself
-                self._asks, self._operation = True, {}
+                self._operation = {}
                 self._operation = self._server.begin(self._mode, self._label, self._body, secrets.token_hex(16))
                 self._began = True
             workflow.say(f"{self._server.url}: {self._mode} of {self._label} is {self._operation['id']}")
@@ -97,9 +99,10 @@ class Errand:
         return ended
 
     def called_off(self) -> Result:
-        """Ask the server to give everything back, and wait for its word as long as a cancelled step may."""
-        if not self._asks:
-            reason = "cancelled before anything was asked for"
+        """Ask the server to give everything back, and wait for its word as long as a cancelled step may. What was never
+        begun has nothing to give back, and the run's other runners are not its own."""
+        if not self.may_have_begun:
+            reason = "cancelled before anything was begun"
             return Result(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
         until = time.monotonic() + self._stopping.left
         workflow.say("cancelled: giving back what was acquired")
@@ -169,7 +172,7 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> Result:
 def _request(asked: Asked, job: Job) -> dict[str, Any]:
     """What is left out is the server's to say. With an operator's token we say ourselves whose run it is; a job's
     identity says it better, and the server would not let us add to it."""
-    body: dict[str, Any] = {"count": asked.get("instance-count", 1)}
+    body: dict[str, Any] = {"count": 1}
     body |= {field: asked.given[name] for name, field in REQUEST.items() if name in asked.given}
     if "usageClass" not in body and asked.word == "start":
         body["usageClass"] = "on-demand"
@@ -177,6 +180,11 @@ def _request(asked: Asked, job: Job) -> dict[str, Any]:
         body["repository"] = job.repository
         body["trustDomain"] = trust_domain(job.repository, job.event, job.ref, job.actor)
     return body
+
+
+def _words(asked: Asked) -> dict[str, str]:
+    """The workflow's word for whatever the server may refuse, which names fields and settings."""
+    return {said: asked.spoken.get(name, name) for name, field in REQUEST.items() for said in (name, field)}
 
 
 def _token(asked: Asked, url: str, environ: Mapping[str, str], patience: float) -> str:

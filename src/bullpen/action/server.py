@@ -4,8 +4,10 @@ An answer that is lost on the way is asked for again, with the same key: the ser
 refuses is raised as what it asks for: ConfigError, PermissionDenied, NotFound, Conflict, Refused.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -34,13 +36,21 @@ T = TypeVar("T")
 
 
 class Server:
-    """`sign_in` gives the token to show, and a fresh one when the old one is refused, within some seconds."""
+    """`sign_in` gives the token to show, and a fresh one when the old one is refused, within some seconds. `words` are
+    the workflow's for fields of a request: a refusal names what was written."""
 
-    def __init__(self, url: str, sign_in: Callable[[float], str], stopping: Stopping) -> None:
+    def __init__(
+        self,
+        url: str,
+        sign_in: Callable[[float], str],
+        stopping: Stopping,
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.url = url.rstrip("/")
         self._sign_in = sign_in
         self._token = ""
         self._stopping = stopping
+        self._words = words
         self.unanswered = False
         """Whether something was asked for and its answer lost: it may have begun."""
 
@@ -94,7 +104,7 @@ class Server:
         if 200 <= status < 300:
             return answer
         self.unanswered |= method == "POST" and not 400 <= status < 500  # only these say that nothing was begun
-        raise _refusal(self.url, status, answer)
+        raise _refusal(self.url, status, answer, self._words)
 
     def _enter(self, until: float) -> None:
         def once() -> str:
@@ -123,13 +133,14 @@ class Server:
                     raise Unavailable(str(away), remedy=remedy) from away
 
 
-def _refusal(url: str, status: int, answer: Answer) -> BullpenError:
+def _refusal(url: str, status: int, answer: Answer, words: Mapping[str, str]) -> BullpenError:
     says, remedy = str(answer.get("error") or f"answered {status}"), str(answer.get("remedy", ""))
+    says = re.sub(r"^[A-Za-z-]+(?=[ :\[])", lambda found: words.get(found[0], found[0]), says)
     match status:
         case 401:
             return PermissionDenied(f"{url}: does not know the token", remedy="Is server-token right, and not expired?")
         case 403:
-            return PermissionDenied(f"{url}: {says}", remedy=remedy or "The token needs the scope operate.")
+            return PermissionDenied(f"{url}: {says}", remedy=remedy)
         case 404:
             return NotFound(f"{url}: {says}", remedy=remedy or "Is server the URL of a `bullpen serve`?")
         case 409:

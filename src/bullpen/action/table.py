@@ -60,7 +60,7 @@ _INPUTS = (
     Input(
         "server",
         "URL of `bullpen serve`. Then the job needs no AWS credentials: it shows who it is.",
-        text("an https:// or http:// URL without credentials", r"https?://[^/?#@\s]+(/[^?#\s]*)?"),
+        text("an https:// or http:// URL without credentials and query", r"https?://[^/?#@\s]+(/[^?#@\s]*)?"),
         whose=(OURS,),
     ),
     Input(

@@ -86,7 +86,10 @@ def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
     if isinstance(speaker, Run):
         raise forbidden("a run's token speaks for its own run only")
     if not speaker.scope.includes(scope):
-        raise forbidden(f"the token's scope is {speaker.scope.value}: this needs {scope.value}")
+        raise forbidden(
+            f"the token's scope is {speaker.scope.value}: this needs {scope.value}",
+            remedy=f"`bullpen token create --scope {scope.value}` makes one that may.",
+        )
     return speaker
 
 
@@ -97,7 +100,8 @@ def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run
     found = labels.parse(label)
     if found is None or not found.admits(speaker.run, speaker.attempt):
         raise forbidden(
-            f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it cannot speak for another"
+            f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it cannot speak for another",
+            remedy="A job of that run has to ask, or an operator.",
         )
     return speaker
 
@@ -140,8 +144,8 @@ def is_loopback(host: str) -> bool:
         return False  # a name may lead anywhere
 
 
-def forbidden(error: str) -> Problem:
-    return Problem(403, ErrorAnswer(error))
+def forbidden(error: str, remedy: str = "") -> Problem:
+    return Problem(403, ErrorAnswer(error, remedy=remedy))
 
 
 def unauthorized(error: str) -> Problem:

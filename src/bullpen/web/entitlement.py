@@ -1,9 +1,9 @@
 """What may be asked for, and in whose name. Operators are trusted; a workflow run runs what its authors write.
 
 who it is        its token says: repository and trust domain are not for it to choose
-label            of its own run, and of a class only if that is configured and is the class it asks for
+label            of its own run, and of a class only if that is the class it asks for, and configured
 how long         six hours, as GitHub gives a job that says nothing else, or timings.max-runtime if that is more
-how many         count as everybody's, by limits.max-count; and a few provisions at once (`Operations.begin`)
+how many         count as everybody's, by limits.max-count; and a few operations at once (`Operations.begin`)
 which machines   those that its class allows, as everybody's
 """
 
@@ -18,11 +18,12 @@ from bullpen.web.auth import forbidden
 from bullpen.web.wire import ProvisionRun
 
 LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
+LEAVE_IT_OUT = "Leave it out."
 
 
 def entitled(settings: Settings, speaker: Operator | Run, label: str, data: ProvisionRun) -> ProvisionRun:
     """The request as it is carried out. Raise a 403 for what a workflow run may not ask for, ConfigError for a
-    repository that is none of the pool's."""
+    repository or a class that is none of the pool's."""
     if isinstance(speaker, Run):
         return _of_run(settings, speaker, label, data)
     if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
@@ -34,14 +35,25 @@ def entitled(settings: Settings, speaker: Operator | Run, label: str, data: Prov
 
 def _of_run(settings: Settings, speaker: Run, label: str, data: ProvisionRun) -> ProvisionRun:
     if data.trust_domain not in (None, speaker.trust):
-        raise forbidden(f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for")
+        raise forbidden(
+            f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for", remedy=LEAVE_IT_OUT
+        )
     if data.repository.casefold() not in ("", speaker.repository.casefold()):
-        raise forbidden(f"repository: the token's own is {speaker.repository}, and no other can be asked for")
+        raise forbidden(
+            f"repository: the token's own is {speaker.repository}, and no other can be asked for", remedy=LEAVE_IT_OUT
+        )
     parsed = labels.parse(label)
-    named = parsed.resource_class if parsed else ""
-    if named and (named not in settings.classes or named != data.resource_class):
-        raise forbidden(f"label {label}: it names class {named}, which must be configured and be the resourceClass")
+    if named := parsed.resource_class if parsed else "":
+        if named != data.resource_class:
+            raise forbidden(
+                f"label {label}: it names class {named}, and resourceClass is {data.resource_class}",
+                remedy="Both must name the same class.",
+            )
+        settings.resource_class(named)
     longest = max(LONGEST, settings.timings.max_runtime)
     if data.max_runtime_min is not None and 60.0 * data.max_runtime_min > longest:
-        raise forbidden(f"maxRuntimeMin {data.max_runtime_min}: a run's token is given {longest / 60:.0f} at most")
+        raise forbidden(
+            f"maxRuntimeMin {data.max_runtime_min}: a run's token is given {longest / 60:.0f} minutes at most",
+            remedy="Ask for less, or have timings.max-runtime raised in the server's settings.",
+        )
     return replace(data, trust_domain=speaker.trust, repository=speaker.repository)

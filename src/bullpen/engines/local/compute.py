@@ -43,6 +43,7 @@ class LocalCompute:
         self._clock = clock
         self._chance = chance
         self._hands: ThreadPoolExecutor | None = None
+        self._stay: dict[str, str] = {}  # would not end when this process asked for it, and why
         self._children: list[int] = []  # started by us; collected when they have ended, or by init when we have
 
     async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
@@ -114,8 +115,9 @@ class LocalCompute:
                 id=line.id,
                 provision_id=line.provision_id,
                 launched_at=line.launched_at,
-                alive=line.id not in dead,
+                alive=line.id not in dead or line.id in self._stay,  # what runs as its user may do so still
                 pid=line.process.pid if line.process else None,
+                stays=self._stay.get(line.id, ""),
             )
             for line in lines
         ]
@@ -171,7 +173,7 @@ class LocalCompute:
         if (uid := users.number_at_end(line.user, line.uid)) is not None:
             # Others may have ended the machine while we were on our way, and given its user to a new one. So the user's
             # processes are looked for, and the end is noted, while nobody else can have the user.
-            held = await self._hold(uid)
+            held = await self._hold(line.id, uid)
             seen = await self._database.read(lambda snapshot: machines.of_ids(snapshot, [line.id]))
             if not seen or seen[0].has_ended:
                 if held is not None:
@@ -188,13 +190,17 @@ class LocalCompute:
             held.release()
         return True
 
-    async def _hold(self, uid: int) -> users.Hold | None:
-        """None if somebody keeps the user for so long that the end must be tried again."""
-        with suppress(users.Unusable):
+    async def _hold(self, instance_id: str, uid: int) -> users.Hold | None:
+        """None if somebody keeps the user for so long that the end must be tried again, and if there is no way to have
+        it, which is noted: only an operator can help."""
+        self._stay.pop(instance_id, None)
+        try:
             for _ in range(round(FREED_WITHIN / LOOK_AGAIN_AFTER)):
                 if (held := users.hold(uid)) is not None:
                     return held
                 await asyncio.sleep(LOOK_AGAIN_AFTER)
+        except users.Unusable as exc:
+            self._stay[instance_id] = str(exc)
         return None
 
     async def _dead(self, lines: Sequence[Line]) -> set[str]:

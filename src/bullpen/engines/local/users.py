@@ -124,5 +124,6 @@ def _locks() -> Path:
         directory.mkdir(mode=0o700, exist_ok=True)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o077:
-        raise PermissionError(f"{directory} is not a directory of root's alone")
+        mend = f"chown root {directory}; chmod 700 {directory}"
+        raise PermissionError(f"{directory} must be a directory of root's alone: {mend}")
     return directory

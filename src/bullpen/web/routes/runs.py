@@ -10,7 +10,7 @@ from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.engines.keys import Run, Scope
+from bullpen.engines.keys import Operator, Run, Scope
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Outcome, Request, provision
@@ -58,14 +58,13 @@ async def provision_run(
         return outcome.succeeded, outcome.reason, _of_outcome(outcome)
 
     with context.admission.work():
-        of_run = speaker.run if isinstance(speaker, Run) else ""
         lasts = context.settings.timings.provision + GRACE
-        return context.operations.begin("provision", run_id, lasts, work, key, of_run)
+        return context.operations.begin("provision", run_id, lasts, work, key, _own(speaker))
 
 
 @post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
 async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key: Key = "") -> Operation:
-    context.operator_or_run(request, run_id, Scope.OPERATE)
+    speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
     checked_run_id(run_id)
 
     async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
@@ -82,7 +81,8 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key:
         )
 
     with context.admission.work():
-        return context.operations.begin("release", run_id, context.settings.timings.cleaning + GRACE, work, key)
+        lasts = context.settings.timings.cleaning + GRACE
+        return context.operations.begin("release", run_id, lasts, work, key, _own(speaker))
 
 
 @get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
@@ -98,6 +98,11 @@ async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[s
 )
 async def stop_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
     return context.operations.stop(_operation(context, request, operation_id, Scope.OPERATE).id)
+
+
+def _own(speaker: Operator | Run) -> str:
+    """The workflow run that asks for itself, if one does: it may have a few operations at once."""
+    return speaker.run if isinstance(speaker, Run) else ""
 
 
 def _operation(context: Context, request: Asking, operation_id: str, scope: Scope) -> Operation:
