@@ -1,4 +1,5 @@
-"""System users that nothing runs as, for jobs to run as: each lent once, for a cleaning ends whatever runs as it."""
+"""System users that nothing runs as, for jobs to run as: each lent once, for a cleaning ends whatever runs as it, and
+whatever a daemon keeps for it."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.agent.account import account_of
+from bullpen.agent.keep import KeepList
+from bullpen.agent.timers import Timers
 from bullpen.engines.processes import descendants
 
 NAMES = (
@@ -57,6 +61,11 @@ def _taken(count: int, stack: ExitStack) -> tuple[str, ...]:
         stack.callback(os.close, lock)
         with suppress(KeyError, BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not descendants(None, "no mark", pwd.getpwnam(name).pw_uid):
+            if not descendants(None, "no mark", pwd.getpwnam(name).pw_uid) and not any(_timers(name)):
                 found.append(name)
     return tuple(found)
+
+
+def _timers(name: str) -> Iterator[object]:
+    """Somebody's crontab on the machine that these tests run on, or mail, is not ours to remove."""
+    return Timers(account_of(name)).differences(KeepList())

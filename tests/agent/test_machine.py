@@ -1,4 +1,5 @@
-"""A machine that is ours alone: jobs run as a user of their own, and everything of that user's is cleaned."""
+"""Jobs run as a user of their own, and everything of that user's is cleaned: on a machine that is ours alone, and, but
+for docker, on one that we share."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import pytest
 
 from agent.test_docker import Stub
 from agent.test_tasks import NoLog, a_progress, an_order, booted, checked
+from bullpen.agent import timers
 from bullpen.agent.account import account_of
 from bullpen.agent.config import Config
 from bullpen.agent.keep import KeepList
@@ -24,11 +26,11 @@ from bullpen.agent.link import Sink
 from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
 from bullpen.agent.shared import SharedPlaces
 from bullpen.agent.tasks import Tasks
+from bullpen.agent.timers import Timers
 from bullpen.engines.processes import end_tree, identify, mark_of
 from users import lent
 
 IDLE = Record(State.IDLE, "", "r2", 0.0)
-
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")
 
@@ -57,7 +59,15 @@ def ground() -> Iterator[Path]:
 
 
 @pytest.fixture
-def config(ground: Path, docker: None, user: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+def crontab(ground: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where cron would look for one of the user's; there is none yet."""
+    (ground / "crontabs").mkdir()
+    monkeypatch.setattr(timers, "SPOOLS", (str(ground / "crontabs"),))
+    return ground / "crontabs" / user
+
+
+@pytest.fixture
+def config(ground: Path, docker: None, user: str, crontab: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
     shared = ground / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -141,15 +151,81 @@ def test_what_a_job_leaves_is_cleaned_wherever_the_user_may_write(config: Config
     assert list((config.directory / "work").iterdir()) == []
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_timers_that_a_job_leaves_go_and_one_that_resists_makes_the_instance_dirty(
+    config: Config, crontab: Path, shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, tasks, progress = after(replace(config, shares_machine=shares), "true")
+    crontab.touch()
+    outcome = cleaned(tasks, progress)
+    assert (outcome.phase, outcome.text, crontab.exists()) == (Phase.DONE, "", False)
+    crontab.touch()
+    monkeypatch.setattr(Timers, "stop", refusing(crontab))
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.FAILED
+    assert f"{crontab} could not be cleaned: operation not permitted; {crontab} was left behind" in outcome.text
+
+
+def refusing(path: Path) -> Callable[[Timers], None]:
+    def refuse(_: Timers) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    return refuse
+
+
+def test_on_a_machine_that_we_share_only_what_is_the_user_s_goes(config: Config) -> None:
+    shared = config.home / "shared"
+    for name, mode in {"open": 0o777, "closed": 0o755, "closed/open": 0o777}.items():
+        (shared / name).mkdir()
+        (shared / name).chmod(mode)
+    (shared / "open" / "of-root").touch()
+    script = f"mkdir -p {shared}/a/b; touch {shared}/a/b/c {shared}/open/d {shared}/closed/open/e; chmod 0 {shared}/a"
+    said, code, tasks, progress = after(replace(config, shares_machine=True), script)
+    assert code == 0, said
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.DONE, outcome.text
+    # What lies in directories of others that the user cannot write to is not looked through: there may be a lot.
+    assert sorted(entry.name for entry in shared.rglob("*")) == ["closed", "e", "of-root", "open", "open"]
+
+
+def test_on_a_machine_that_we_share_nothing_is_taken_over_from_an_earlier_instance_of_the_user(
+    config: Config, crontab: Path
+) -> None:
+    shared, account = config.home / "shared", account_of(config.runner_user)
+    for path in (crontab, shared / "file"):
+        path.touch()
+    os.chown(shared / "file", account.user, -1)
+    earlier = subprocess.Popen(["sleep", "600"], user=account.user, group=account.group, extra_groups=[])
+    script = f"touch {shared}/of-the-script; chown {account.user} {shared}/of-the-script"
+    _, _, tasks, progress = after(replace(config, shares_machine=True, pre_runner_script=script), "true")
+    assert (crontab.exists(), earlier.wait(10)) == (False, -signal.SIGKILL)
+    outcome = cleaned(tasks, progress)
+    assert outcome.phase is Phase.DONE, outcome.text
+    assert [entry.name for entry in shared.iterdir()] == ["of-the-script"]
+
+
+def test_what_an_earlier_instance_left_and_resists_fails_the_boot(
+    config: Config, crontab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = replace(config, shares_machine=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Timers, "stop", refusing(crontab))
+        assert f"user {config.runner_user} left cannot be ended: " in booted(Tasks(shared, print)).boot.text
+    monkeypatch.setattr(SharedPlaces, "differences", lambda *_: iter(["/tmp/x was left behind"]))
+    progress = booted(Tasks(shared, print))
+    assert progress.boot.phase is Phase.FAILED
+    assert f"of earlier jobs of user {config.runner_user}, /tmp/x was left behind; remove it" in progress.boot.text
+
+
 def test_what_the_user_had_at_boot_stays(ground: Path, user: str) -> None:
-    owner = account_of(user).user
+    account = account_of(user)
 
     def leave(name: str) -> None:
         (ground / name).touch()
-        os.chown(ground / name, owner, -1)
+        os.chown(ground / name, account.user, -1)
 
     leave("had")
-    places = SharedPlaces(owner, [], (str(ground), "/no/such/place"))
+    places = SharedPlaces(account, [], (str(ground), "/no/such/place"))
     leave("new")
     assert f"{ground}/new was left behind" in places.differences(KeepList())
     for _ in places.sweep(KeepList(), {}):

@@ -34,7 +34,7 @@ class Config:
     endpoint: str = ""  # of DynamoDB; empty: the region's own
     imds: bool = False  # EC2's metadata service is there: identity, credentials, notices
     runner_user: str = ""  # as whom jobs run; empty: as we do
-    shares_machine: bool = False  # others use it too, but not as that user: docker, and what lies in /tmp, are not ours
+    shares_machine: bool = False  # others use it too, but not as that user: docker is not ours, nor is its earlier past
     ci: str = ""  # whose jobs we run: "github"; empty: those of Bullpen's own queue
     runner_directory: str = ""  # where GitHub's runner lies on this machine
     runner_url: str = ""  # where its archive is fetched from instead, with runner_sha256

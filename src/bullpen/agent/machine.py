@@ -1,23 +1,30 @@
 """Jobs run as a user of their own: on a machine that is ours alone, and on one that we share.
 
-All that runs as this user is theirs, and ends with them. On the first, what they leave is looked for beyond their
-places too; on the other, docker and /tmp belong to others as well, such as the jobs of another instance.
+All that runs as this user is theirs, and ends with them; so does what it has in places that users share, and what it
+has told daemons to do later. On a machine that we share, docker belongs to others as well, such as another instance,
+and the user may have been an earlier instance's.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from itertools import chain
 
 from bullpen.agent.account import account_of, obstacle, settle_in
 from bullpen.agent.baseline import Baseline, take_baseline
 from bullpen.agent.config import Config
 from bullpen.agent.docker import Docker
 from bullpen.agent.hygiene import Aspect
+from bullpen.agent.ipc import SystemV
+from bullpen.agent.keep import KeepList
 from bullpen.agent.shared import PLACES, SharedPlaces
 from bullpen.agent.sweep import Path
+from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.processes import mark_of
+from bullpen.engines.processes import TreeSurvived, end_tree, mark_of
+
+ENDED_WITHIN = 2.0  # seconds for what earlier jobs left running
 
 
 class Machine:
@@ -28,13 +35,36 @@ class Machine:
         self.account = account_of(config.runner_user)
         self.beside: tuple[Aspect, ...] = ()  # what is cleaned beside the places
         self._config = config
+        self._mark = mark_of(config.instance_id)
         self._log = log
         self._docker: Docker | None = None
+        self._timers = Timers(self.account)
 
     @property
     def child(self) -> int | None:
         """The pid of a command of docker's that runs now."""
         return self._docker.child if self._docker is not None else None
+
+    def clear(self) -> Iterator[Turn]:
+        """Before the pre-runner script: rid a machine that we share of what earlier instances of the user left, for one
+        that died was not cleaned. Raise CannotSettle."""
+        if not self._config.shares_machine:
+            return
+        user = self.account.user
+        try:
+            self._timers.stop()  # first, or cron would start the next of what we end
+            end_tree(None, self._mark, patience=ENDED_WITHIN, user=user)
+        except (OSError, TreeSurvived) as exc:
+            raise CannotSettle(f"what earlier jobs of user {self.account.name} left cannot be ended: {exc}") from exc
+        earlier = (SystemV(user, empty=True), self._shared((), empty=True))
+        troubles: dict[str, str] = {}
+        for aspect in earlier:
+            yield from aspect.sweep(KeepList(), troubles)
+        for found in chain.from_iterable(aspect.differences(KeepList()) for aspect in earlier):
+            if isinstance(found, str):
+                why = "; ".join(f"{what}: {trouble}" for what, trouble in troubles.items())
+                raise CannotSettle(f"of earlier jobs of user {self.account.name}, {found}; remove it ({why})")
+            yield found
 
     def move_in(self) -> None:
         """Give the user its places, with what the pre-runner script has put there."""
@@ -47,15 +77,17 @@ class Machine:
 
     def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
         """What is there now, docker included if it is there by now and ours."""
-        config, mark = self._config, mark_of(self._config.instance_id)
-        if config.shares_machine:
-            return take_baseline(config.cleaned, mark, growing, self.account.user)
-        if (program := shutil.which("docker")) is not None:
+        config, user = self._config, self.account.user
+        self.beside = (self._timers, SystemV(user))
+        if not config.shares_machine and (program := shutil.which("docker")) is not None:
             self._docker = docker = Docker(program)
             if trouble := (yield from docker.take_baseline()):
                 self._log(f"docker does not answer, and should have nothing to clean: {trouble}")
             self.beside += (docker,)
-        baseline = take_baseline(config.cleaned, mark, growing, self.account.user)
-        roots = [baseline.root(name) for name in baseline.places]
-        self.beside += (SharedPlaces(self.account.user, roots, PLACES),)
+        baseline = take_baseline(config.cleaned, self._mark, growing, user)
+        self.beside += (self._shared([baseline.root(name) for name in baseline.places]),)
         return baseline
+
+    def _shared(self, spare: Collection[tuple[int, int]], *, empty: bool = False) -> SharedPlaces:
+        places = (*PLACES, f"/run/user/{self.account.user}")
+        return SharedPlaces(self.account, spare, places, shares_machine=self._config.shares_machine, empty=empty)

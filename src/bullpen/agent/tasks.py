@@ -46,6 +46,7 @@ class Tasks:
         self._machine: Machine | None = None
         self._actions: Actions | None = None
         self._settling: Iterator[Turn] | None = None
+        self._settled: Callable[[Progress], Progress] = self._finish_boot  # what then comes
         self._cleaning: Iterator[Cleaning | Clean | Dirty] | None = None
         self._cleaning_keeps = True
         self._slice_at = 0.0  # when what is done in slices goes on
@@ -138,8 +139,13 @@ class Tasks:
                 self._actions = Actions(self._config, self._account(), self._log)
         except ValueError as exc:
             return self._fail_boot(progress, str(exc))
+        if self._machine is None:
+            return self._run_script(progress)
+        return self._begin(self._machine.clear(), self._run_script, progress)
+
+    def _run_script(self, progress: Progress) -> Progress:
         if not self._config.pre_runner_script.strip():
-            return self._begin_settling(progress)
+            return self._begin(self._settle(), self._finish_boot, progress)
         try:
             self._script = start_script(self._config)
         except Exception as exc:
@@ -156,7 +162,7 @@ class Tasks:
             return progress
         self._script = None
         if code == 0:
-            return self._begin_settling(progress)
+            return self._begin(self._settle(), self._finish_boot, progress)
         said = f"; its last lines:\n{tail}" if (tail := script.tail()) else "; it printed nothing"
         if code is not None:
             return self._fail_boot(progress, f"the pre-runner script failed with exit code {code}{said}")
@@ -168,13 +174,18 @@ class Tasks:
         self._log(f"boot failed: {failure}")
         return progress.booted(failure)
 
-    def _begin_settling(self, progress: Progress) -> Progress:
-        self._settling = self._settle()
+    def _finish_boot(self, progress: Progress) -> Progress:
+        self._log("booted")
+        return progress.booted(version=self._actions.version if self._actions is not None else "")
+
+    def _begin(self, work: Iterator[Turn], then: Callable[[Progress], Progress], progress: Progress) -> Progress:
+        """A part of the boot that is done in slices."""
+        self._settling, self._settled = work, then
         self._slice_at = 0.0
         return self._check_settling(progress)
 
     def _check_settling(self, progress: Progress) -> Progress:
-        """Go on noting what is there at boot."""
+        """Go on making the machine ready, or noting what is there."""
         if self._settling is None or time.monotonic() < self._slice_at:
             return progress
         end = time.monotonic() + SLICE
@@ -190,8 +201,7 @@ class Tasks:
             self._settling = None
             return self._fail_boot(progress, f"what is there at boot cannot be read: {exc}")
         self._settling = None
-        self._log("booted")
-        return progress.booted(version=self._actions.version if self._actions is not None else "")
+        return self._settled(progress)
 
     def _settle(self) -> Iterator[Turn]:
         """What the script left is the baseline, with GitHub's runner if jobs are GitHub's."""

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 INSTANCE = "i-0123456789abcdef0"
-REAL = ("cat", "ln", "mkdir", "tail", "bash")
+REAL = ("cat", "grep", "ln", "mkdir", "tail", "bash")
 NOTED = ("iptables", "ip6tables", "shutdown", "sleep", "systemctl", "useradd")
 NOTE = '#!/bin/bash\necho "${0##*/} $*" >>"$CALLS"\n'
 SYSTEMS = {
@@ -115,7 +115,6 @@ class Machine:
             self.stub(name)
         # The user is there once it was made, and a rule once it was added.
         self.stub("id", f'{NOTE}grep -q "useradd" "$CALLS"\n')
-        (self.stubs / "grep").symlink_to(shutil.which("grep") or "grep")
         self.stub("iptables", f'{NOTE}[[ "$*" != *" -C "* ]]\n')
         self.stub("ip6tables", f'{NOTE}[[ "$*" != *" -C "* ]]\n')
         self._python = f'#!/bin/bash\nexec {sys.executable} "$@"\n'

@@ -199,6 +199,16 @@ def test_booting_twice_changes_nothing(tmp_path: Path, cloud: Cloud) -> None:
     ]
 
 
+def test_no_daemon_starts_anything_for_jobs_later(tmp_path: Path, cloud: Cloud) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    (machine.root / "etc").mkdir()
+    (machine.root / "etc/at.deny").write_text("daemon\n")
+    for _ in range(2):
+        assert machine.boot(text_of()).returncode == 0
+    assert (machine.root / "etc/cron.deny").read_text() == "runner\n"
+    assert (machine.root / "etc/at.deny").read_text() == "daemon\nrunner\n"
+
+
 def test_an_installation_that_fails_at_first_is_tried_again(tmp_path: Path, cloud: Cloud) -> None:
     machine = Machine(tmp_path, cloud.url, "ubuntu")
     locked = '[[ $(grep -c "install python3.11" "$CALLS") -gt 2 ]] || exit 100\n'

@@ -1,7 +1,8 @@
 """A hostile job's story, from its first step to the run after it: on a real runner, beside `bullpen serve`.
 
 acme/gadgets has a job on one instance. acme/widgets gets another, breaks out as far as it can, and is released;
-two jobs of other runs ask for its label. Then a pull request of acme/widgets wants runners, and the next run does.
+two jobs of other runs ask for its label, and meanwhile a third one of acme/widgets is on an instance that needs no
+service. Then a pull request of acme/widgets wants runners, and the next run does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,8 +70,11 @@ class Story:
         path.write_text(json.dumps({"loot": str(self.loot), "serve": self.place.served.url, **more}))
         path.chmod(0o644)
 
-    def provision(self, run: Run) -> list[str]:
-        """One runner, as a job of the run asks for it: by what GitHub says it is."""
+    def provision(self, *runs: Run) -> list[list[str]]:
+        """One runner for each, all at once, as a job of the run asks for it: by what GitHub says it is."""
+        return [ids() for ids in [self._begun(run) for run in runs]]
+
+    def _begun(self, run: Run) -> Callable[[], list[str]]:
         identity = self.hub.oidc_token(
             repository=run.repository.name, run_id=str(run.id), run_attempt=str(run.attempt), event_name=run.event
         )
@@ -83,9 +89,12 @@ class Story:
             ended.update(served.ask("GET", f"/v1/operations/{begun['id']}", headers=bearer)[1])
             return bool(ended["state"] != "running")
 
-        self.place.until(is_over, f"{run.id} has its runner")
-        assert ended["state"] == "succeeded", f"{ended}\n{self.place.told()}"
-        return [one["instanceId"] for one in ended["result"]["instances"]]
+        def ids() -> list[str]:
+            self.place.until(is_over, f"{run.id} has its runner")
+            assert ended["state"] == "succeeded", f"{ended}\n{self.place.told()}"
+            return [one["instanceId"] for one in ended["result"]["instances"]]
+
+        return ids
 
     def ended(self, run: Run, key: str) -> None:
         self.place.until(lambda: run.job(key).status == "completed", f"{key} of {run.id} has ended")
@@ -96,8 +105,19 @@ class Story:
         self.place.until(lambda: id in self.place.ids("attested = 1"), f"{id} is clean")
 
 
-def break_in(hub: FakeGithub, keep: Path) -> Evidence:
-    """Everything once; each promise is looked up in what it left, which is copied to `keep`."""
+@dataclass(frozen=True)
+class Intrusion:
+    """The job has tried everything, and its run goes on."""
+
+    story: Story
+    found: Evidence
+    run: Run
+    other: Run
+
+
+@contextmanager
+def break_in(hub: FakeGithub, keep: Path) -> Iterator[Intrusion]:
+    """The first act; each promise is looked up in what it left, which is copied to `keep`."""
     hub.add_repository("acme/gadgets")
     with a_workplace(hub, scope="acme") as place:
         story = Story(place)
@@ -106,8 +126,6 @@ def break_in(hub: FakeGithub, keep: Path) -> Evidence:
         place.bullpen("refresh", *DIRECT)  # so that there is something in the vault
         place.until(lambda: place.served.ask("GET", "/v1/status")[0] == 401, "tokens are asked for")
         other = hub.start_run("acme/gadgets", [JobSpec("build", LABEL, script=story.script("never")), LAST])
-        (found.neighbour,) = story.provision(other)
-
         jobs = [
             JobSpec("break_in", LABEL, script=story.script("break_in")),
             JobSpec("pause", needs=("break_in",)),
@@ -115,7 +133,8 @@ def break_in(hub: FakeGithub, keep: Path) -> Evidence:
             JobSpec("last", needs=("feign",)),
         ]
         run = hub.start_run("acme/widgets", jobs)
-        (found.instance,) = found.machines["first"] = story.provision(run)
+        (found.neighbour,), found.machines["first"] = story.provision(other, run)
+        (found.instance,) = found.machines["first"]
         jobs_run = [run.job("break_in"), other.job("build")]
         place.until(lambda: {job.status for job in jobs_run} == {"in_progress"}, "both jobs run")
         story.plan(**targets(place, found, run, other))
@@ -124,22 +143,31 @@ def break_in(hub: FakeGithub, keep: Path) -> Evidence:
         story.ended(run, "break_in")
         found.logs = run.job("break_in").log
         assert run.job("break_in").conclusion == "success", found.logs
-        turn_away(story, found, run, "acme/widgets", "acme/gadgets")
-        feign(story, run, found.instance)
-        story.over(run, found.instance)
-        found.survivors = living(story.loot)
-        found.sessions = {name: session(hub, story.loot / name) for name in ("credentials", "feigned")}
-
-        pull = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script="true"), LAST], event="pull_request")
-        found.machines["pull request"] = story.provision(pull)
-        later = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("look")), LAST])
-        found.machines["next"] = story.provision(later)
-        story.cue("look")
-        story.ended(later, "build")
-        turn_away(story, found, later, "acme/widgets", when="next")
-        tamper(story, found, *names(hub, other))
-        found.secrets |= secrets(place)
         shutil.copytree(story.loot, keep, dirs_exist_ok=True)
+        yield Intrusion(story, found, run, other)
+
+
+def aftermath(intrusion: Intrusion) -> Evidence:
+    """The second act. It may end early where the job had its way: an agent that notices gives up its instance."""
+    story, found, run, other = intrusion.story, intrusion.found, intrusion.run, intrusion.other
+    hub = story.hub
+    with turned_away(story, found, run, "acme/widgets", "acme/gadgets"):
+        tamper(story, found, *names(hub, other))
+    feign(story, run, found.instance)
+    story.over(run, found.instance)
+    found.survivors += living(story.loot)
+    found.sessions |= {name: session(hub, story.loot / name) for name in ("credentials", "feigned")}
+
+    pull = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script="true"), LAST], event="pull_request")
+    (found.machines["pull request"],) = story.provision(pull)
+    later = hub.start_run("acme/widgets", [JobSpec("build", LABEL, script=story.script("look")), LAST])
+    (found.machines["next"],) = story.provision(later)
+    story.cue("look")
+    story.ended(later, "build")
+    with turned_away(story, found, later, "acme/widgets", when="next"):
+        pass
+    found.secrets |= secrets(story.place)
+    shutil.copytree(story.loot, found.loot, dirs_exist_ok=True)
     return found
 
 
@@ -171,7 +199,7 @@ def tamper(story: Story, found: Evidence, victim: str) -> None:
     story.ended(run, "build")
     place.until(lambda: (story.loot / "lurked").exists(), "the spy is at work")
     story.over(run, id)
-    found.survivors += living(story.loot)
+    found.survivors += [name for name in living(story.loot) if "lurking" in name]  # the others' run goes on
     found.sessions["tampered"] = session(story.hub, story.loot / "tampered")
     found.registered = [one.name for one in story.hub.runners()]
     found.victim = victim
@@ -231,13 +259,16 @@ def secrets(place: Workplace) -> dict[str, bytes]:
     return found | {"the agents' secret": (place.home / "agent.secret").read_bytes()}
 
 
-def turn_away(story: Story, found: Evidence, run: Run, *repositories: str, when: str = "first") -> None:
-    """Other runs, of these repositories, ask for the label."""
+@contextmanager
+def turned_away(story: Story, found: Evidence, run: Run, *repositories: str, when: str = "first") -> Iterator[None]:
+    """Other runs, of these repositories, ask for the label; that takes its time, in which something else may happen."""
     for repository in repositories:
         mark = story.loot / f"sneaked-{run.id}-{repository.partition('/')[2]}"
         stranger = story.hub.start_run(repository, [JobSpec("build", (str(run.id),), script=f"touch {mark}")])
-        story.ended(stranger, "build")
         found.strangers[f"{repository}, {when}"] = stranger
+    yield
+    for repository in repositories:
+        story.ended(found.strangers[f"{repository}, {when}"], "build")
 
 
 def living(loot: Path) -> list[str]:

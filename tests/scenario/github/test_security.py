@@ -6,24 +6,30 @@ the end of the run says so; BULLPEN_REQUIRE_ENGINES=1 tries it by sudo, and fail
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from agent.actions_stage import a_stage
+from builders import claimed, open_provision
+from bullpen.agent import timers
 from bullpen.agent.account import account_of
+from bullpen.agent.actions.pass_ import Pass
 from bullpen.agent.progress import Kind
+from bullpen.agent.timers import SPOOLS
 from bullpen.engines.processes import end_tree
+from engines.github.places import a_ci
 from github.hub import FakeGithub
 from github.stage import SKIPPED, serving
-from scenario.github.break_in import Evidence, break_in
+from scenario.github.break_in import Evidence, Intrusion, aftermath, break_in, session
 from users import lent
 
 pytestmark = pytest.mark.slow
@@ -47,9 +53,28 @@ def as_root() -> None:
 
 
 @pytest.fixture(scope="module")
-def found(as_root: None, github_described: None, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    with serving() as hub:
-        return break_in(hub, tmp_path_factory.mktemp("loot"))
+def scene(as_root: None, github_described: None) -> Iterator[ExitStack]:
+    with ExitStack() as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def intrusion(scene: ExitStack, tmp_path_factory: pytest.TempPathFactory) -> Intrusion:
+    hub = scene.enter_context(serving())
+    return scene.enter_context(break_in(hub, tmp_path_factory.mktemp("loot")))
+
+
+@pytest.fixture(scope="module")
+def tried(intrusion: Intrusion) -> Evidence:
+    """What the job could do while it ran. Judged apart from the rest: a pool that notices it may not go on."""
+    return intrusion.found
+
+
+@pytest.fixture(scope="module")
+def found(intrusion: Intrusion, scene: ExitStack) -> Evidence:
+    """What came of it. Then the scene is cleared: it has users and processes that others wait for."""
+    with scene:
+        return aftermath(intrusion)
 
 
 def beyond(found: Evidence, paths: list[str], own: str, of_others: str) -> list[str]:
@@ -63,43 +88,43 @@ def answers(found: Evidence, *kinds: str) -> set[int]:
     return {status for kind, _, _, status, _ in found.report("spoken") if kind in kinds}
 
 
-def test_c1_a_job_finds_no_secret_of_the_pool(found: Evidence) -> None:
-    bag = (found.loot / "harvest").read_bytes()
-    assert json.loads((found.loot / "credentials" / ".credentials_rsaparams").read_text())["secret"].encode() in bag
-    assert len(found.secrets) > 8
-    assert [name for name, value in found.secrets.items() if value in bag] == []
+def test_c1_a_job_finds_no_secret_of_the_pool(tried: Evidence) -> None:
+    bag = (tried.loot / "harvest").read_bytes()
+    assert json.loads((tried.loot / "credentials" / ".credentials_rsaparams").read_text())["secret"].encode() in bag
+    assert len(tried.secrets) > 8
+    assert [name for name, value in tried.secrets.items() if value in bag] == []
 
 
-def test_c2_a_job_reads_no_file_of_the_pool(found: Evidence) -> None:
-    opened = found.report("opened")
+def test_c2_a_job_reads_no_file_of_the_pool(tried: Evidence) -> None:
+    opened = tried.report("opened")
     assert opened
     # GitHub's runner lists every directory above its own, so names are to be seen on the way.
-    way = [str(found.home.parent), str(found.home), str(found.home / "instances")]
-    way += [str(found.home / "instances" / id) for id in (found.instance, found.neighbour)]
-    assert beyond(found, [path for path in opened if path not in way], rf"{OWN}|{SHOWN}", SHOWN) == []
+    way = [str(tried.home.parent), str(tried.home), str(tried.home / "instances")]
+    way += [str(tried.home / "instances" / id) for id in (tried.instance, tried.neighbour)]
+    assert beyond(tried, [path for path in opened if path not in way], rf"{OWN}|{SHOWN}", SHOWN) == []
 
 
-def test_c3_a_job_changes_no_file_of_the_pool(found: Evidence) -> None:
-    changed = found.report("changed")
+def test_c3_a_job_changes_no_file_of_the_pool(tried: Evidence) -> None:
+    changed = tried.report("changed")
     assert changed
-    assert beyond(found, changed, rf"{OWN}|runner|hooks/ask", "nothing") == []
+    assert beyond(tried, changed, rf"{OWN}|runner|hooks/ask", "nothing") == []
 
 
-def test_c4_a_job_has_no_power_over_the_pool_s_processes(found: Evidence) -> None:
-    assert found.report("overpowered") == []
+def test_c4_a_job_has_no_power_over_the_pool_s_processes(tried: Evidence) -> None:
+    assert tried.report("overpowered") == []
 
 
-def test_c5_a_job_does_not_speak_as_an_agent(found: Evidence) -> None:
-    assert answers(found, "agent") == {401, 403}
+def test_c5_a_job_does_not_speak_as_an_agent(tried: Evidence) -> None:
+    assert answers(tried, "agent") == {401, 403}
 
 
-def test_c6_a_job_speaks_for_no_other_run_and_no_operator(found: Evidence) -> None:
-    assert found.report("own") == 200
-    assert answers(found, "run", "operator") == {401, 403}
+def test_c6_a_job_speaks_for_no_other_run_and_no_operator(tried: Evidence) -> None:
+    assert tried.report("own") == 200
+    assert answers(tried, "run", "operator") == {401, 403}
 
 
-def test_c7_a_job_does_not_choose_its_trust_domain(found: Evidence) -> None:
-    assert answers(found, "trust") == {401, 403}
+def test_c7_a_job_does_not_choose_its_trust_domain(tried: Evidence) -> None:
+    assert answers(tried, "trust") == {401, 403}
 
 
 def test_c8_a_job_of_another_run_is_not_let_in(found: Evidence) -> None:
@@ -141,20 +166,43 @@ def test_c14_without_a_service_a_job_gets_no_hand_on_the_removal_of_runners(foun
     assert [name for name, value in found.secrets.items() if "removal" in name and value in watched] == []
 
 
-def test_c15_what_a_job_sees_of_a_registration_for_one_job_is_used_up(github: FakeGithub) -> None:
-    with a_stage(github, jit=True) as stage:
+def test_c15_what_a_job_sees_of_a_registration_for_one_job_is_used_up(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lent(1) as (user,), a_stage(github, runner_user=user) as stage:
         loot = stage.ground / "loot"
-        loot.touch()
-        loot.chmod(0o666)
-        name = "ACTIONS_RUNNER_INPUT_JITCONFIG"
-        run = stage.starts(f"cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep ^{name}= >{loot} || true")
+        loot.mkdir()
+        loot.chmod(0o777)
+        variable, kept = "ACTIONS_RUNNER_INPUT_JITCONFIG", f"{stage.config.directory}/runner/.[cr]*"
+        environments = f"cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep ^{variable}= >{loot}/seen || true"
+        run = stage.starts(f"{environments}; cp {kept} {loot}")
+        passes = stage.store.passes
+
+        def register(_: object) -> Pass:
+            passes.append(made_for_one_job(github, str(run.id)))
+            return passes[-1]
+
+        monkeypatch.setattr(stage.store, "register", register)
         stage.serves(str(run.id))
         stage.until(lambda: run.state == "completed")
-        (given, *_) = stage.store.passes
-        assert f"{name}={given.jit}" in loot.read_text().splitlines()
-        known = json.loads(base64.b64decode(given.jit))
-        asked = {"id": known["id"], "secret": known["secret"], "version": "2.336.0"}
-        assert httpx.post(f"{github.url}/_runner/session", json=asked).status_code == 404
+        assert run.conclusion == "success", run.job("build").log
+        assert passes[0].jit in (loot / "seen").read_text()
+        assert session(github, loot) == 404
+
+
+def made_for_one_job(github: FakeGithub, label: str) -> Pass:
+    """As `bullpen serve` has it made, by the setting `github.registration = "jit"`."""
+
+    async def made() -> Pass:
+        async with a_ci(github, registration="jit") as (ci, ports):
+            await ports.records.apply(open_provision())
+            for change in (walk := claimed(run_id=label)):
+                await ports.records.apply(change)
+            given = await ci.register("i-1", label, walk[-1].after.round)
+        assert given is not None
+        return Pass(given.runner, given.label, given.url, token=given.token, jit=given.jit)
+
+    return asyncio.run(made())
 
 
 def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
@@ -182,3 +230,25 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
             assert not os.path.exists(f"/proc/{pid}/exe")
         finally:
             end_tree(None, "no mark", patience=5.0, user=account_of(user).user)
+
+
+def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job plays the daemons' programs, such as `crontab`, which have the right to write there, and this machine
+    perhaps not: it is let into directories that stand in the place of theirs."""
+    with lent(1) as (user,), a_stage(github, runner_user=user) as stage:
+        spools = tuple(f"{stage.ground}{spool}" for spool in SPOOLS)
+        monkeypatch.setattr(timers, "SPOOLS", spools)
+        for spool in spools:
+            os.makedirs(spool, exist_ok=True)
+            os.chmod(spool, 0o1777)
+        left = [Path(spool, name) for spool in spools for name in (user, "a0000101c3f1e4")]
+        run = stage.starts(f"touch {' '.join(map(str, left))}")
+        stage.serves(str(run.id))
+        stage.until(lambda: run.state == "completed")
+        assert run.conclusion == "success", run.job("build").log
+        assert all(path.exists() for path in left)
+        stage.releases()
+        stage.reported(Kind.CLEAN_OK)
+        assert [path for path in left if path.exists()] == []

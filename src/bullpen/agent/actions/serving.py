@@ -27,6 +27,7 @@ from bullpen.agent.link import StoreUnreachable
 from bullpen.agent.progress import Phase, Progress, Record
 from bullpen.agent.runner import Child, start
 from bullpen.agent.sweep import Path as Entry
+from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
 from bullpen.engines.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
 
@@ -246,6 +247,8 @@ class Actions:
         could read the token in the environment of config.sh, for it has the same user."""
         me, mark = identify(os.getpid()), mark_of(self._config.instance_id)
         try:
+            if self._account is not None:
+                Timers(self._account).stop()
             end_tree(me, mark, patience=ENDED_WITHIN, spare=self._at_boot, user=self._user)
             registration.bring_back(self._directory, self._programs, self._account)
         except (TreeSurvived, OSError) as exc:

@@ -116,6 +116,10 @@ if ! owns_machine; then
 fi
 
 id runner || useradd --system --user-group --no-create-home --home-dir "$state/home" --shell /bin/bash runner
+# What these daemons start comes when they like: also while a cleaning looks for processes, which would not find it.
+for daemon in cron at; do
+  grep -qx runner "$root/etc/$daemon.deny" 2>/dev/null || echo runner >>"$root/etc/$daemon.deny"
+done
 command -v iptables || install_iptables
 refuse iptables 169.254.169.254
 # A kernel without IPv6 has no table to put a rule into, and no way to that address.
