@@ -18,10 +18,10 @@ from bullpen.agent.config import Config
 from bullpen.agent.dynamodb import DynamoDB
 from bullpen.agent.link_dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoLink
 from bullpen.config import Timings
-from bullpen.handover import send_tickets
 from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
+from bullpen.offering import send_tickets
 from bullpen.ports import Ports
 from bullpen.refresh import refresh
 

@@ -21,12 +21,12 @@ from bullpen.engines.aws.dynamodb.entries import derived
 from bullpen.engines.aws.dynamodb.items import Item, encode, encode_line, key_of, slot_of, text
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.system import SystemChance
-from bullpen.handover import send_tickets
 from bullpen.model.fleet import FleetPlan
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import STORY_LENGTH, Change
+from bullpen.offering import send_tickets
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh

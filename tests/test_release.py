@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bullpen import handover
+from bullpen import handover, offering
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.release import release
@@ -87,9 +87,30 @@ async def test_what_somebody_else_put_on_offer_first_is_on_offer() -> None:
         ports, cleaned = world.ports(), records(world, IDLE)
         pulses = await ports.signals.read([one.id for one in cleaned])
         for _ in ("somebody else", "we, who saw them before that"):
-            fates = await handover.offer_living(ports, world.settings, cleaned, pulses, by="test")
+            fates = await offering.offer_living(ports, world.settings, cleaned, pulses, by="test")
             assert fates == dict.fromkeys(ids(outcome), handover.Fate.OFFERED)
         assert len(tickets(world)) == 3
+
+
+async def test_what_others_offered_and_claimed_meanwhile_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks: its agent speaks of its next round then, and never again of the one that we wait for."""
+    async with a_world(temper=lambda n: Temper(cleans_in=10.0)) as world:
+        (id,) = ids(await provisioned(world, "run", 1))
+        ports = world.ports()
+        wait, began = ports.signals.wait, asyncio.get_running_loop().time()
+
+        async def overslept(seconds: float) -> None:
+            await wait(seconds)
+            if tickets(world) == [] and asyncio.get_running_loop().time() < began + 10:
+                await asyncio.sleep(11)
+                await refreshed(world)
+                assert ids(await provisioned(world, "next", 1)) == [id]
+
+        monkeypatch.setattr(ports.signals, "wait", overslept)
+        answer = await released(world, "run", ports)
+        assert answer.offered == (id,)
+        assert answer.duration < world.settings.timings.cleaning
+        assert [one.run_id for one in records(world, RUNNING)] == ["next"]
 
 
 async def test_all_instances_of_a_run_are_awaited_at_once() -> None:

@@ -7,7 +7,7 @@ that made it has a head start; if it dies, the next provision, release or refres
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen import busy, handover, jobs
+from bullpen import busy, handover, jobs, offering
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
@@ -110,7 +110,7 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
         return []
     now = ports.clock.now()
     pulses = await ports.signals.read([one.id for one in cleaning])
-    fates = await handover.offer_living(ports, settings, cleaning, pulses, by=by)
+    fates = await offering.offer_living(ports, settings, cleaning, pulses, by=by)
     at_work = await busy.among(ports, settings, {id: pulse for id, pulse in pulses.items() if id not in fates})
     await busy.spare(ports, settings, cleaning, at_work, by=by)
     hopeless = [

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bullpen import busy, debts, handover, jobs
+from bullpen import busy, debts, handover, jobs, offering
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.handover import Fate
@@ -178,4 +178,4 @@ async def _see_through(
     certain = await handover.terminate(ports, settings, marked, by=by)
     fates = {one.id: Fate.TERMINATED if one.id in certain else Fate.TERMINATING for one in marked}
     tell(f"{len(cleaning)} deregister and clean")
-    return fates | await handover.await_and_offer(ports, settings, cleaning, by=by, stop=stop)
+    return fates | await offering.await_and_offer(ports, settings, cleaning, by=by, stop=stop)

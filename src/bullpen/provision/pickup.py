@@ -15,7 +15,7 @@ import hashlib
 from collections import Counter, deque
 from datetime import datetime
 
-from bullpen import handover
+from bullpen import offering
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Malformed, Requirements, Ticket, Verdict, judge, parse_ticket
@@ -190,7 +190,7 @@ class Pickup:
         if not fitting:
             return []
         pulses = await self._ports.signals.read([one.id for one in fitting])
-        landed = await handover.land_offers(self._ports, self._settings, fitting, pulses, by=self._by)
+        landed = await offering.land_offers(self._ports, self._settings, fitting, pulses, by=self._by)
         offered = [one for one in landed.values() if isinstance(one, Instance)]
         self._return_at_close.update((one.id, one.ticket().to_json()) for one in offered)
         return offered

@@ -8,7 +8,7 @@ dump        anything unexpected: everything held is marked for its end, and the 
 import asyncio
 from contextlib import suppress
 
-from bullpen import busy, handover
+from bullpen import busy, handover, offering
 from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
@@ -128,7 +128,7 @@ class Settlement:
                     if isinstance(landed.found, Instance) and landed.found.round == change.after.round:
                         self._holdings.hold(landed.found, Origin.SELECTED)
                 else:
-                    await handover.send_tickets(self._ports, [landed])
+                    await offering.send_tickets(self._ports, [landed])
 
     async def _part_with(
         self, landed: dict[str, Instance | None], at_work: list[str], *, keep: set[str], reason: str
@@ -142,7 +142,7 @@ class Settlement:
         if not self._stop.is_set():
             certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
             fates |= dict.fromkeys(certain, Fate.TERMINATED)
-            fates |= await handover.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
+            fates |= await offering.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
         for id, fate in fates.items():
             if id in self._holdings.held:
                 self._holdings.discard(id, reason, fate)
@@ -150,7 +150,7 @@ class Settlement:
     async def _part_with_losers(self) -> None:
         """Answer only when each loser has deregistered or was ended: no further job of the run may land on it."""
         losers = [instance for instance, _, _ in self._holdings.losers.values()]
-        fates = await handover.await_and_offer(
+        fates = await offering.await_and_offer(
             self._ports,
             self._settings,
             losers,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import busy, debts, handover
+from bullpen import busy, debts, handover, offering
 from bullpen.config import Settings
 from bullpen.model import provision as provisions
 from bullpen.model.activity import Activity
@@ -76,7 +76,7 @@ async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -
     if booted:
         yield Plan(
             tuple(Action("adopt", one.id, "pre-warmed and booted") for one in booted),
-            partial(handover.offer_proven, ports, settings, booted, pulses, by=BY),
+            partial(offering.offer_proven, ports, settings, booted, pulses, by=BY),
         )
     never = [one for one in late if one not in booted]
     at_work = await busy.at_work(ports, settings, [one.id for one in never])

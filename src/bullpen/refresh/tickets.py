@@ -7,7 +7,7 @@ last look, and whoever meets a hundred stale ones has paid for a hundred claims.
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from bullpen import handover
+from bullpen import offering
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Ticket, parse_ticket
@@ -39,7 +39,7 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
         if since[name] < now:
             # The same version: harmless if the old one turns up.
             action = Action("send tickets", name, f"fewer tickets than its {len(offers)} instances on offer, twice")
-            yield Plan((action,), partial(handover.send_tickets, ports, offers))
+            yield Plan((action,), partial(offering.send_tickets, ports, offers))
 
 
 async def _drop_stale(ports: Ports, name: str, most: int) -> None:
@@ -59,4 +59,4 @@ async def _drop_stale(ports: Ports, name: str, most: int) -> None:
             one = known.get(ticket.instance_id)
             if one is not None and one.is_claimable and ticket.version in (None, one.version):
                 current[one.id] = one
-    await handover.send_tickets(ports, list(current.values()))
+    await offering.send_tickets(ports, list(current.values()))

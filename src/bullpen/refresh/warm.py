@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import handover
+from bullpen import handover, offering
 from bullpen.config import Settings
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
@@ -41,10 +41,10 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
 async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance]) -> Plan:
     """Offer and adopt what has attested or booted meanwhile; its head start does not matter to us."""
     pulses = await ports.signals.read([one.id for one in pending])
-    proven = [one for one in pending if handover.is_proven(one, pulses[one.id])]
+    proven = [one for one in pending if offering.is_proven(one, pulses[one.id])]
     return Plan(
         tuple(Action("offer", one.id, "attested, and not on offer yet") for one in proven),
-        partial(handover.offer_proven, ports, settings, proven, pulses, by=BY),
+        partial(offering.offer_proven, ports, settings, proven, pulses, by=BY),
     )
 
 
@@ -55,6 +55,6 @@ def _keeping(ports: Ports, settings: Settings, ageing: Sequence[Instance], now: 
 
     async def perform() -> None:
         landed = await ports.records.apply_each([instances.keep(one, event) for one in ageing])
-        await handover.send_tickets(ports, [one for one in landed if isinstance(one, Instance)])
+        await offering.send_tickets(ports, [one for one in landed if isinstance(one, Instance)])
 
     return Plan(tuple(Action("keep", one.id, "the idle target needs it") for one in ageing), perform)

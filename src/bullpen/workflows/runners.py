@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bullpen import busy, handover
+from bullpen import busy, handover, offering
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
@@ -65,7 +65,7 @@ class Runners:
         ]
         landed = await ports.records.apply_each(changes) if changes else []
         cleaning = [one for one in landed if isinstance(one, Instance)]
-        await handover.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
+        await offering.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
 
     async def _used(self, label: str) -> list[Instance]:
         told = await self._ports.records.told_provisions(label, TOLD, committed=True)
