@@ -198,8 +198,10 @@ class Agent:
                     self._must_look = True
                     if self._config.ci == "github":
                         self._progress = self._tasks.github.register(self._link, progress, record)
-                    elif self._link.register(record):
-                        self._progress = progress.registered(record, keeps=bool(self._config.keep))
+                    elif given := self._link.register(record):
+                        # A pass is for GitHub's runner. Without one here, the run's jobs would wait for us for ever.
+                        why = "" if given is True else "launched for Bullpen's own jobs, before engines.ci changed"
+                        self._progress = progress.registered(record, why, keeps=bool(self._config.keep))
                 case Step.HANG_UP:
                     self._progress = self._tasks.github.hang_up(progress, record)
                 case Step.DEREGISTER:

@@ -64,7 +64,7 @@ class Commands:
             "advance": self._advance,
             "interrupt": self._interrupt,
             "rebalance": self._rebalance,
-            "launch_for_real": lambda folder, environment: self.machines.enable(Path(folder), environment),
+            "launch_for_real": lambda folder, **told: self.machines.enable(Path(folder), **told),
         }
 
     def look(self) -> dict[str, Any]:

@@ -117,10 +117,11 @@ class Control:
         """A recommendation to rebalance, from now on in the instance's metadata."""
         self.order("rebalance", instance_id=instance_id)
 
-    def launch_for_real(self, folder: Path, environment: dict[str, str] | None = None) -> None:
-        """From now on every launched instance is a tree of processes below `folder`; see `machines`."""
+    def launch_for_real(self, folder: Path, environment: dict[str, str] | None = None, user: str = "") -> None:
+        """From now on every launched instance is a tree of processes below `folder`, of this user's if one is named;
+        see `machines`."""
         self.folders.append(folder)
-        self.order("launch_for_real", folder=str(folder), environment=environment or {})
+        self.order("launch_for_real", folder=str(folder), environment=environment or {}, user=user)
 
     def order(self, name: str, /, **details: Any) -> None:
         body = json.dumps({"do": name, **details}).encode()

@@ -10,14 +10,17 @@ A process of instance I finds in its environment, and nothing else:
 
 Its output goes to <folder>/I/console.log. Terminating an instance ends its tree. When the tree's root ends by itself
 the machine has shut down: what is left of the tree is ended, and the template says whether it is terminated or stopped.
+All of it runs as the user that the launcher was told, if any: GitHub's runner refuses to be root.
 """
 
 import asyncio
 import os
+import pwd
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from aws.cloud.account import Account, Instance
 from aws.cloud.leftovers import PATIENCE, end_leftovers
@@ -31,13 +34,14 @@ class Machines:
     url: str
     folder: Path | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    user: str = ""
     _lives: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _ends: dict[str, asyncio.Event] = field(default_factory=dict)
 
-    def enable(self, folder: Path, environment: dict[str, str]) -> None:
+    def enable(self, folder: Path, environment: dict[str, str], user: str) -> None:
         """From now on launch for real, below `folder`. What an earlier cloud left there is ended first."""
         end_leftovers(folder)
-        self.folder, self.environment = folder, environment
+        self.folder, self.environment, self.user = folder, environment, user
 
     def launched(self, instance: Instance) -> None:
         if self.folder is not None:
@@ -47,6 +51,8 @@ class Machines:
             root.mkdir(parents=True)
             (root / "user-data").write_bytes(user_data(instance.data))
             console = (root / "console.log").open("wb")
+            if self.user:
+                shutil.chown(root, self.user)
             self._lives[instance.id] = asyncio.create_task(self._live(instance, root, console))
 
     def ended(self, instance: Instance) -> None:
@@ -71,6 +77,7 @@ class Machines:
                 cwd=root,
                 env=self._environment(instance, root),
                 start_new_session=True,
+                **self._as_user(),
             )
         identity = identify(process.pid)  # now, while the pid is certainly its own
         shutdown = asyncio.create_task(process.wait())
@@ -82,6 +89,9 @@ class Machines:
         instance.has_processes = False
         del self._lives[instance.id], self._ends[instance.id]
         self.account.shut_itself_down(instance)
+
+    def _as_user(self) -> dict[str, Any]:
+        return {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []} if self.user else {}
 
     def _environment(self, instance: Instance, root: Path) -> dict[str, str]:
         return {

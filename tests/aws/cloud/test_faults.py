@@ -144,12 +144,14 @@ async def test_a_lost_answer_leaves_the_work_done(cloud: Control) -> None:
 async def test_a_slow_action_is_done_before_its_answer_or_begun_late(cloud: Control) -> None:
     impatient = Config(read_timeout=0.3, retries={"total_max_attempts": 1})
     where = {"endpoint_url": cloud.url, "region_name": REGION}
-    async with session().create_client("ec2", config=impatient, **where) as ec2:
-        await a_template(ec2)
+    async with client_of(cloud) as patient, session().create_client("ec2", config=impatient, **where) as ec2:
+        await a_template(patient)
         for launched, is_before in ((0, True), (1, False)):
             cloud.slow("CreateFleet", 60, before=is_before)
             with pytest.raises(ReadTimeoutError):
                 await ec2.create_fleet(**a_fleet())
+            while cloud.calls().get("CreateFleet") != launched + 1:  # noqa: ASYNC110 (counted in another process)
+                await asyncio.sleep(0)
             assert len(cloud.instances()) == launched
 
 

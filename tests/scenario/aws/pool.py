@@ -35,6 +35,7 @@ class CloudPool(Commands):
     cloud: Control
     engines: Engines
     ledger: Ledger
+    machine_user: str = ""  # as whom machines run; empty: as we do
     look_again: ClassVar[float] = 0.05  # a look is a request
 
     def __post_init__(self) -> None:
@@ -52,7 +53,8 @@ class CloudPool(Commands):
         # As the SDK itself finds them: not a setting, so machines are told nothing of a proxy in front of a command.
         own = {"dynamodb": self.engines.dynamodb, "sqs": self.engines.sqs, **found["endpoints"]}
         self.environ |= endpoints(own)
-        self.cloud.launch_for_real(self.machines, {"AWS_ENDPOINT_URL_DYNAMODB": self.engines.dynamodb})
+        told = {"AWS_ENDPOINT_URL_DYNAMODB": self.engines.dynamodb}
+        self.cloud.launch_for_real(self.machines, told, self.machine_user)
 
     @property
     def machines(self) -> Path:
@@ -138,10 +140,10 @@ class CloudPool(Commands):
             if id not in existing:
                 yield f"{id} is {row['state']} and has no machine"
 
+    def logs(self) -> list[Path]:
+        """What commands and machines have written."""
+        below = ("console.log", "var/log/*.log", "var/lib/bullpen/agent.log")
+        return [*sorted(self.folder.glob("*.err")), *(file for log in below for file in self.machines.glob(f"*/{log}"))]
+
     def _told(self) -> str:
-        below = (
-            self.machines.glob(f"*/{log}") for log in ("console.log", "var/log/*.log", "var/lib/bullpen/agent.log")
-        )
-        return self._last_words(
-            [*sorted(self.folder.glob("*.err")), *(file for files in below for file in files)], self.folder
-        )
+        return self._last_words(self.logs(), self.folder)

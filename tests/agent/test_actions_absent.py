@@ -1,0 +1,16 @@
+"""A machine that was launched without GitHub's runner, in a pool that has come to serve GitHub."""
+
+import pytest
+
+from agent.actions_stage import a_stage
+from bullpen.agent.progress import Kind
+from github.hub import FakeGithub
+
+pytestmark = pytest.mark.slow
+
+
+def test_it_says_so_instead_of_waiting_for_jobs_that_never_reach_it(github: FakeGithub) -> None:
+    with a_stage(github, ci="") as stage:
+        stage.claimed("4711")
+        assert "engines.ci" in stage.reported(Kind.REG_FAILED)
+        assert github.runners() == []
