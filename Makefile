@@ -4,6 +4,9 @@ VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
+# Hundreds of processes start here, and four workers read every test: what is compiled once is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The Python that .venv is made from: `make PYTHON=/path/to/python3.12 setup`. Left empty, the first of these that runs
 # and is new enough: a version manager's shim may be on the PATH and still fail, so each one is tried, not just found.
 PYTHON ?=

@@ -25,7 +25,15 @@ from bullpen.sim.run import virtual_run
 from bullpen.sim.world import World
 
 SETTINGS = Settings(
-    timings=Timings(provision=30.0, claim_grace=10.0, validation=20.0, cleaning=10.0, idle=3600.0, max_runtime=7200.0),
+    timings=Timings(
+        provision=30.0,
+        claim_grace=10.0,
+        validation=20.0,
+        cleaning=10.0,
+        orphan=15.0,  # a history rests five times as long: at the default a third of its work would be heartbeats there
+        idle=3600.0,
+        max_runtime=7200.0,
+    ),
     classes={"small": ResourceClass(cpu=1, mem=1024)},
 )
 Main = Callable[[World, Ports], Coroutine[Any, Any, object]]

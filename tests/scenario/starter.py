@@ -56,9 +56,10 @@ def prepare_aws() -> None:
     """The engines, AWS's descriptions of its services, and the agent's archive, which every command would make anew."""
     import botocore.session
 
-    from bullpen.engines.aws.boot.archive import archive
+    from bullpen.config import Settings
+    from bullpen.engines.aws.boot.userdata import own_user_data
 
-    archive()
+    own_user_data(Settings())
 
     store = ("ci", "gone", "jobs", "logs", "observations", "records", "signals", "workers")
     for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "ground.foundation"):

@@ -10,7 +10,6 @@ import pytest
 
 from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec
-from web.described import check_described
 from web.served import Served, a_server
 
 SECRET = "a secret of the webhook"
@@ -73,5 +72,7 @@ def test_a_job_buys_a_token_for_its_run_and_serves_it(served: Served, github: Fa
 
 @pytest.mark.filterwarnings("ignore")
 def test_whatever_is_sent_to_githubs_endpoints_is_answered_as_described(served: Served) -> None:
+    from web.described import check_described  # here: loading it takes a second, and only this test needs it
+
     found = check_described(served.url, lambda path: path in ("/v1/github/webhook", "/v1/oidc/token"))
     assert found == ["POST /v1/github/webhook", "POST /v1/oidc/token"]

@@ -19,6 +19,7 @@ from pathlib import Path
 import bullpen
 
 BEGINNING = (1980, 1, 1, 0, 0, 0)  # of time, as zip files count it
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where statements stand within others
 MAIN = "import sys\n\nfrom {module} import main\n\nsys.exit(main(sys.argv[1:]))\n"
 
 
@@ -51,8 +52,12 @@ def packed(module: str, beside: Mapping[str, bytes] | None = None) -> bytes:
     return bz2.compress(content.getvalue())
 
 
-def _sources(module: str) -> dict[str, bytes]:
-    """The modules of ours that one needs, itself included: the name in the archive → the source."""
+@cache
+def _sources(module: str) -> Mapping[str, bytes]:
+    """The modules of ours that one needs, itself included: the name in the archive → the source.
+
+    Found once: every look at the launch templates asks for the user data, and following imports is what takes time.
+    """
     above = Path(bullpen.__file__).parent.parent
     found: dict[str, bytes] = {}
     names = [module]
@@ -69,10 +74,13 @@ def _sources(module: str) -> dict[str, bytes]:
 
 def _imported(source: bytes) -> Iterator[str]:
     """Everything that a module may import, also later and within a function."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
+    blocks: list[ast.AST] = [ast.parse(source)]
+    while blocks:
+        match node := blocks.pop():
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
             case ast.ImportFrom(module=str(module), names=names):
                 yield module
                 yield from (f"{module}.{alias.name}" for alias in names)
+            case _:  # an import is a statement: expressions, most of a module, hold none
+                blocks += (inner for name in BLOCKS for inner in getattr(node, name, ()))
