@@ -31,7 +31,7 @@ from github.acting import RUNNERS, caller
 from github.hub import FakeGithub, JobSpec, Run
 from users import lent_for_good
 
-PATIENCE = 20.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
+PATIENCE = 60.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
 USER = lent_for_good()
 AS_JOBS: dict[str, Any] = {"user": USER, "group": account_of(USER).group, "extra_groups": []} if USER else {}
 """How to start a process as the jobs' user."""

@@ -39,12 +39,20 @@ def jit(github: FakeGithub) -> Iterator[Stage]:
 
 
 def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_says_so_here(stage: Stage) -> None:
+    go = stage.ground / "go"
+    program = stage.ground / "actions-runner" / "bin" / "listener.py"
+    pauses = "time.sleep(TOLD_AFTER)\n"
+    assert pauses in program.read_text()
+    program.write_text(program.read_text().replace(pauses, f"while not Path('{go}').exists(): time.sleep(0.02)\n"))
     run = stage.starts("sleep 0.3; kill -KILL $PPID")  # its worker: then its end is told by the listener
     stage.serves(str(run.id))
     stage.until(lambda: stage.activity)
     stage.until(lambda: stage.activity is None)
     assert run.state != "completed"
     stage.releases()
+    actions = stage.agent._tasks.github
+    stage.until(lambda: actions._listener is not None and actions._listener.stage is listener.Stage.STOPPING)
+    go.touch()
     stage.reported(Kind.CLEAN_OK)
     assert run.conclusion == "failure"
     assert stage.hub.runners() == []

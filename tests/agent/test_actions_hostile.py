@@ -153,6 +153,7 @@ def test_a_job_that_asks_without_end_delays_no_heartbeat_and_nobody_after_it(sta
     lasted = time.monotonic() - began
     assert 0.5 * lasted < (len(stage.store.beats) - before) * stage.config.heartbeat < 2.0 * lasted
     assert len([line for line in stage.log if "admits" in line or "refuses" in line]) == 1
+    stage.until(lambda: stage.activity is None)  # the note that it is over came last of all that it wrote
     stage.releases()
     stage.reported(Kind.CLEAN_OK)
     later = stage.starts("true")

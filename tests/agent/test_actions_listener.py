@@ -32,7 +32,7 @@ def commands(stage: Stage) -> dict[int, list[str]]:
     """What runs on the instance."""
     found = {}
     for process in descendants(None, mark_of(stage.config.instance_id)):
-        with suppress(FileNotFoundError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
+        with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
             found[process.pid] = file.read().decode().split("\0")
     return found
 

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from aws.cloud.control import Control
 from aws.java_engines import Engines
+from free_ports import a_free_port
 from scenario.commands import Command, Starter
 from walkthroughs import ROOT, Shown, Written, blanked, steps
 
@@ -34,7 +34,7 @@ class Reader:
         self._starter = starter
         told = ", ".join(f"{name} = {json.dumps(url)}" for name, url in endpoints.items())
         self._environ = {"BULLPEN_AWS_ENDPOINTS": f"{{{told}}}"}
-        self._instead = {"10.0.0.5": "127.0.0.1", "8420": str(_free_port()), "/opt/bullpen/bin/python": sys.executable}
+        self._instead = {"10.0.0.5": "127.0.0.1", "8420": str(a_free_port()), "/opt/bullpen/bin/python": sys.executable}
         self._files: list[Path] = []
         self._background: list[Command] = []
 
@@ -119,9 +119,3 @@ def test_every_command_of_the_page_is_run_or_says_that_it_is_not() -> None:
     assert {(mark, kind) for mark, kind, _ in blocks} == kinds
     not_run = [line for _, kind, block in blocks if kind == "sh" for line in block.splitlines()]
     assert [line for line in not_run if not line.startswith(("aws ", "  "))] == []
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-    return port

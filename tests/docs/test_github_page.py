@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from action.steps import manifest, run_action
 from agent.actions_stage import a_runner
 from bullpen.engines.github import rights
 from bullpen.engines.processes import end_tree, mark_of
+from free_ports import a_free_port
 from github.hub import FakeGithub, JobSpec
 from scenario import processes
 from scenario.commands import Command, Starter
@@ -77,7 +77,7 @@ class Reader:
     def __init__(self, folder: Path, starter: Starter, hub: FakeGithub, users: tuple[str, ...]) -> None:
         self.folder, self.hub = folder, hub
         self._starter = starter
-        self._url = f"http://127.0.0.1:{_free_port()}"
+        self._url = f"http://127.0.0.1:{a_free_port()}"
         app_id, key = hub.app(_granted())
         (folder / "app.pem").write_text(key)
         (folder / "webhook-secret").write_text("long and random\n")
@@ -341,9 +341,3 @@ def _specs(key: str, job: dict[str, Any]) -> list[JobSpec]:
     parts = job.get("strategy", {}).get("matrix", {}).get("part", [])
     once = [(f"{key} ({part})", script.replace("${{ matrix.part }}", str(part))) for part in parts]
     return [replace(made, name=name, script=text) for name, text in once] or [made]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-    return port

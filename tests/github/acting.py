@@ -12,12 +12,13 @@ from github.hub import FakeGithub
 
 WIDGETS = "/repos/acme/widgets"
 RUNNERS = f"{WIDGETS}/actions/runners"
+PATIENCE = 60.0  # seconds; the first call waits until GitHub's description is read, which a busy machine takes long for
 
 
 def caller(hub: FakeGithub, credential: str = "") -> httpx.Client:
     """Somebody with every permission unless the credential has fewer."""
     headers = {"Authorization": f"Bearer {credential or hub.token()}", "User-Agent": "tests"}
-    return httpx.Client(base_url=hub.api_url, headers=headers, trust_env=False)
+    return httpx.Client(base_url=hub.api_url, headers=headers, trust_env=False, timeout=PATIENCE)
 
 
 class Listener:

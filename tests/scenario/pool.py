@@ -69,14 +69,17 @@ class Pool(Commands):
         assert len(pids) == 1, f"agents of {id}: {pids}\n{self.story(id)}\n{self._told()}"
         return pids[0]
 
-    def signal(self, id: str, number: signal.Signals) -> None:
-        pid = self.agent(id)
+    def send(self, pid: int, number: signal.Signals) -> None:
+        """Signal an agent or a command."""
         os.kill(pid, number)
         # One that is stopped in the middle of a write stops every other writer: that is another test.
         while number is signal.SIGSTOP and not self._can_write():
             os.kill(pid, signal.SIGCONT)
             time.sleep(LOOK_AGAIN)
             os.kill(pid, signal.SIGSTOP)
+
+    def signal(self, id: str, number: signal.Signals) -> None:
+        self.send(self.agent(id), number)
 
     def _can_write(self) -> bool:
         """True if both locks of the turnstile come free, as they do within milliseconds unless their holder stands."""

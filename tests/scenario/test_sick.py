@@ -9,7 +9,7 @@ from scenario.test_racing import stock
 
 
 def test_a_mute_instance_is_replaced_and_ended(pool: Pool) -> None:
-    pool.settings |= {"timings.registration": 1.5, "timings.hedge": 0.3}
+    pool.settings |= {"timings.registration": 3, "timings.hedge": 0.3}
     mute, other = stock(pool, 2)
     pool.signal(mute, signal.SIGSTOP)
     answer = pool.provision("run-1", 2)

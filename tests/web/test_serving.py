@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from free_ports import a_free_port
 from web.served import PATIENCE, Served, a_server, command, environment
 
 pytestmark = pytest.mark.slow
@@ -154,8 +155,7 @@ def test_replicas_share_one_home(tmp_path: Path) -> None:
 
 def test_agents_over_http_run_jobs_outlive_the_service_and_come_back(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with a_server(home) as probe:
-        port = str(probe.address[1])
+    port = str(a_free_port())
     url = f"http://127.0.0.1:{port}"
     settings = ("--set", f"agent.serve-url={url}", "--set", "timings.heartbeat=1", "--port", port)
     try:

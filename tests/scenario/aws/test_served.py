@@ -2,9 +2,9 @@
 
 import json
 import signal
-import socket
 from typing import Any
 
+from free_ports import a_free_port
 from scenario.aws.pool import CloudPool
 from scenario.commands import Command
 from scenario.test_jobs_lost import gated
@@ -12,13 +12,12 @@ from scenario.test_jobs_lost import gated
 
 def served(pool: CloudPool) -> Command:
     """`bullpen serve` for this pool, listening; machines that are launched from now on use it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = a_free_port()
     pool.settings |= {
         "agent.serve-url": f"http://127.0.0.1:{port}",
         "aws.endpoints": f'{{sts = "{pool.cloud.url}"}}',  # where the proof of a machine is checked
-        "timings.lease": 3,
-        "timings.alive": 3,
+        "timings.lease": 4,
+        "timings.alive": 4,
         "liveness.min-lease": 1,
         "liveness.confirm": 1,
         "liveness.grace-gap": 3,
