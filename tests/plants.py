@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from bullpen import handover, release
+from bullpen import handover, offering, release
 from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
@@ -71,7 +71,7 @@ def carried_out_before_it_is_decided() -> Iterator[None]:
 def offered_without_proof() -> Iterator[None]:
     with (
         patch.object(instances, "_require_proof", lambda instance, signal, kind: None),
-        patch.object(handover, "is_proven", lambda one, pulse: one.is_pending),
+        patch.object(offering, "is_proven", lambda one, pulse: one.is_pending),
         without_guard("offer", "round"),
     ):
         yield
