@@ -63,6 +63,18 @@ class Scene:
         await asyncio.sleep(10)  # agents say with a beat what their runners do
         return run
 
+    async def run_of_two_labels(self) -> str:
+        """As `run`: a job on one label, and one that needs it on another; a runner for each."""
+        run = self.hub.start(
+            REPOSITORY,
+            build("build", label="{run}-small", lasts=60),
+            build("test", label="{run}-test", lasts=30, needs=("build",)),
+        )
+        for label in (f"{run}-small", f"{run}-test"):
+            await self.provides(label, 1)
+        await asyncio.sleep(10)
+        return run
+
     async def provides(self, label: str, count: int, repository: str = REPOSITORY) -> None:
         needs = self.world.settings.requirements("small", repository=repository)
         request = Request(label, count, needs, self.max_runtime)

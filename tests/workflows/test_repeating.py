@@ -71,14 +71,7 @@ async def test_it_runs_again_on_runners_that_have_the_whole_time_before_them() -
 
 async def test_jobs_that_need_it_get_runners_of_their_own_label_though_that_was_released() -> None:
     async with a_scene() as scene:
-        run = scene.hub.start(
-            REPOSITORY,
-            build("build", label="{run}-small", lasts=60),
-            build("test", label="{run}-test", lasts=30, needs=("build",)),
-        )
-        for label in (f"{run}-small", f"{run}-test"):
-            await scene.provides(label, 1)
-        await asyncio.sleep(10)
+        run = await scene.run_of_two_labels()
         await lose(scene, run, "build")
         for label in (f"{run}-small", f"{run}-test"):
             await scene.releases(label)

@@ -8,7 +8,7 @@ import pytest
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.rescue import LAG
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
+from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
 
 
 def nobody_tells(scene: Scene) -> None:
@@ -116,14 +116,7 @@ async def test_a_run_is_cancelled_for_want_of_runners_beside_such_a_job() -> Non
 async def test_jobs_that_need_it_get_runners_of_their_own_label_though_that_was_released() -> None:
     async with a_scene() as scene:
         nobody_tells(scene)
-        run = scene.hub.start(
-            REPOSITORY,
-            build("build", label="{run}-small", lasts=60),
-            build("test", label="{run}-test", lasts=30, needs=("build",)),
-        )
-        for label in (f"{run}-small", f"{run}-test"):
-            await scene.provides(label, 1)
-        await asyncio.sleep(10)
+        run = await scene.run_of_two_labels()
         scene.dies(scene.on(run, "build"))
         await scene.passes(LOST_AFTER, scene.follower())
         await scene.releases(f"{run}-test")
