@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from bullpen.action.served import warn_of_plain_text
 from bullpen.action.stopping import Stopping
 from bullpen.action.wire import Away, exchange
 from bullpen.errors import BullpenError, Unavailable
+from free_ports import a_free_port
 
 pytestmark = pytest.mark.slow
 MET: dict[str, Any] = {
@@ -184,6 +186,24 @@ def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypa
         with pytest.raises(Unavailable) as caught:
             found.begin("release", "4711", None, "key")
     assert caught.value.remedy == server.IS_BUSY
+
+
+def test_nothing_was_begun_by_a_server_that_nobody_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.0)
+    found = server.Server(f"http://127.0.0.1:{a_free_port()}", lambda patience: "", Stopping())
+    with pytest.raises(Unavailable, match="refused"):
+        found.begin("provision", "4711", None, "key")
+    assert not found.unanswered
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", Mock(side_effect=socket.gaierror("name not known")))
+        with pytest.raises(Unavailable, match="not known"):
+            found.begin("provision", "4711", None, "key")
+    assert not found.unanswered
+    with answering(lambda method, path: (502, {})) as stub:
+        found.url = stub.url
+        with pytest.raises(Unavailable):
+            found.begin("provision", "4711", None, "key")
+        assert found.unanswered
 
 
 def test_an_answer_that_comes_by_drops_ends_in_time() -> None:

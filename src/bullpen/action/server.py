@@ -94,7 +94,7 @@ class Server:
             try:
                 return exchange(method, f"{self.url}{path}", token=self._token, body=body, patience=patience, key=key)
             except Away as away:
-                self.unanswered |= method == "POST" and not away.is_busy
+                self.unanswered |= method == "POST" and away.may_have_done
                 raise
 
         status, answer = self._repeated(once, until)

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage
+from socket import gaierror
 from types import FrameType
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
@@ -15,13 +16,22 @@ BUSY = 429
 
 
 class Away(Exception):
-    """No answer, or one that asks to come back later; nothing is known about what was done, unless it `is_busy`: then
-    nothing was."""
+    """No answer, or one that asks to come back later; nothing is known about what was done, unless it `is_busy`, or
+    nobody was reached: then nothing was."""
 
-    def __init__(self, message: str, retry_after: float = 0.0, *, is_busy: bool = False, remedy: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        retry_after: float = 0.0,
+        *,
+        is_busy: bool = False,
+        reached: bool = True,
+        remedy: str = "",
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.is_busy = is_busy
+        self.may_have_done = reached and not is_busy
         self.remedy = remedy
 
 
@@ -62,7 +72,8 @@ def exchange(
         return _declined(where, exc, patience)
     except (URLError, OSError, HTTPException) as exc:
         why = exc.reason if isinstance(exc, URLError) else str(exc) or type(exc).__name__
-        raise Away(f"{where} does not answer ({why})") from exc
+        reached = not isinstance(why, ConnectionRefusedError | gaierror)
+        raise Away(f"{where} does not answer ({why})", reached=reached) from exc
 
 
 def hurry(seconds: float) -> None:

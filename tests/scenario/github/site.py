@@ -7,7 +7,6 @@ Jobs run as another user if we are root, as which GitHub's runner refuses to: so
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from pathlib import Path
 from action.steps import Ran, run_action
 from agent.actions_stage import a_runner
 from bullpen.engines.keys import Keys, Scope
+from free_ports import a_free_port
 from github.hub import FakeGithub, Job, Run
 
 PATIENCE = 60.0  # seconds; what is waited for takes a few at most, so only a failing test takes so long
@@ -43,7 +43,7 @@ serve-url = "{serve}"
 
 [timings]
 heartbeat = 0.5
-lease = 2
+lease = 4
 alive = 4
 hedge = 1
 registration = 30
@@ -148,8 +148,7 @@ def a_ground(
     Whoever comes without a token is nobody."""
     ground = Path(tempfile.mkdtemp(prefix="workplace-"))
     ground.chmod(0o755)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = a_free_port()
     settings = SETTINGS.format(
         hub=hub,
         scope=scope,
