@@ -63,11 +63,11 @@ class Scene:
         await asyncio.sleep(10)  # agents say with a beat what their runners do
         return run
 
-    async def run_of_two_labels(self) -> str:
+    async def run_of_two_labels(self, lasts: float = 60.0) -> str:
         """As `run`: a job on one label, and one that needs it on another; a runner for each."""
         run = self.hub.start(
             REPOSITORY,
-            build("build", label="{run}-small", lasts=60),
+            build("build", label="{run}-small", lasts=lasts),
             build("test", label="{run}-test", lasts=30, needs=("build",)),
         )
         for label in (f"{run}-small", f"{run}-test"):

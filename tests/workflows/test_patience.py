@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from bullpen import debts
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.ports import Conclusion
+from bullpen.workflows import stranded
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 
@@ -15,7 +18,8 @@ def nobody_hears_of_ends(scene: Scene) -> None:
     scene.hub.on_work = lambda name, activity: None if activity is None else work(name, activity)
 
 
-async def test_a_label_gets_its_runners_however_often_there_were_none() -> None:
+async def test_a_label_gets_its_runners_however_often_there_were_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stranded, "LONGEST_PAUSE", 60.0)
     async with a_scene(rescue=()) as scene:
         run = await scene.run(JobSpec("first", lasts=200), build(lasts=60, needs=("first",)))
         (idle,) = [one.id for one in scene.instances(run)]
@@ -27,6 +31,20 @@ async def test_a_label_gets_its_runners_however_often_there_were_none() -> None:
         scene.world.memory.yard.capacity = 10
         await scene.passes(240, follower)
         assert scene.conclusions(run)["build"] is Conclusion.SUCCESS
+
+
+async def test_runners_that_are_not_to_be_had_are_asked_for_ever_more_rarely() -> None:
+    """Each time leaves a record, which the next one has to read past."""
+    async with a_scene(rescue=()) as scene:
+        run = await scene.run(build("a"), build("b", lasts=60))
+        scene.world.memory.yard.capacity = 0
+        scene.dies(scene.on(run, "a"))
+        follower = scene.follower()
+        await scene.passes(1800, follower)
+        assert len(scene.world.memory.tables.provisions) < 12
+        scene.world.memory.yard.capacity = 10
+        await scene.passes(420, follower)
+        assert scene.conclusions(run)["b"] is Conclusion.SUCCESS
 
 
 async def test_a_run_that_waits_in_vain_is_cancelled_however_late_its_other_jobs_end() -> None:

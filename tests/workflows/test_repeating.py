@@ -71,11 +71,11 @@ async def test_it_runs_again_on_runners_that_have_the_whole_time_before_them() -
 
 async def test_jobs_that_need_it_get_runners_of_their_own_label_though_that_was_released() -> None:
     async with a_scene() as scene:
-        run = await scene.run_of_two_labels()
+        run = await scene.run_of_two_labels(lasts=400)
         await lose(scene, run, "build")
         for label in (f"{run}-small", f"{run}-test"):
             await scene.releases(label)
-        await scene.passes(GIVEN_UP_AFTER + 400, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER + 900, scene.follower())
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS, "test": Conclusion.SUCCESS}
         assert scene.held() == []
 

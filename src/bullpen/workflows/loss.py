@@ -20,6 +20,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports, WorkflowJob
 
+LAG = 300.0  # seconds that what GitHub shows may be behind
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -52,20 +53,24 @@ class Loss:
 
     def outlived(self, job: WorkflowJob) -> bool:
         """Whether a job ended by itself, for it did so before its worker can have been lost: GitHub waits for ten
-        minutes before it ends a job of a dead runner. A machine that leaves ends its job on the way."""
-        if self.worker.leaving is not None or not job.completed:
-            return False
-        return (job.completed_at or LONG_AGO) <= self._silent_at
+        minutes before it ends a job of a dead runner. A machine that leaves ends its job on the way, and may have no
+        beat left for it."""
+        since = 0.0 if self.worker.leaving is not None else min(self.worker.lease, LAG)
+        return job.completed and (job.completed_at or LONG_AGO) <= later(self._beat_at, since)
+
+    def had_unheard(self, jobs: Sequence[WorkflowJob]) -> bool:
+        """Whether one of these jobs began there after we heard of it last."""
+        job = self.last(jobs)
+        return job is not None and (job.started_at or LONG_AGO) > self._beat_at
 
     @property
-    def _silent_at(self) -> datetime:
-        """From then on it cannot have ended a job by itself and told us nothing."""
-        return later(self.worker.beat_at or LONG_AGO, self.worker.lease)
+    def _beat_at(self) -> datetime:
+        return self.worker.beat_at or LONG_AGO
 
     @property
     def overran(self) -> bool:
         """True if it was heard of until its time was over: it was ended for that, and would be again."""
-        return self.worker.beat_at is not None and self.until is not None and self._silent_at >= self.until
+        return self.until is not None and later(self._beat_at, self.worker.lease) >= self.until
 
 
 def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss | None:

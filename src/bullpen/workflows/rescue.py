@@ -34,13 +34,12 @@ from bullpen.handover import later
 from bullpen.liveness.settling import settle
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.loss import LONG_AGO, Loss
+from bullpen.workflows.loss import LAG, LONG_AGO, Loss
 from bullpen.workflows.proof import Machine, Proof
 from bullpen.workflows.runners import Runners
 from bullpen.workflows.saying import Voice
 
 BY = "rescue"
-LAG = 300.0  # seconds that what GitHub shows may be behind
 CANCELLED = "cancelled"  # a run's conclusion
 
 
@@ -59,23 +58,28 @@ class Rescue:
         self._voice = voice
         self._asked: dict[str, tuple[int, float]] = {}
         """The attempt of each run that we had run again, and when: GitHub may be slow to show the next one."""
+        self._behind: dict[tuple[str, int], float] = {}
+        """Since when the jobs of a completed attempt have been shown as not completed."""
 
     async def rescue(self, run: WorkflowRun, held: Held) -> Rescued:
         """See to all losses of a completed run."""
         losses = held.losses
-        past = [loss for loss in losses if loss.activity is not None and loss.activity.attempt < run.attempt]
-        await self.settle(past, _over(run))
         ahead = [loss for loss in losses if loss.activity is not None and loss.activity.attempt > run.attempt]
         if any(self.is_fresh(loss) for loss in ahead):
             return Rescued.WAITS  # what GitHub shows is older than what we have heard
         # An attempt that never came: a runner's word is only as good as what runs there.
         await self.settle(ahead, f"it named an attempt that run {run.run} never had")
-        lost = [loss for loss in losses if loss not in past and loss not in ahead]
+        lost = [loss for loss in losses if loss not in ahead]
         if self._is_to_come(run):
             return Rescued.WAITS
         if not lost:
             return Rescued.NOTHING
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
+        if self._is_behind(run, jobs):
+            return Rescued.WAITS
+        past = [loss for loss in lost if _is_past(run, loss) and not loss.had_unheard(jobs)]
+        await self.settle(past, _over(run))
+        lost = [loss for loss in lost if loss not in past]
         to_repeat: dict[int, Loss] = {}
         waits = False
         for loss in lost:
@@ -105,9 +109,9 @@ class Rescue:
         """The job that was lost; or why none was; or nothing, as long as that is not known."""
         job = loss.last(jobs)
         if job is None:
-            return self._missing(run, loss, jobs)
+            return self._missing(run, loss)
         if not job.completed:
-            return ""  # the list is behind the run
+            return f"{job.name} has no end, though its run has"
         if job.conclusion is Conclusion.SUCCESS:
             return f"{job.name} succeeded"
         if loss.outlived(job):
@@ -118,21 +122,34 @@ class Rescue:
         if machine is Machine.UNKNOWN:
             return ""
         online_at = self._proof.seen_online(loss)
-        if online_at is not None and (job.completed_at or LONG_AGO) <= later(online_at, LAG):
+        leaves = loss.worker.leaving is not None
+        if online_at is not None and not leaves and (job.completed_at or LONG_AGO) <= later(online_at, LAG):
             return f"{job.name} ended by itself: its runner was online"
-        if job.conclusion is Conclusion.CANCELLED and loss.worker.leaving is None:
+        if job.conclusion is Conclusion.CANCELLED and not leaves:
             # Of a machine that dies without notice GitHub says that it failed: this was somebody's wish.
             return f"{job.name} was cancelled"
         if loss.overran:
             return f"{job.name} was ended at the maximum runtime of its runner, and is not run again"
         return job
 
-    def _missing(self, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> str:
+    def _missing(self, run: WorkflowRun, loss: Loss) -> str:
         """Why the list names no job on its runner; or nothing, as long as it may come to."""
         if loss.activity is None:
-            return _over(run) if all(job.completed for job in jobs) else ""
+            return _over(run)
         # Its job had begun when it was heard last: by now every list would name it.
         return "" if self.is_fresh(loss) else f"run {run.run} has completed, and names no job on its runner"
+
+    def _is_behind(self, run: WorkflowRun, jobs: Sequence[WorkflowJob]) -> bool:
+        """Whether the list of jobs is older than the run's end. Not for ever: its runners are to go back."""
+        if all(job.completed for job in jobs):
+            return False
+        time = asyncio.get_running_loop().time()
+        self._behind = {attempt: since for attempt, since in self._behind.items() if since > time - 10 * LAG}
+        return time - self._behind.setdefault((run.run, run.attempt), time) < LAG
+
+    def is_gone(self, loss: Loss) -> bool:
+        """Whether nobody can be at work there any more."""
+        return self._proof.of(loss) is Machine.GONE
 
     def _is_to_come(self, run: WorkflowRun) -> bool:
         """Whether we have had it run again, and GitHub does not show that yet. Not for ever: asked twice, GitHub takes
@@ -149,7 +166,7 @@ class Rescue:
 
     async def _remove(self, loss: Loss, runner: str) -> None:
         """Take its runner off GitHub's list, now that its job has ended; if that fails, reconciling does it later."""
-        if self._proof.of(loss) is Machine.GONE:
+        if self.is_gone(loss):
             with suppress(Refused, Unavailable):
                 await self._ports.ci.remove(runner)
 
@@ -178,7 +195,7 @@ class Rescue:
                 self._asked[run.run] = run.attempt, asyncio.get_running_loop().time()
                 self._voice.tell(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
                 return Rescued.WAITS
-        self._voice.alarm(f"run {run.run} of {run.repository}: {names} lost, and not run again: {refusal}")
+        self._voice.alarm(f"{named(run)}: {names} lost, and not run again: {refusal}")
         await self.settle(list(lost.values()), f"not run again: {refusal}")
         return Rescued.NOTHING
 
@@ -218,6 +235,15 @@ class Rescue:
 def opted_in(settings: Settings, repository: str) -> bool:
     """Whether the owner of a repository wants its lost jobs run again."""
     return any(name == "*" or name.casefold() == repository.casefold() for name in settings.github.rescue)
+
+
+def named(run: WorkflowRun) -> str:
+    """With its attempt: what happens to the next one is no news of this."""
+    return f"run {run.run} of {run.repository}, attempt {run.attempt}"
+
+
+def _is_past(run: WorkflowRun, loss: Loss) -> bool:
+    return loss.activity is not None and loss.activity.attempt < run.attempt
 
 
 def _took_others_along(run: WorkflowRun, others: Sequence[WorkflowJob]) -> bool:

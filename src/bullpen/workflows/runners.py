@@ -14,7 +14,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.instance import RUNNING, Instance
-from bullpen.model.provision import Provision
+from bullpen.model.provision import COMMITTED, Provision
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 
@@ -41,9 +41,9 @@ class Runners:
 
     async def wanted(self, label: str) -> int:
         """How many runners a label was to have at once; 0 once it was released, or if it never had any."""
-        told = await self._ports.records.told_provisions(label, TOLD, committed=True)
+        standing = [one for one in await self._ports.records.run_provisions(label) if one.state is COMMITTED]
         # Of a released one the members belong to others. A top-up asks for what was missing only: the largest counts.
-        return max((one.want for one in told if one.members and not one.is_over), default=0)
+        return max((one.want for one in standing if one.members and not one.is_over), default=0)
 
     async def asked(self, label: str) -> int:
         """How many runners anybody wanted for a label at once, released or not; 0 if nobody knows of any."""

@@ -8,16 +8,31 @@ Where lost jobs were run again, those that need them come later, and may ask for
 these get their runners in the same way, until the run has completed once more.
 """
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.model import label as labels
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import Loss
-from bullpen.workflows.rescue import Rescue, opted_in
+from bullpen.workflows.rescue import Rescue, named, opted_in
 from bullpen.workflows.runners import Refusal, Runners
 from bullpen.workflows.saying import Voice
+
+FIRST_PAUSE = 60.0  # seconds until runners are asked for again where there were none
+LONGEST_PAUSE = 300.0
+FORGOTTEN = 3600.0  # seconds after which a refusal tells nothing any more
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """There were no runners for a label, and nobody asks for any until then."""
+
+    refusal: Refusal
+    seconds: float
+    until: float
 
 
 class Stranded:
@@ -27,6 +42,8 @@ class Stranded:
         self._runners = runners
         self._rescue = rescue
         self._voice = voice
+        self._pauses: dict[str, Pause] = {}
+        """By label. Each try leaves a record behind: a day of them must not be one a look."""
 
     async def see_to(self, run: WorkflowRun, held: Held) -> None:
         """See to what a run that goes on has lost."""
@@ -52,7 +69,7 @@ class Stranded:
         if run_again:
             asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
             deserted |= dict.fromkeys(label for label in asked_for if label not in held.served)
-        await self._replace(run, list(deserted), jobs, held.losses)
+        await self._replace(run, list(deserted), jobs, held)
 
     def _is_needless(self, run: WorkflowRun, loss: Loss, acts: bool) -> bool:
         """Whether nobody has to see to it any more, unless GitHub names a job that it had: there was none that we heard
@@ -60,39 +77,57 @@ class Stranded:
         """
         if acts and _is_past(run, loss):
             return False
-        return not self._rescue.is_fresh(loss) if loss.activity is None else _is_past(run, loss)
+        if loss.activity is not None:
+            return _is_past(run, loss)
+        # One whose machine may live would count among its label's runners again.
+        return self._rescue.is_gone(loss) and not self._rescue.is_fresh(loss)
 
     async def restore(self, run: WorkflowRun, labels: Sequence[str]) -> None:
         """Provide runners for labels that were released while somebody ran the run again: at least one, so that we
         hold the run again and see what else it needs."""
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
-        await self._replace(run, labels, jobs, (), least=1)
+        await self._replace(run, labels, jobs, Held(run.run), least=1)
 
     async def _replace(
         self,
         run: WorkflowRun,
         labels: Sequence[str],
         jobs: Sequence[WorkflowJob],
-        losses: Sequence[Loss],
+        held: Held,
         least: int = 0,
     ) -> None:
         """Provide runners for those of these labels that jobs wait for."""
         for label in labels:
-            waiting = [job for job in jobs if job.waits and label.casefold() in map(str.casefold, job.labels)]
-            count = max(min(len(waiting), await self._runners.asked(label)), least)
-            if not count:
+            waiting = [job for job in jobs if job.waits and _asks_for(job, label)]
+            if not waiting and not least:
                 continue
-            refusal = await self._runners.provide(label, count)
-            if refusal is None:
-                self._voice.tell(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
-            elif waiting:
-                await self._fail(run, label, jobs, losses, refusal)
+            pause, time = self._pauses.get(label), asyncio.get_running_loop().time()
+            if pause is not None and time < pause.until:
+                refusal: Refusal | None = pause.refusal
+            else:
+                refusal = await self._provide(run, label, len(waiting), least)
+            if refusal is not None and waiting:
+                await self._fail(run, label, jobs, held, refusal)
+
+    async def _provide(self, run: WorkflowRun, label: str, waiting: int, least: int) -> Refusal | None:
+        count = max(min(waiting, await self._runners.asked(label)), least)
+        refusal = await self._runners.provide(label, count) if count else None
+        time = asyncio.get_running_loop().time()
+        self._pauses = {name: pause for name, pause in self._pauses.items() if pause.until > time - FORGOTTEN}
+        before = self._pauses.pop(label, None)
+        if refusal is not None:
+            seconds = min(before.seconds * 2, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
+            self._pauses[label] = Pause(refusal, seconds, time + seconds)
+        elif count:
+            self._voice.tell(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
+        return refusal
 
     async def _fail(
-        self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], losses: Sequence[Loss], refusal: Refusal
+        self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], held: Held, refusal: Refusal
     ) -> None:
-        at_work = [job for job in jobs if _goes_on(run, job) and not any(loss.had(job) for loss in losses)]
-        said = f"run {run.run} of {run.repository}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
+        dead = [loss for loss in held.losses if self._rescue.is_gone(loss)]
+        at_work = [job for job in jobs if _goes_on(run, job, held) and not any(loss.had(job) for loss in dead)]
+        said = f"{named(run)}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
         if not opted_in(self._settings, run.repository):
             self._voice.alarm(f"{said}; the repository is not in github.rescue, so it is left waiting")
         elif at_work:
@@ -101,7 +136,7 @@ class Stranded:
             await self._ports.workflows.cancel(run.repository, run.run)
             self._voice.alarm(f"{said}; it is cancelled")
             # Whoever wants it again will say so: to run again by ourselves what we have cancelled would surprise.
-            await self._rescue.settle(losses, f"run {run.run} was cancelled: label {label} gets no runners")
+            await self._rescue.settle(held.losses, f"run {run.run} was cancelled: label {label} gets no runners")
 
 
 def _is_past(run: WorkflowRun, loss: Loss) -> bool:
@@ -109,9 +144,16 @@ def _is_past(run: WorkflowRun, loss: Loss) -> bool:
     return (loss.activity.attempt if loss.activity is not None else 1) < run.attempt
 
 
-def _goes_on(run: WorkflowRun, job: WorkflowJob) -> bool:
-    """Whether it runs, or is about to on a runner that is none of ours."""
-    return not job.completed and (bool(job.runner) or not any(_is_label_of(run, label) for label in job.labels))
+def _goes_on(run: WorkflowRun, job: WorkflowJob, held: Held) -> bool:
+    """Whether it runs, or is about to on a runner that is none of ours, or lives."""
+    if not job.waits:
+        return not job.completed
+    ours = any(_is_label_of(run, label) for label in job.labels)
+    return not ours or any(_asks_for(job, label) for label in held.served)
+
+
+def _asks_for(job: WorkflowJob, label: str) -> bool:
+    return label.casefold() in map(str.casefold, job.labels)
 
 
 def _is_label_of(run: WorkflowRun, text: str) -> bool:
