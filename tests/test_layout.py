@@ -19,6 +19,7 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.aws.dynamodb.items",
     "bullpen.engines.github.naming",
     "bullpen.engines.processes",
+    "bullpen.engines.spools",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
 )

@@ -31,7 +31,7 @@ PATIENCE = 120.0  # seconds: no test has its users for half as long
 @contextmanager
 def lent(count: int) -> Iterator[tuple[str, ...]]:
     """So many, until the block ends. None if we are not root: then jobs run as we do. Those that other tests have are
-    waited for; skip if there are not enough."""
+    waited for; skip if there are not enough, or fail where all must be tested."""
     if os.geteuid() != 0:
         yield ()
         return
@@ -43,7 +43,10 @@ def lent(count: int) -> Iterator[tuple[str, ...]]:
                 yield found
                 return
         if time.monotonic() >= give_up:
-            pytest.skip(f"NOT TESTED: {count} system users are needed that nobody uses, and there are {len(found)}")
+            why = f"{count} system users are needed that nobody uses, and there are {len(found)}"
+            if os.environ.get("BULLPEN_REQUIRE_ENGINES") == "1":
+                pytest.fail(f"BULLPEN_REQUIRE_ENGINES=1, and {why}")
+            pytest.skip(f"NOT TESTED: {why}")
         time.sleep(0.1)
 
 

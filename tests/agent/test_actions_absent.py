@@ -3,7 +3,8 @@
 import pytest
 
 from agent.actions_stage import a_stage
-from bullpen.agent.progress import Kind
+from bullpen.agent.actions.pass_ import NoPass
+from bullpen.agent.progress import Kind, Record
 from github.hub import FakeGithub
 
 pytestmark = pytest.mark.slow
@@ -14,3 +15,13 @@ def test_it_says_so_instead_of_waiting_for_jobs_that_never_reach_it(github: Fake
         stage.claimed("4711")
         assert "engines.ci" in stage.reported(Kind.REG_FAILED)
         assert github.runners() == []
+
+
+def test_it_says_the_same_where_github_refuses_a_pass(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Record) -> bool:
+        raise NoPass("GitHub says no")
+
+    with a_stage(github, ci="") as stage:
+        monkeypatch.setattr(stage.store, "register", refuse)
+        stage.claimed("4711")
+        assert "engines.ci" in stage.reported(Kind.REG_FAILED)

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.agent.account import Account
 from bullpen.agent.actions.registration import Registration
+from bullpen.agent.actions.serving import Actions
+from bullpen.agent.config import Config
+from bullpen.engines import spools
 
 PROGRAMS = ("config.sh", "bin")
 
@@ -53,3 +57,18 @@ def test_nothing_is_written_through_what_a_job_put_there(
     registration.bring_back(directory, PROGRAMS, None)
     assert contents(directory) == before
     assert elsewhere.read_text() == "precious"
+
+
+def test_what_a_daemon_would_start_for_jobs_goes_before_what_they_left_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runner := tmp_path / "runner").mkdir()
+    (spool := tmp_path / "crontabs").mkdir()
+    (crontab := spool / "somebody").touch()
+    monkeypatch.setattr(spools, "SPOOLS", (str(spool),))
+    when_ending: list[bool] = []
+    monkeypatch.setattr("bullpen.agent.actions.serving.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
+    config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
+    actions = Actions(config, Account("somebody", 3_000_000, 3_000_000, ()), print)
+    assert actions._undo(Registration(runner)) == ""
+    assert when_ending == [False]

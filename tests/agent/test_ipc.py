@@ -66,6 +66,30 @@ def test_what_the_user_leaves_is_found_and_removed_and_what_it_had_stays(user: i
     assert list(bare.differences(KeepList())) == []
 
 
+def test_memory_that_others_have_attached_is_said_to_be_so_and_goes_with_them(user: int) -> None:
+    left = made_by(user, "memory")
+    attached, told = os.pipe()
+    waiting, go_on = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.close(go_on)
+            ctypes.CDLL(None).shmat(int(left), None, 0)
+            os.write(told, b"x")
+            os.read(waiting, 1)
+        finally:
+            os._exit(0)
+    try:
+        os.read(attached, 1)
+        aspect = SystemV(user, empty=True)
+        assert swept(aspect) == {f"System V memory {left}": "still attached by another process"}
+    finally:
+        os.close(go_on)
+        os.waitpid(child, 0)
+        for end in (attached, told, waiting):
+            os.close(end)
+    assert list(aspect.differences(KeepList())) == []
+
+
 def test_what_others_have_stays(user: int) -> None:
     left = made_by(0, "queue")
     try:

@@ -17,16 +17,18 @@ from pathlib import Path
 import pytest
 
 from agent.test_docker import Stub
+from agent.test_ipc import made_by
 from agent.test_tasks import NoLog, a_progress, an_order, booted, checked
-from bullpen.agent import timers
-from bullpen.agent.account import account_of
+from bullpen.agent.account import Account, account_of
 from bullpen.agent.config import Config
+from bullpen.agent.ipc import SystemV
 from bullpen.agent.keep import KeepList
 from bullpen.agent.link import Sink
 from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
 from bullpen.agent.shared import SharedPlaces
 from bullpen.agent.tasks import Tasks
 from bullpen.agent.timers import Timers
+from bullpen.engines import spools
 from bullpen.engines.processes import end_tree, identify, mark_of
 from users import lent
 
@@ -62,7 +64,7 @@ def ground() -> Iterator[Path]:
 def crontab(ground: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where cron would look for one of the user's; there is none yet."""
     (ground / "crontabs").mkdir()
-    monkeypatch.setattr(timers, "SPOOLS", (str(ground / "crontabs"),))
+    monkeypatch.setattr(spools, "SPOOLS", (str(ground / "crontabs"),))
     return ground / "crontabs" / user
 
 
@@ -72,12 +74,46 @@ def config(ground: Path, docker: None, user: str, crontab: Path, monkeypatch: py
     shared.mkdir()
     shared.chmod(0o1777)
     monkeypatch.setattr("bullpen.agent.machine.PLACES", (str(shared),))
+    monkeypatch.setattr("bullpen.agent.machine.LOGINS", str(ground / "logins"))
     directory = ground / "instance"
     for name in ("work", "home", "tmp"):
         (directory / name).mkdir(mode=0o700, parents=True)
     name = f"i-{time.monotonic_ns():016x}"
     yield Config(name, ground, directory, 5.0, 60.0, 60.0, "", 30.0, (), runner_user=user)
     end_tree(None, mark_of(name), patience=10.0, user=account_of(user).user)
+
+
+class Traces:
+    """What somebody leaves of the user's that is neither a process nor a file in places of all users."""
+
+    def __init__(self, account: Account, logins: Path) -> None:
+        self._account = account
+        self._login = logins / str(account.user)
+        self._login.mkdir(mode=0o700, parents=True)
+        os.chown(self._login, account.user, account.group)
+
+    def leave(self) -> None:
+        made_by(self._account.user, "queue")
+        (self._login / "file").touch()
+        os.chown(self._login / "file", self._account.user, self._account.group)
+
+    def found(self) -> list[object]:
+        return [*self._kept.differences(KeepList()), *(path.name for path in self._login.iterdir())]
+
+    def remove(self) -> None:
+        for _ in self._kept.sweep(KeepList(), {}):
+            pass
+
+    @property
+    def _kept(self) -> SystemV:
+        return SystemV(self._account.user, empty=True)
+
+
+@pytest.fixture
+def traces(config: Config, ground: Path) -> Iterator[Traces]:
+    traces = Traces(account_of(config.runner_user), ground / "logins")
+    yield traces
+    traces.remove()
 
 
 class Output(NoLog):
@@ -149,6 +185,23 @@ def test_what_a_job_leaves_is_cleaned_wherever_the_user_may_write(config: Config
     assert outcome.phase is Phase.DONE, outcome.text
     assert sorted(entry.name for entry in shared.rglob("*")) == ["of-another", "of-root"]
     assert list((config.directory / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_queues_and_files_of_logins_that_a_job_leaves_go(config: Config, traces: Traces, shares: bool) -> None:
+    _, _, tasks, progress = after(replace(config, shares_machine=shares), "true")
+    traces.leave()
+    assert len(traces.found()) == 2
+    outcome = cleaned(tasks, progress)
+    assert (outcome.phase, outcome.text, traces.found()) == (Phase.DONE, "", [])
+
+
+def test_queues_and_files_of_logins_that_an_earlier_instance_left_go_before_the_boot(
+    config: Config, traces: Traces
+) -> None:
+    traces.leave()
+    boot = booted(Tasks(replace(config, shares_machine=True), print)).boot
+    assert (boot.phase, boot.text, traces.found()) == (Phase.DONE, "", [])
 
 
 @pytest.mark.parametrize("shares", [True, False])

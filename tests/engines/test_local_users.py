@@ -202,14 +202,47 @@ async def test_a_user_that_something_runs_as_is_given_to_no_machine() -> None:
         await stray.wait()
 
 
+async def test_a_user_that_could_not_be_had_is_not_the_next_one_to_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(launching, "FREED_WITHIN", 0.0)
+    async with with_users(2) as (pool, names):
+        held = users.hold(account_of(names[0]).user)
+        assert held is not None
+        os.utime(held.handle, (0, 0))  # another home's, for ages
+        assert (await pool.compute.create_fleet(a_plan())).machines == ()
+        (machine,) = (await pool.compute.create_fleet(a_plan(client_token="t-2"))).machines
+        assert await user_of(pool, machine.id) == names[1]
+
+
+async def test_users_are_given_out_in_turn_and_first_those_that_never_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = tmp_path / "locks"
+    monkeypatch.setattr(users, "LOCKS", locks)
+    settings = Settings(local=Local(runner_users=("games", "news", "nobody")))
+    uids = {name: account_of(name).user for name in settings.local.runner_users}
+    users.note_turn(uids["games"])
+    assert users.offered(settings) == ("news", "nobody", "games")
+    for name, at in {"games": 3, "news": 2, "nobody": 1}.items():
+        users.note_turn(uids[name])
+        os.utime(locks / str(uids[name]), (at, at))
+    assert users.offered(settings) == ("nobody", "news", "games")
+    held = users.hold(uids["nobody"])  # as whoever ends a machine does
+    assert held is not None
+    assert users.offered(settings) == ("nobody", "news", "games")
+
+
 async def test_a_name_that_means_somebody_else_by_now_has_nobody_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert users.number_of("root") is None
     assert users.number_at_end("nobody", account_of("nobody").user) == account_of("nobody").user
     assert users.number_at_end("nobody", 1) is None
     async with with_users(2) as (pool, names):
         instance = await pool.ready()
-        stray = await a_process_of(names[1])
-        renamed = pwd.getpwnam(names[1])
+        (other,) = {*names} - {await user_of(pool, instance.id)}
+        stray = await a_process_of(other)
+        renamed = pwd.getpwnam(other)
         with monkeypatch.context() as patch:
             patch.setattr(pwd, "getpwnam", lambda _: renamed)
             assert await pool.compute.terminate([instance.id]) == [instance.id]

@@ -69,6 +69,7 @@ def take_baseline(
         sight.path: Fingerprint.of(sight.status, grows=sight.path in logs)
         for name, place in here.items()
         for sight in look(place, name, lambda path, status: where(status) not in roots)
+        if sight.status is not None
     }
     processes = frozenset(descendants(identify(os.getpid()), mark, user))
     return Baseline(here, entries, processes, mark, logs, user)
@@ -108,10 +109,10 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
 
 
 def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
+    if sight.status is None or sight.trouble:
+        return f"cannot be looked into: {sight.trouble}"
     was = baseline.entries.get(sight.path)
     now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
-    if sight.trouble:
-        return f"cannot be looked into: {sight.trouble}"
     if was is None:
         leads_to_kept = keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)
         return None if leads_to_kept else "was left behind"
@@ -122,8 +123,10 @@ def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
 
 
 class Sight(NamedTuple):
+    """`status`: None if we cannot even know what it is, like a mount of a user's that lets nobody else look."""
+
     path: Path
-    status: os.stat_result
+    status: os.stat_result | None
     trouble: str | None = None
 
 
@@ -140,11 +143,14 @@ def look(place: str, name: str, enters: Callable[[Path, os.stat_result], bool]) 
 def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[Sight]:
     with os.scandir(fd) as entries:
         for entry in entries:
+            below = (*path, entry.name)
             try:
                 status = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 continue  # gone while we looked
-            below = (*path, entry.name)
+            except OSError as failure:
+                yield Sight(below, None, _reason(failure))
+                continue
             if not (stat.S_ISDIR(status.st_mode) and enters(below, status)):
                 yield Sight(below, status)
             elif len(below) > DEEPEST:
@@ -153,13 +159,17 @@ def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_
                 try:
                     inner = enter(entry.name, fd, mount)
                 except OSError as failure:
-                    yield Sight(below, status, (failure.strerror or str(failure)).lower())
+                    yield Sight(below, status, _reason(failure))
                     continue
                 try:
                     yield Sight(below, status)
                     yield from _look_into(inner, below, mount, enters)
                 finally:
                     os.close(inner)
+
+
+def _reason(failure: OSError) -> str:
+    return (failure.strerror or str(failure)).lower()
 
 
 def where(status: os.stat_result) -> tuple[int, int]:

@@ -43,10 +43,16 @@ class SystemV:
 
     def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
         for kind in KINDS:
+            removed = set[str]()
             for id_ in self._found(kind):
-                if ctypes.CDLL(None, use_errno=True)[kind.call](int(id_), *kind.arguments) != 0:
+                if ctypes.CDLL(None, use_errno=True)[kind.call](int(id_), *kind.arguments) == 0:
+                    removed.add(id_)
+                else:
                     troubles[f"System V {kind.name} {id_}"] = os.strerror(ctypes.get_errno()).lower()
                 yield Turn.WORKING
+            for id_ in self._found(kind):
+                if id_ in removed:  # memory, which the kernel keeps for those who have it, of whatever user
+                    troubles[f"System V {kind.name} {id_}"] = "still attached by another process"
 
     def differences(self, keep: KeepList) -> Iterator[str | Turn]:
         for kind in KINDS:

@@ -19,12 +19,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bullpen.agent.actions.pass_ import NoPass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
 from bullpen.agent.journal import Journal
 from bullpen.agent.leaving import leave
 from bullpen.agent.link import Link, StoreUnreachable
-from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
+from bullpen.agent.progress import End, Holder, Progress, Record, State
 from bullpen.agent.signals import Signals
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.engines.processes import become_subreaper, reap
@@ -198,8 +199,12 @@ class Agent:
                     self._must_look = True
                     if self._config.ci == "github":
                         self._progress = self._tasks.github.register(self._link, progress, record)
-                    elif given := self._link.register(record):
-                        # A pass is for GitHub's runner. Without one here, the run's jobs would wait for us for ever.
+                        return
+                    given: object = None
+                    with suppress(NoPass):
+                        given = self._link.register(record)
+                    if given is not False:
+                        # A pass, even a refused one, is for GitHub's runner: here its jobs would wait for us for ever.
                         why = "" if given is True else "launched for Bullpen's own jobs, before engines.ci changed"
                         self._progress = progress.registered(record, why, keeps=bool(self._config.keep))
                 case Step.HANG_UP:
@@ -247,14 +252,10 @@ class Agent:
         self._must_look = True
         self._log(f"job {job.id} ended with {job.exit_code}" + ("" if accepted else ", which is dropped: not ours now"))
         if not accepted and job.end is End.RAN:
-            self._note_refusal(job)
-
-    def _note_refusal(self, job: Job) -> None:
-        """In the log of this assignment: the job's record tells the story of another one by now."""
-        with suppress(OSError):
-            log = self._link.open_log(job)
-            log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
-            log.close()
+            with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
+                log = self._link.open_log(job)
+                log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
+                log.close()
 
     # ---------------------------------------------------------------------------------------------------------- waiting
 

@@ -18,7 +18,7 @@ from bullpen.agent.docker import Docker
 from bullpen.agent.hygiene import Aspect
 from bullpen.agent.ipc import SystemV
 from bullpen.agent.keep import KeepList
-from bullpen.agent.shared import PLACES, SharedPlaces
+from bullpen.agent.shared import LOGINS, PLACES, SharedPlaces
 from bullpen.agent.sweep import Path
 from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
@@ -89,5 +89,5 @@ class Machine:
         return baseline
 
     def _shared(self, spare: Collection[tuple[int, int]], *, empty: bool = False) -> SharedPlaces:
-        places = (*PLACES, f"/run/user/{self.account.user}")
+        places = (*PLACES, f"{LOGINS}/{self.account.user}")
         return SharedPlaces(self.account, spare, places, shares_machine=self._config.shares_machine, empty=empty)

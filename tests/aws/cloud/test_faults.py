@@ -11,6 +11,7 @@ from aws.cloud.control import Control
 from aws.cloud.ground import REGION, SUBNETS
 
 pytestmark = pytest.mark.real_loop
+PATIENCE = 30.0  # seconds; what is waited for takes milliseconds
 CODES = {
     "capacity": (
         "InsufficientInstanceCapacity",
@@ -23,6 +24,15 @@ CODES = {
     "permission": ("UnauthorizedOperation", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
     "configuration": ("InvalidAMIID.NotFound", "InvalidSubnetID.NotFound", "InvalidUserData.Malformed"),
 }
+
+
+async def counted(cloud: Control, action: str, calls: int) -> None:
+    """Wait until so many calls have arrived: they are counted in another process."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + PATIENCE
+    while (found := cloud.calls().get(action, 0)) != calls:
+        assert loop.time() < ends, f"{action} was called {found} times, not {calls}"
+        await asyncio.sleep(0)
 
 
 async def test_a_fleet_may_be_partial(cloud: Control) -> None:
@@ -150,8 +160,7 @@ async def test_a_slow_action_is_done_before_its_answer_or_begun_late(cloud: Cont
             cloud.slow("CreateFleet", 60, before=is_before)
             with pytest.raises(ReadTimeoutError):
                 await ec2.create_fleet(**a_fleet())
-            while cloud.calls().get("CreateFleet") != launched + 1:  # noqa: ASYNC110 (counted in another process)
-                await asyncio.sleep(0)
+            await counted(cloud, "CreateFleet", launched + 1)
             assert len(cloud.instances()) == launched
 
 
@@ -159,8 +168,7 @@ async def test_what_comes_too_late_for_its_test_does_nothing_to_the_next(cloud: 
     async with client_of(cloud) as ec2:
         cloud.slow("DescribeInstances", 60, before=True)
         late = asyncio.create_task(ec2.describe_instances())
-        while not cloud.calls():  # noqa: ASYNC110 (it is counted in another process)
-            await asyncio.sleep(0)
+        await counted(cloud, "DescribeInstances", 1)
         cloud.reset()
         async with refused("InternalError"):
             await late

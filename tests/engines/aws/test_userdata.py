@@ -201,12 +201,22 @@ def test_booting_twice_changes_nothing(tmp_path: Path, cloud: Cloud) -> None:
 
 def test_no_daemon_starts_anything_for_jobs_later(tmp_path: Path, cloud: Cloud) -> None:
     machine = Machine(tmp_path, cloud.url)
-    (machine.root / "etc").mkdir()
-    (machine.root / "etc/at.deny").write_text("daemon\n")
+    lists = [machine.root / "etc" / name for name in ("cron.allow", "at.allow")]
     for _ in range(2):
-        assert machine.boot(text_of()).returncode == 0
-    assert (machine.root / "etc/cron.deny").read_text() == "runner\n"
-    assert (machine.root / "etc/at.deny").read_text() == "daemon\nrunner\n"
+        assert machine.boot(text_of()).returncode == 0, machine.log
+        assert [path.read_text() for path in lists] == ["root\n", "root\n"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in lists} == {0o644}, "crontab and at read them as any user"
+
+
+def test_an_image_s_own_lists_of_whom_daemons_serve_stay_as_they_are(tmp_path: Path, cloud: Cloud) -> None:
+    machine = Machine(tmp_path, cloud.url)
+    own = {"cron.allow": "runner\n", "at.allow": "", "at.deny": "daemon\n"}
+    (machine.root / "etc").mkdir()
+    for name, text in own.items():
+        (machine.root / "etc" / name).write_text(text)
+    assert machine.boot(text_of()).returncode == 0, machine.log
+    found = {path.name: path.read_text() for path in (machine.root / "etc").iterdir() if path.is_file()}
+    assert found == own
 
 
 def test_an_installation_that_fails_at_first_is_tried_again(tmp_path: Path, cloud: Cloud) -> None:

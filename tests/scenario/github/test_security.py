@@ -20,11 +20,10 @@ import pytest
 
 from agent.actions_stage import a_stage
 from builders import claimed, open_provision
-from bullpen.agent import timers
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.pass_ import Pass
 from bullpen.agent.progress import Kind
-from bullpen.agent.timers import SPOOLS
+from bullpen.engines import spools
 from bullpen.engines.processes import end_tree
 from engines.github.places import a_ci
 from github.hub import FakeGithub
@@ -238,12 +237,12 @@ def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
     """The job plays the daemons' programs, such as `crontab`, which have the right to write there, and this machine
     perhaps not: it is let into directories that stand in the place of theirs."""
     with lent(1) as (user,), a_stage(github, runner_user=user) as stage:
-        spools = tuple(f"{stage.ground}{spool}" for spool in SPOOLS)
-        monkeypatch.setattr(timers, "SPOOLS", spools)
-        for spool in spools:
+        places = tuple(f"{stage.ground}{spool}" for spool in spools.SPOOLS)
+        monkeypatch.setattr(spools, "SPOOLS", places)
+        for spool in places:
             os.makedirs(spool, exist_ok=True)
             os.chmod(spool, 0o1777)
-        left = [Path(spool, name) for spool in spools for name in (user, "a0000101c3f1e4")]
+        left = [Path(spool, name) for spool in places for name in (user, "a0000101c3f1e4")]
         run = stage.starts(f"touch {' '.join(map(str, left))}")
         stage.serves(str(run.id))
         stage.until(lambda: run.state == "completed")

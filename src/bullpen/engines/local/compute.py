@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bullpen.config import Settings
+from bullpen.engines import spools
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, UserTaken, end, launch
 from bullpen.engines.local.machines import Line
@@ -181,7 +182,7 @@ class LocalCompute:
                 return True
             if held is None:
                 return False
-            if await self._by_hand(partial(_end_all, held, self._home, seen[0], uid)) is False:
+            if not await self._end_user(held, seen[0], uid):
                 held.release()
                 return False
         at = self._clock.now()
@@ -189,6 +190,15 @@ class LocalCompute:
         if held is not None:
             held.release()
         return True
+
+    async def _end_user(self, held: users.Hold, line: Line, uid: int) -> bool:
+        """Whether nothing runs as the machine's user, or will later. Why it cannot be so is noted."""
+        try:
+            return await self._by_hand(partial(_end_all, held, self._home, line, uid))
+        except OSError as exc:
+            subject = f"what runs as user {line.user!r}, or shall run later"
+            self._stay[line.id] = f"{subject}, cannot be ended: {exc}; mend that, and it will be"
+            return False
 
     async def _hold(self, instance_id: str, uid: int) -> users.Hold | None:
         """None if somebody keeps the user for so long that the end must be tried again, and if there is no way to have
@@ -235,9 +245,14 @@ class LocalCompute:
         return await asyncio.get_running_loop().run_in_executor(self._hands, work)
 
 
-def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool | None:
-    """End whatever runs as the machine's user. It is ours for as long as this runs, for it refers to `held`."""
-    return end(home, line.id, line.process, uid)
+def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool:
+    """End whatever runs as the machine's user, or would be started as it later; False if something could not be ended.
+    Raise OSError. The user is ours for as long as this runs, for it refers to `held`."""
+    spools.clear(line.user, uid)  # first, or cron would start the next of what we end
+    while is_certain := end(home, line.id, line.process, uid) is not False:
+        if not spools.clear(line.user, uid):  # whoever was ended just now may have had time for another
+            break
+    return is_certain
 
 
 def _why(failure: NotLaunched) -> FleetError:

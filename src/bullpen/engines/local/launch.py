@@ -114,6 +114,7 @@ def _hold(user: str) -> users.Hold:
         raise UserTaken(f"no job can run as {user!r}: there is no such user, or it is root or our own")
     give_up = time.monotonic() + FREED_WITHIN
     try:
+        users.note_turn(uid)
         while (held := users.hold(uid)) is None:
             if time.monotonic() >= give_up:
                 pids = users.strangers(uid)

@@ -25,13 +25,14 @@ class Unusable(Exception):
 
 
 def offered(settings: Settings) -> tuple[str, ...] | None:
-    """The users there are; None if jobs run as we do. Raise Unusable."""
+    """The users there are, those first that were given out longest ago; None if jobs run as we do. Raise Unusable."""
     names = settings.local.runner_users
     if os.geteuid() != 0 or (not names and not settings.on_github):
         return None
     if not names:
         raise Unusable(f"GitHub's runner refuses to run as root: {SETTING} must name users for jobs to run as")
     owners: dict[str, str] = {}
+    turns: dict[str, int] = {}
     for name in (names := tuple(dict.fromkeys(names))):
         try:
             found = pwd.getpwnam(name)
@@ -44,7 +45,8 @@ def offered(settings: Settings) -> tuple[str, ...] | None:
                 raise Unusable(
                     f"{SETTING}: {other!r} and {name!r} share {number}: jobs could change each other's files"
                 )
-    return names
+        turns[name] = _last_turn(found.pw_uid)
+    return tuple(sorted(names, key=turns.__getitem__))
 
 
 def free(users: Collection[str] | None, taken: Collection[str], most: int) -> list[str]:
@@ -112,6 +114,25 @@ def hold(uid: int) -> Hold | None:
     except BlockingIOError:
         return None
     return held
+
+
+def note_turn(uid: int) -> None:
+    """The user is given out now, and whatever becomes of that, every other one is to be tried before it is again: no
+    machine may boot as it, for what an earlier one left, or it may be another home's. Raise Unusable."""
+    try:
+        (_locks() / str(uid)).touch(mode=0o600)
+    except OSError as exc:
+        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
+
+
+def _last_turn(uid: int) -> int:
+    """When any home of this box gave the user out; 0: not since the box was started. Raise Unusable."""
+    try:
+        return (_locks() / str(uid)).lstat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+    except OSError as exc:
+        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
 
 
 def _locks() -> Path:
