@@ -67,6 +67,7 @@ ifeq ($(FRESH),yes)
 	echo "Install one (on Debian also python3-venv), or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
 	exit 1
 endif
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+	@# A newer pip than Python brings along: it is through in half the time.
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt pip hatchling editables
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,github,serve,dev]'
 	@echo '$(CURDIR)' > $@
