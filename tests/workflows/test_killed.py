@@ -56,6 +56,12 @@ async def a_runner_is_left(scene: Scene) -> str:
     return run
 
 
+async def nobody_has_heard(scene: Scene) -> str:
+    """As `a_runner_is_left`, but its machine died before it could tell of the job."""
+    scene.hub.on_work = lambda name, activity: None
+    return await a_runner_is_left(scene)
+
+
 async def no_runner_is_left(scene: Scene) -> str:
     """Two jobs are lost with all runners of their label, and their run has completed."""
     run = await scene.run(build("a", lasts=50), build("b", lasts=50), runners=2)
@@ -123,7 +129,14 @@ def killed_everywhere(stage: Stage, reruns: int, stride: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "reruns"),
-    [(a_runner_is_left, 1), (no_runner_is_left, 1), (a_runner_is_mute, 1), (jobs_wait, 0), (it_is_over, 0)],
+    [
+        (a_runner_is_left, 1),
+        (nobody_has_heard, 1),
+        (no_runner_is_left, 1),
+        (a_runner_is_mute, 1),
+        (jobs_wait, 0),
+        (it_is_over, 0),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_killed_at_any_callback_the_next_follower_finishes_once(stage: Stage, reruns: int) -> None:
@@ -131,7 +144,7 @@ def test_killed_at_any_callback_the_next_follower_finishes_once(stage: Stage, re
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-@pytest.mark.parametrize("stage", [a_runner_is_left, no_runner_is_left])
+@pytest.mark.parametrize("stage", [a_runner_is_left, nobody_has_heard, no_runner_is_left])
 def test_three_at_once_on_bad_ways_run_it_again_once(stage: Stage, seed: int) -> None:
     async def history() -> list[str]:
         async with a_scene() as scene:
