@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
-from bullpen import handover, offering
+from bullpen import debts, handover, offering
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.model.signal import Heartbeat, beat_directly, direct_key
 from bullpen.release import release
 from bullpen.sim.agent import Temper
+from bullpen.sim.world import World
 from stage import (
     a_world,
     ids,
@@ -270,3 +273,37 @@ async def test_the_trust_domain_stays_on_a_released_instance() -> None:
         await with_pool(world, 1, trust_domain="team-a")
         assert [one.trust_domain for one in records(world, IDLE)] == ["team-a"]
         assert records(world, TERMINATED) == []
+
+
+def has_notice(world: World, id: str) -> None:
+    """EC2 has told this machine that it takes it in two minutes: the agent's next beat says so."""
+    now, stored = world.clock.now(), world.memory.tables.workers[direct_key(id)]
+    beat = Heartbeat(id, now, stored.token + 1, leaving=now + timedelta(minutes=2))
+    change = beat_directly(beat, stored)
+    assert change is not None
+    world.memory.tables.land([change])
+
+
+async def test_an_instance_whose_machine_is_to_be_taken_away_is_ended_and_never_offered() -> None:
+    async with a_world() as world:
+        doomed, staying = ids(await provisioned(world, "run", 2))
+        has_notice(world, doomed)
+        answer = await released(world, "run")
+        assert (answer.offered, answer.terminated) == ((staying,), (doomed,))
+        assert [ticket.instance_id for ticket in tickets(world)] == [staying]
+        assert "offer" not in steps(world, doomed)
+        assert any("is to be taken away at" in line.why for line in world.memory.tables.stories[doomed])
+
+
+async def test_whoever_pays_the_debt_of_a_killed_release_ends_it_as_well() -> None:
+    async with a_world() as world:
+        (doomed,) = ids(await provisioned(world, "run", 1))
+        stopped = asyncio.Event()
+        stopped.set()
+        await release(world.ports(), world.settings, "run", stop=stopped)
+        has_notice(world, doomed)
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        due = await world.ports().records.instances([doomed])
+        await debts.pay_offers(world.ports(), world.settings, [*due.values()], by="test")
+        assert [one.id for one in records(world, TERMINATED)] == [doomed]
+        assert tickets(world) == []

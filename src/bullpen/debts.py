@@ -114,13 +114,13 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
     at_work = await busy.among(ports, settings, {id: pulse for id, pulse in pulses.items() if id not in fates})
     await busy.spare(ports, settings, cleaning, at_work, by=by)
     hopeless = [
-        one
+        (one, pulses[one.id].departure or "did not attest that it is clean")
         for one in cleaning
         if one.id not in fates
         and one.id not in at_work
-        and (one.threshold <= now or _has_failed(settings, one, pulses[one.id], now))
+        and (one.threshold <= now or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
     ]
-    fates |= await handover.expire_and_terminate(ports, settings, hopeless, "did not attest that it is clean", by=by)
+    fates |= await handover.end_together(ports, settings, hopeless, by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]
 
 

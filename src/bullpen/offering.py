@@ -31,9 +31,9 @@ async def await_and_offer(
 ) -> dict[str, Fate]:
     """Wait until each instance, given back just now, has attested, and put it on offer.
 
-    No attestation in time ends it, and so does an agent that falls silent. One that got a job before it knew that it
-    was given back is neither ended nor waited for: its debt stays. Returns when all are decided, or have reached
-    `enough`; after `stop`, the rest is left as debts.
+    No attestation in time ends it, and so does an agent that falls silent, or whose machine is to be taken away. One
+    that got a job before it knew that it was given back is neither ended nor waited for: its debt stays. Returns when
+    all are decided, or have reached `enough`; after `stop`, the rest is left as debts.
     """
     fates = {one.id: Fate.CLEANING for one in cleaning}
     waiting = {one.id: one for one in cleaning if one.state is IDLE and not one.attested}
@@ -87,6 +87,8 @@ def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, si
     """Why an attestation is no longer awaited; empty if it is."""
     if pulse.signal is not None and pulse.signal.fails(one.round) and not busy.is_excused(settings, one, pulse):
         return f"{pulse.signal.kind}: {pulse.signal.text}"
+    if pulse.departure:
+        return pulse.departure
     if late:
         return "did not attest in time"
     return "its agent is silent" if silent else ""
@@ -97,7 +99,8 @@ async def offer_proven(
 ) -> dict[str, Fate]:
     """Put on offer those that are proven and alive; one that looks silent is watched for a heartbeat first.
 
-    Who stays silent is left to its threshold, and ended once that has passed.
+    Who stays silent is left to its threshold, and ended once that has passed; one whose machine is about to be taken
+    away is ended at once.
     """
     now, within = ports.clock.now(), settings.timings.alive
     proven = [one for one in pending if is_proven(one, pulses[one.id])]
@@ -107,7 +110,9 @@ async def offer_proven(
         watcher = Watcher(ports.signals, ports.clock, settings.timings)
         moving = await watcher.signs_of_life([one.id for one in quiet])
     fates = await offer_living(ports, settings, proven, pulses, by=by, living=moving)
-    if overdue := [one for one in quiet if one.id not in moving and one.threshold <= now]:
+    if leaving := [(one, why) for one in proven if (why := pulses[one.id].departure)]:
+        fates |= await end_together(ports, settings, leaving, by=by)
+    if overdue := [one for one in quiet if one.id not in moving | set(fates) and one.threshold <= now]:
         fates |= await expire_and_terminate(ports, settings, overdue, "its agent is silent", by=by)
     return fates
 
@@ -159,7 +164,7 @@ async def land_offers(
     for one in pending:
         pulse = pulses[one.id]
         signal = pulse.signal
-        if signal is None or not is_proven(one, pulse):
+        if signal is None or not is_proven(one, pulse) or pulse.departure:
             continue
         if one.id not in living and not pulse.is_recent(now, settings.timings.alive):
             continue

@@ -123,3 +123,11 @@ async def test_one_change_wakes_every_waiter(signals: Signals) -> None:
     await signals.wait(0.01)
     async with asyncio.timeout(60):
         await asyncio.gather(signals.wait(LONG), signals.wait(LONG), signals.wait(LONG), signals.report(SIGNAL))
+
+
+async def test_a_heartbeat_says_when_its_machine_is_to_be_taken_away(signals: Signals) -> None:
+    beat = replace(BEAT, leaving=later(120))
+    assert await signals.beat(beat)
+    pulse = (await signals.read(["i-1"]))["i-1"]
+    assert pulse.heartbeat == beat
+    assert pulse.departure == f"its machine is to be taken away at {later(120):%H:%M:%S}Z"

@@ -70,6 +70,7 @@ class Heartbeat:
     at: datetime
     seq: int
     activity: str = ""  # what it runs for a CI that has jobs of its own, as `model.activity` writes it
+    leaving: datetime | None = None  # when its machine is to be taken away, as a spot machine is
 
 
 DIRECT_LEASE = 60.0
@@ -92,6 +93,7 @@ def beat_directly(heartbeat: Heartbeat, stored: Worker | None) -> Change[Worker]
         lease=DIRECT_LEASE,
         instance_id=heartbeat.instance_id,
         activity=heartbeat.activity,
+        leaving=heartbeat.leaving,
     )
     change = workers.receive(stored, direct_key(heartbeat.instance_id), beat)
     if not isinstance(change, Change):
@@ -107,6 +109,12 @@ class Pulse:
 
     signal: Signal | None = None
     heartbeat: Heartbeat | None = None
+
+    @property
+    def departure(self) -> str:
+        """Why nobody should be offered the instance: its machine is about to be taken away. Empty if it stays."""
+        at = self.heartbeat.leaving if self.heartbeat is not None else None
+        return f"its machine is to be taken away at {at:%H:%M:%S}Z" if at is not None else ""
 
     def is_recent(self, now: datetime, within: float) -> bool:
         """True if the heartbeat is recent on a sane clock. One from the future shows a skewed clock: no proof."""

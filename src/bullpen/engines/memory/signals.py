@@ -70,5 +70,5 @@ class MemorySignals:
         newest = self._tables.worker_indexes.newest(instance_id)
         heartbeat = None
         if newest and newest.beat_at:
-            heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token, newest.activity)
+            heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token, newest.activity, newest.leaving)
         return Pulse(self._reports.signals.get(instance_id), heartbeat)

@@ -7,7 +7,7 @@ from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.landing import Landing, land_together, select_by_id
 from bullpen.engines.sqlite.lease_rows import WORKERS
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, from_micros
+from bullpen.engines.sqlite.rows import Row, from_micros, from_micros_or_null
 from bullpen.engines.sqlite.waiting import Wakes
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
@@ -20,7 +20,8 @@ REPORT = """
 """
 SIGNAL = "SELECT kind, run_id, round, seq, text FROM signals WHERE instance_id = ?"
 HEARTBEAT = (
-    "SELECT beat_at, token, activity FROM workers WHERE instance_id = ? AND instance_id <> '' AND state <> 'cleaned-up'"
+    "SELECT beat_at, token, activity, leaving FROM workers"
+    " WHERE instance_id = ? AND instance_id <> '' AND state <> 'cleaned-up'"
     " ORDER BY beat_at DESC, id DESC LIMIT 1"
 )
 
@@ -80,6 +81,6 @@ def _pulse(snapshot: Snapshot, instance_id: str) -> Pulse:
         kind, run_id, round_, seq, text = row
         signal = Signal(instance_id, Kind(kind), run_id, round_, seq, text)
     if (row := snapshot.execute(HEARTBEAT, (instance_id,)).fetchone()) is not None:
-        at, seq, activity = row
-        heartbeat = Heartbeat(instance_id, from_micros(at), seq, activity)
+        at, seq, activity, leaving = row
+        heartbeat = Heartbeat(instance_id, from_micros(at), seq, activity, from_micros_or_null(leaving))
     return Pulse(signal, heartbeat)

@@ -38,7 +38,7 @@ LONGEST_KEY = 1024
 
 ATTEMPTS = 8
 
-PARTS = ("value", "round", "seq", "text", "updatedAt", "activity", "state", "worker", "workers")
+PARTS = ("value", "round", "seq", "text", "updatedAt", "activity", "leaving", "state", "worker", "workers")
 
 log = logging.getLogger("bullpen.engines.aws")
 
@@ -158,7 +158,8 @@ def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:
         return None
     try:
         activity = item.get("activity", {}).get("S", "")[:LONGEST]  # an agent may write any
-        return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]), activity)
+        leaving = parse_moment(item["leaving"]["S"]) if "leaving" in item else None
+        return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]), activity, leaving)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         log.warning("%s: somebody else wrote its heartbeat (%r); taken for none", id, exc)
         return None
