@@ -102,6 +102,16 @@ async def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
         assert {"retire queue", "settle provision", "roll back", "terminate"} <= {action.what for action in actions}
 
 
+async def test_a_dry_run_tells_nothing_on_its_way_for_nothing_happens() -> None:
+    async with a_world() as world:
+        told: list[str] = []
+        planned = await refresh(world.ports(), world.settings, dry_run=True, tell=told.append)
+        assert planned
+        assert told == []
+        await refresh(world.ports(), world.settings, tell=told.append)
+        assert told == [f"{one.what} {one.subject}: {one.reason}" for one in planned]
+
+
 async def test_a_queue_is_made_for_each_class_and_one_that_is_not_configured_is_retired() -> None:
     async with a_world() as world:
         await world.ports().queue.ensure("old")

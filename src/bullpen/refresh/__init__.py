@@ -26,28 +26,33 @@ async def refresh(
 ) -> list[Action]:
     """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be.
 
+    `tell` is called before each action. A dry run performs none, so it tells nothing: its answer is the list.
+
     Raise Hindered, when all the rest is done, for what was refused: a class that cannot be launched, or a CI that is
     away, is no reason to leave the others, the jobs and the old records as they are.
     """
     actions: list[Action] = []
     refusals: list[BullpenError] = []
+
+    def note(action: Action) -> None:
+        actions.append(action)
+        if not dry_run:
+            tell(f"{action.what} {action.subject}: {action.reason}")
+
     gaps = await ports.foundation.gaps()
     for gap in gaps:
-        actions.append(Action(gap.what, gap.subject, gap.reason))
-        tell(f"{gap.what} {gap.subject}: {gap.reason}")
+        note(Action(gap.what, gap.subject, gap.reason))
         if not dry_run and (failure := await mend(ports.foundation, gap)) is not None:
             refusals.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
     async for plan in _plans(ports, settings, dry_run):
-        actions += plan.actions
         for action in plan.actions:
-            tell(f"{action.what} {action.subject}: {action.reason}")
+            note(action)
         if not dry_run and (refusal := await plan.attempt()) is not None:
             refusals.append(refusal)
     for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
-        actions.append(Action("give up", id, "its run has no runner"))
-        tell(f"give up {id}: its run has no runner")
+        note(Action("give up", id, "its run has no runner"))
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
     if refusals:
