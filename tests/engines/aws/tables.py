@@ -76,6 +76,18 @@ class Says:
         return Answer(self.status, JSON, body.encode())
 
 
+class Overhear:
+    """No fault: it keeps what was asked, and answers with `answers` in turn as long as there are any."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._answers = list(answers)
+
+    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+        self.asked.append(json.loads(call.body))
+        return Answer(200, {}, json.dumps(self._answers.pop(0)).encode()) if self._answers else await forward(call.body)
+
+
 def cancelled(*codes: str) -> Says:
     """A transaction that is cancelled, action by action for these reasons; `None` where there is none."""
     kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"

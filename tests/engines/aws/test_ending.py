@@ -68,6 +68,19 @@ async def test_a_protected_machine_stays_and_the_way_out_is_told_until_it_has_en
         assert [seen.stays for seen in await one.sightings()] == [""]
 
 
+async def test_of_a_protected_machine_there_is_one_warning_however_often_it_is_to_end(
+    cloud: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_pool(cloud) as pool:
+        one = pool.process()
+        (machine,) = (await one.create_fleet(a_plan())).machines
+        cloud.refuse("TerminateInstances", "OperationNotPermitted", "may not be terminated", times=20)
+        for _ in range(20):
+            assert await one.terminate([machine.id]) == []
+        assert [record.levelname for record in caplog.records].count("WARNING") == 1
+        assert await one.terminate([machine.id]) == [machine.id]
+
+
 async def test_what_another_pool_or_nobody_owns_is_not_touched_and_counts_as_gone(cloud: Control) -> None:
     async with a_pool(cloud, pool="other") as other, a_pool(cloud) as pool, client_of(cloud) as ec2:
         (theirs,) = (await other.process().create_fleet(a_plan())).machines

@@ -5,19 +5,22 @@ from typing import Any
 import pytest
 
 from aws.java_engines import Engines
-from aws.proxy import Failure, Fault, Refuse
+from aws.proxy import Failure, Fault, Proxy, Refuse
 from aws.stage import MakeSettings
 from bullpen import errors
 from bullpen.config import Aws
+from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb import table
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.ec2.asking import ask
 from bullpen.engines.aws.session import opened
 from bullpen.engines.system import SystemChance
 from engines.aws.tables import Says, watched
 
 pytestmark = pytest.mark.real_loop
 
+PAGE = "<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
 ANSWERS: dict[str, tuple[Fault, type[errors.BullpenError], str]] = {
     "no permission on one call": (
         Failure("AccessDeniedException", message="User: x is not authorized to perform: dynamodb:BatchGetItem"),
@@ -41,6 +44,8 @@ ANSWERS: dict[str, tuple[Fault, type[errors.BullpenError], str]] = {
     "a fault of theirs": (Failure("InternalServerError", status=500), errors.Unavailable, ""),
     "nobody answers": (Refuse(), errors.Unavailable, "aws.endpoints"),
     "an answer of somebody else": (Says("<html>"), errors.Unavailable, ""),
+    "a page of a proxy": (Says(PAGE, 403), errors.Refused, "HTTPS_PROXY"),
+    "a page of a gateway": (Says(PAGE, 502), errors.Unavailable, ""),
     "something new": (Failure("SomethingNewException"), errors.Refused, ""),
 }
 
@@ -64,6 +69,7 @@ async def test_an_error_names_the_call_first_and_what_to_do(
         assert str(raised.value).startswith("DynamoDB BatchGetItem: ")
         assert remedy in raised.value.remedy
         assert "not-a-secret" not in str(raised.value)
+        assert "<" not in str(raised.value), "the page itself tells nobody anything"
 
 
 SETUPS: dict[str, tuple[dict[str, str | None], dict[str, Any], type[errors.BullpenError], str]] = {
@@ -118,3 +124,23 @@ async def test_a_long_message_is_cut(
         with pytest.raises(errors.PermissionDenied) as raised:
             await pool.records.instances(["i-1"])
         assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("status", [200, 403, 502])
+@pytest.mark.parametrize("page", [PAGE, "<html><br>no XML at all", "Forbidden"])
+async def test_an_answer_that_is_not_of_ec2_is_not_printed(
+    engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, status: int, page: str
+) -> None:
+    monkeypatch.setattr(session, "ATTEMPTS", 1)
+    async with Proxy(engines.dynamodb) as proxy:
+        proxy.fail("DescribeSubnets", Says(page, status), times=None)
+        async with opened(aws_settings(endpoints={"ec2": proxy.url}).aws) as cloud:
+            if status == 200 and page == PAGE:
+                assert "Subnets" not in await ask(cloud, "describe_subnets")
+                return
+            with pytest.raises(errors.BullpenError) as raised:
+                await ask(cloud, "describe_subnets")
+    assert str(raised.value).startswith("EC2 DescribeSubnets: ")
+    assert "may have answered" in str(raised.value)
+    assert "<" not in str(raised.value)
+    assert "Forbidden" not in str(raised.value)

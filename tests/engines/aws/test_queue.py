@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aws.java_engines import Engines
-from aws.proxy import Answer, Call, Drop, Failure, Forward, LeaveOut, Proxy, Refuse
+from aws.proxy import Drop, Failure, LeaveOut, Proxy, Refuse
 from aws.stage import MakeSettings
 from bullpen.config import NAME
 from bullpen.engines.aws.session import opened
@@ -21,6 +21,7 @@ from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, queue_name
 from bullpen.engines.system import SystemChance
 from bullpen.errors import PermissionDenied, Refused, Unavailable
+from engines.aws.tables import Overhear
 from real_machines import ShiftedClock
 
 pytestmark = pytest.mark.real_loop
@@ -49,18 +50,6 @@ class Bench:
 
     async def set(self, **attributes: str) -> None:
         await self.sqs.set_queue_attributes(QueueUrl=await self.url(), Attributes=attributes)
-
-
-class Overhear:
-    """No fault: it keeps what was asked, and answers with `answers` in turn as long as there are any."""
-
-    def __init__(self, *answers: dict[str, Any]) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self._answers = list(answers)
-
-    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
-        self.asked.append(json.loads(call.body))
-        return Answer(200, {}, json.dumps(self._answers.pop(0)).encode()) if self._answers else await forward(call.body)
 
 
 @asynccontextmanager
@@ -236,7 +225,12 @@ async def test_a_queue_is_made_with_its_attributes_and_our_tag(engines: Engines,
         assert heard.asked == [
             {
                 "QueueName": f"{bench.pool}-v1_2E2_5Farm-64",
-                "Attributes": {"MessageRetentionPeriod": "1209600", "VisibilityTimeout": "30", "DelaySeconds": "0"},
+                "Attributes": {
+                    "MessageRetentionPeriod": "1209600",
+                    "VisibilityTimeout": "30",
+                    "DelaySeconds": "0",
+                    "SqsManagedSseEnabled": "true",
+                },
                 "tags": {"bullpen:pool": bench.pool},
             }
         ]
@@ -312,3 +306,9 @@ def test_every_class_has_a_name_of_its_own_that_sqs_allows(one: str, other: str)
     assert name.replace("-", "").replace("_", "").isalnum()
     assert class_of("pool", name) == one
     assert (queue_name("pool", other) == name) is (other == one)
+
+
+def test_a_queue_is_encrypted_by_a_key_of_sqs_or_of_the_account() -> None:
+    plain = {**ATTRIBUTES, "SqsManagedSseEnabled": "false"}
+    assert corrections(plain) == {"SqsManagedSseEnabled": ("true", "SqsManagedSseEnabled is false and should be true")}
+    assert corrections({**plain, "KmsMasterKeyId": "alias/ci"}) == {}

@@ -70,6 +70,8 @@ _STALE_CREDENTIALS = frozenset(
 _SKEWED = ("Signature expired", "Signature not yet current")  # what a wrong clock does to a signature, in AWS's words
 _SIGN_IN = "sign in again (`aws sso login`, `aws configure`, or new AWS_* variables); `bullpen doctor` checks them"
 _POLICY = "allow the call to these credentials: `bullpen iam-policy control-plane` prints the statements they need"
+_FOREIGN = "the answer is not one of AWS's; a proxy or another service may have answered"
+_WAY = "see aws.endpoints, and the proxies of this machine (HTTPS_PROXY, NO_PROXY)"
 _LONGEST = 400  # characters of a message of AWS: a denial may carry kilobytes of encoded detail
 
 
@@ -121,6 +123,11 @@ def _subject(client: Any, method: str) -> str:
 
 
 def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
+    status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if not code or code.isdigit():
+        # No error of AWS has such a code: the client makes it from the status, and takes the whole page for a message.
+        kind = Unavailable if status >= 500 else Refused
+        return kind(f"{subject}: HTTP status {status or code}: {_FOREIGN}", remedy=_WAY)
     text = f"{subject}: {_message(exc)} ({code})"
     if code in THROTTLES:
         return Throttled(text, retry_after=RETRY_AFTER)
@@ -130,7 +137,7 @@ def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
         return PermissionDenied(text, remedy="set the clock of this machine")
     if code.partition(".")[0] in _STALE_CREDENTIALS:  # EC2 has words of its own behind AuthFailure
         return PermissionDenied(text, remedy=_SIGN_IN)
-    if code in _TIMEOUTS or exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+    if code in _TIMEOUTS or status >= 500:
         return Unavailable(text)
     return Refused(text)
 
@@ -150,8 +157,10 @@ def _of_client(subject: str, exc: Exception) -> BullpenError:
             return Refused(text)
         case ConnectionError() | HTTPClientError() | OSError() | TimeoutError():
             return Unavailable(text, remedy="see aws.region, aws.endpoints and the network")
-        case ChecksumError() | IncompleteReadError() | ResponseParserError():
-            return Unavailable(f"{subject}: an answer that nobody can read ({_cut(str(exc))})")
+        case ResponseParserError():  # its text is the whole answer, a page of HTML maybe
+            return Unavailable(f"{subject}: {_FOREIGN}", remedy=_WAY)
+        case ChecksumError() | IncompleteReadError():
+            return Unavailable(f"{subject}: the answer is damaged ({_cut(str(exc))})")
         case _:
             return ConfigError(text, remedy="see aws.region, aws.endpoints and the AWS configuration of this machine")
 

@@ -127,11 +127,12 @@ class Ec2Compute:
         raise AssertionError("the last try returns or raises")
 
     def _note(self, asked: Sequence[str], protected: dict[str, str]) -> None:
-        for id_ in asked:
-            self._protected.pop(id_, None)
+        """Warn once of each machine that stays: whoever ends it tries again and again."""
+        known = {id_: self._protected.pop(id_, "") for id_ in asked}
         for id_, said in protected.items():
             self._protected[id_] = f"EC2 TerminateInstances: {said.rstrip('.')}; {UNPROTECT}"
-            log.warning("%s: %s", id_, self._protected[id_])
+            if known.get(id_) != self._protected[id_]:
+                log.warning("%s: %s", id_, self._protected[id_])
 
     async def _sizes_of(self, types: Sequence[str]) -> dict[str, Size]:
         """How large these types are, as far as EC2 says: a type never changes, so it is asked once."""

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 
+ENCRYPTED = "SqsManagedSseEnabled"
 ATTRIBUTES = {
     "MessageRetentionPeriod": str(14 * 24 * 3600),  # the longest there is, and longer than any threshold
     "VisibilityTimeout": "30",  # when a ticket is seen again whose taker died before it could delete it
     "DelaySeconds": "0",  # a ticket is on offer at once, unless whoever sends it says otherwise
+    ENCRYPTED: "true",  # with a key of SQS's own, which costs nothing and needs no permission
 }
 
 
@@ -40,6 +42,8 @@ def corrections(found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         for name, value in ATTRIBUTES.items()
         if found.get(name, value) != value  # one that is not told is not known to the service: an emulator
     }
+    if found.get("KmsMasterKeyId"):
+        wrong.pop(ENCRYPTED, None)  # encrypted with a key of the account's own: SQS takes one or the other
     if found.get("RedrivePolicy"):
         # Each taker that dies before it could delete a ticket counts as a receipt: after some, the ticket would go to
         # a queue where nobody looks. An empty policy is none.
