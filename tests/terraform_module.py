@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.aws.dynamodb.schema import POOL_TAG, table_definition, ttl_specification
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG, recovery_specification, table_definition, ttl_specification
 from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, workflow
-from bullpen.engines.aws.sqs.schema import ATTRIBUTES
+from bullpen.engines.aws.sqs.schema import ATTRIBUTES, ENCRYPTED
 
 MODULE = Path(__file__).parents[1] / "deploy/terraform/main.tf.json"
 PLACE = Place(
@@ -24,10 +24,12 @@ PLACE = Place(
     region="${local.region}",
     account="${local.account}",
     partition="${local.partition}",
+    dns_suffix="${local.dns_suffix}",
     makes_templates=False,
 )
 LISTS = {"EACH SUBNET": "var.subnets", "EACH GROUP": 'length(var.security_groups) > 0 ? var.security_groups : ["*"]'}
 GITHUB = "token.actions.githubusercontent.com"
+AUDIENCE = PLACE.service("sts")
 SUBJECT = "^repo:[^*/:]+/[^*/:]+:.+$"
 TAGS = {POOL_TAG: "${var.pool}"}
 MADE_OR_GIVEN = (
@@ -63,7 +65,7 @@ def module() -> dict[str, Any]:
     return {
         "terraform": {
             "required_version": ">= 1.5",
-            "required_providers": {"aws": {"source": "hashicorp/aws", "version": ">= 5.40"}},
+            "required_providers": {"aws": {"source": "hashicorp/aws", "version": ">= 5.81"}},
         },
         "variable": _variables(),
         "data": {"aws_caller_identity": {"here": {}}, "aws_region": {"here": {}}, "aws_partition": {"here": {}}},
@@ -71,6 +73,7 @@ def module() -> dict[str, Any]:
             "account": "${data.aws_caller_identity.here.account_id}",
             "region": "${data.aws_region.here.name}",
             "partition": "${data.aws_partition.here.partition}",
+            "dns_suffix": "${data.aws_partition.here.dns_suffix}",
             "control_plane": _with_lists(control_plane(PLACE)),
             "workflow": _with_lists(workflow(PLACE)),
             "instance": instance(PLACE),
@@ -133,6 +136,7 @@ def _table() -> dict[str, Any]:
     definition = table_definition("${var.pool}")
     hash_key, range_key = (key["AttributeName"] for key in definition["KeySchema"])
     ttl = ttl_specification("${var.pool}")["TimeToLiveSpecification"]
+    recovery = recovery_specification("${var.pool}")["PointInTimeRecoverySpecification"]
     return {
         "name": definition["TableName"],
         "billing_mode": definition["BillingMode"],
@@ -143,6 +147,7 @@ def _table() -> dict[str, Any]:
         ],
         "global_secondary_index": [_index(one) for one in definition["GlobalSecondaryIndexes"]],
         "ttl": {"attribute_name": ttl["AttributeName"], "enabled": ttl["Enabled"]},
+        "point_in_time_recovery": {"enabled": recovery["PointInTimeRecoveryEnabled"]},
         "deletion_protection_enabled": definition["DeletionProtectionEnabled"],
         "tags": {tag["Key"]: tag["Value"] for tag in definition["Tags"]},
     }
@@ -163,7 +168,8 @@ def _queue() -> dict[str, Any]:
         "VisibilityTimeout": "visibility_timeout_seconds",
         "DelaySeconds": "delay_seconds",
     }
-    drawn = {names[name]: int(value) for name, value in ATTRIBUTES.items()}
+    drawn: dict[str, Any] = {names[name]: int(ATTRIBUTES[name]) for name in names}
+    drawn["sqs_managed_sse_enabled"] = ATTRIBUTES[ENCRYPTED] == "true"
     return {"for_each": "${toset(var.queues)}", "name": "${each.key}", **drawn, "tags": TAGS}
 
 
@@ -224,11 +230,11 @@ def _template() -> dict[str, Any]:
 def _trusts() -> dict[str, Policy]:
     """Who may take on which role."""
     workflows = {
-        "StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com"},
+        "StringEquals": {f"{GITHUB}:aud": AUDIENCE},
         "StringLike": {f"{GITHUB}:sub": "${var.github_subjects}"},
     }
     return {
-        "instance": _trust({"Service": "ec2.amazonaws.com"}, "sts:AssumeRole"),
+        "instance": _trust({"Service": PLACE.service("ec2")}, "sts:AssumeRole"),
         "control_plane": _trust({"AWS": "${var.control_plane_principals}"}, "sts:AssumeRole"),
         "workflow": _trust({"Federated": "${local.github_provider}"}, "sts:AssumeRoleWithWebIdentity", workflows),
     }
@@ -272,7 +278,7 @@ def _identities() -> dict[str, Any]:
             "github": {
                 "count": '${length(var.github_subjects) > 0 && var.github_provider_arn == "" ? 1 : 0}',
                 "url": f"https://{GITHUB}",
-                "client_id_list": ["sts.amazonaws.com"],
+                "client_id_list": [AUDIENCE],
                 "tags": TAGS,
             }
         },

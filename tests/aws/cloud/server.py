@@ -43,6 +43,7 @@ ACTIONS: dict[str, Callable[[Account, Params], Answer]] = {
     "ec2:GetInstanceTypesFromInstanceRequirements": offerings.types_from_requirements,
     "iam:GetInstanceProfile": identity.instance_profile,
     "iam:SimulatePrincipalPolicy": identity.simulate_policy,
+    "servicequotas:GetAWSDefaultServiceQuota": identity.quota,
     "servicequotas:GetServiceQuota": identity.quota,
     "servicequotas:ListServiceQuotas": identity.quotas,
 }

@@ -119,6 +119,14 @@ async def test_a_quota_is_held_against_the_limits(cloud: Control, vcpus: float, 
     assert health == "ok" or "L-34B43A08" in finding.remedy
 
 
+async def test_where_an_account_has_no_quota_of_its_own_the_default_one_holds(cloud: Control) -> None:
+    cloud.refuse("GetServiceQuota", "NoSuchResourceException", "The request failed because there is no such value")
+    cloud.quota("spot", 64)
+    finding = await found(settings_on(cloud), lambda ground: ground.quota("spot"))
+    assert (finding.health, finding.found.partition(" ")[0]) == (Health.WARNING, "64")
+    assert cloud.calls() == {"GetServiceQuota": 1, "GetAWSDefaultServiceQuota": 1}
+
+
 @pytest.mark.parametrize(
     ("ahead", "health", "told"),
     [
@@ -230,3 +238,11 @@ async def test_a_class_asks_for_what_its_template_asks_for(cloud: Control) -> No
     settings = Settings(aws=settings_on(cloud).aws, classes={"huge": ResourceClass(1024, 1024)})
     wanted = template(settings, "", "huge", ("*",), 1024, 1024)
     assert (await found(settings, lambda ground: ground.types(wanted))).health is Health.FAILED
+
+
+@pytest.mark.parametrize(("caller", "kind"), [(USER, "user"), (ROLE_SESSION, "role")])
+def test_whether_one_may_be_simulated_is_asked_of_the_caller_alone(cloud: Control, caller: str, kind: str) -> None:
+    asked = questions(place_of(settings_on(cloud), "123456789012"), principal_of(caller))
+    about = [one.resources for one in asked if "iam:SimulatePrincipalPolicy" in one.actions]
+    assert about == [(principal_of(caller),)]
+    assert f":{kind}/" in about[0][0]

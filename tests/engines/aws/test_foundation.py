@@ -26,6 +26,7 @@ from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
 from bullpen.ports import Gap
+from engines.aws.tables import Overhear, Says
 
 pytestmark = pytest.mark.real_loop
 ONE_CLASS = {"small": ResourceClass(cpu=1, mem=1024)}
@@ -81,7 +82,7 @@ def on(cloud: Control, **changed: Any) -> dict[str, Any]:
 
 async def test_an_empty_account_gets_everything_and_then_there_is_nothing_to_do(settings: Settings) -> None:
     async with a_site(settings) as site:
-        made = ["make table", "let expire", "mark table", "store agent", "make template"]
+        made = ["make table", "let expire", "enable recovery", "mark table", "store agent", "make template"]
         assert await site.mended() == made
         assert await site.foundation.gaps() == []
         assert (await site.table())["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
@@ -270,3 +271,57 @@ def test_user_data_of_settings_that_are_not_measured_fits_whatever_they_are() ->
     settings = Settings(agent=Agent(pre_runner_script=noise))
     assert len(json.dumps(told(settings))) == CERTAIN
     own_user_data(settings)  # raises if EC2 would not take it
+
+
+def backups(status: str) -> Says:
+    recovery = {"PointInTimeRecoveryStatus": status}
+    described = {"ContinuousBackupsStatus": "ENABLED", "PointInTimeRecoveryDescription": recovery}
+    return Says({"ContinuousBackupsDescription": described})
+
+
+async def test_a_table_that_could_not_be_restored_gets_point_in_time_recovery(
+    aws_settings: MakeSettings, cloud: Control, engines: Engines
+) -> None:
+    """DynamoDB Local knows no backups: the proxy answers as DynamoDB does."""
+    async with Proxy(engines.dynamodb) as proxy:
+        known = on(cloud)
+        settings = aws_settings(**{**known, "endpoints": {**known["endpoints"], "dynamodb": proxy.url}})
+        async with a_site(settings) as site:
+            await site.founded()
+            proxy.fail("DescribeContinuousBackups", backups("DISABLED"))
+            proxy.fail("UpdateContinuousBackups", heard := Overhear({}))
+            (gap,) = await site.foundation.gaps()
+            assert (gap.what, gap.subject) == ("enable recovery", site.pool)
+            await site.foundation.mend(gap)
+            wanted = {"PointInTimeRecoveryEnabled": True}
+            assert heard.asked == [{"TableName": site.pool, "PointInTimeRecoverySpecification": wanted}]
+            proxy.fail("DescribeContinuousBackups", backups("ENABLED"))
+            assert await site.foundation.gaps() == []
+
+
+@pytest.mark.parametrize("answer", [Failure("AccessDeniedException"), Failure("UnknownOperationException")])
+async def test_who_may_not_see_backups_is_not_kept_from_anything_else(
+    aws_settings: MakeSettings, cloud: Control, engines: Engines, answer: Failure
+) -> None:
+    async with Proxy(engines.dynamodb) as proxy:
+        known = on(cloud)
+        settings = aws_settings(**{**known, "endpoints": {**known["endpoints"], "dynamodb": proxy.url}})
+        async with a_site(settings) as site:
+            await site.founded()
+            proxy.fail("DescribeContinuousBackups", answer)
+            assert await site.foundation.gaps() == []
+
+
+async def test_whoever_makes_the_table_themselves_decides_about_backups(
+    aws_settings: MakeSettings, cloud: Control, engines: Engines
+) -> None:
+    async with Proxy(engines.dynamodb) as proxy:
+        known = on(cloud)
+        known["endpoints"] = {**known["endpoints"], "dynamodb": proxy.url}
+        async with a_site(aws_settings(**known)) as site:
+            await site.founded()
+        proxy.counts.clear()
+        proxy.fail("DescribeContinuousBackups", backups("DISABLED"), times=None)
+        async with a_site(aws_settings(**known, manage="external")) as site:
+            assert await site.foundation.gaps() == []
+        assert proxy.counts["DescribeContinuousBackups"] == 0

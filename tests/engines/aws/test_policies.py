@@ -220,3 +220,15 @@ def test_other_partitions_have_their_own_names(region: str, partition: str) -> N
     place = place_of(Settings(aws=Aws(region=region)))
     arns = [arn for arn in statement_texts(workflow(place)) if arn != "*"]
     assert all(arn.startswith(f"arn:{partition}:") for arn in arns)
+
+
+def test_in_china_machines_get_their_role_from_the_ec2_of_china() -> None:
+    place = place_of(Settings(aws=Aws(region="cn-north-1")))
+    (passing,) = (one for one in control_plane(place)["Statement"] if "iam:PassRole" in one["Action"])
+    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com.cn"}}
+
+
+def test_doctor_may_simulate_roles_and_users_only() -> None:
+    (asking,) = (one for one in control_plane(PLACE)["Statement"] if "iam:SimulatePrincipalPolicy" in one["Action"])
+    account = "arn:aws:iam::123456789012"
+    assert asking["Resource"] == [f"{account}:role/*", f"{account}:user/*"]

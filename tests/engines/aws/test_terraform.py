@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import terraform_module
 from bullpen import __version__
 from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings
-from bullpen.engines.aws.dynamodb.schema import table_definition, ttl_specification
+from bullpen.engines.aws.dynamodb.schema import recovery_specification, table_definition, ttl_specification
 from bullpen.engines.aws.ec2.template import GENERATION_TAG, VERSION_TAG
 from bullpen.engines.aws.ground.policies import Place, control_plane, instance, workflow
 from bullpen.engines.aws.ground.terraform import variables
@@ -46,6 +46,7 @@ def filled(value: Any) -> Any:
         "local.region": "eu-central-1",
         "local.account": "123456789012",
         "local.partition": "aws",
+        "local.dns_suffix": "amazonaws.com",
     }
     match value:
         case str() if value.startswith("${concat("):
@@ -94,6 +95,9 @@ def test_the_table_is_the_one_that_refresh_makes() -> None:
         "DeletionProtectionEnabled": table["deletion_protection_enabled"],
         "Tags": [{"Key": key, "Value": value} for key, value in table["tags"].items()],
     }
+    assert recovery_specification("acme")["PointInTimeRecoverySpecification"] == {
+        "PointInTimeRecoveryEnabled": table["point_in_time_recovery"]["enabled"]
+    }
     assert ttl_specification("acme")["TimeToLiveSpecification"] == {
         "Enabled": table["ttl"]["enabled"],
         "AttributeName": table["ttl"]["attribute_name"],
@@ -106,6 +110,7 @@ def test_the_queues_are_those_that_refresh_makes() -> None:
         "MessageRetentionPeriod": str(queue["message_retention_seconds"]),
         "VisibilityTimeout": str(queue["visibility_timeout_seconds"]),
         "DelaySeconds": str(queue["delay_seconds"]),
+        "SqsManagedSseEnabled": json.dumps(queue["sqs_managed_sse_enabled"]),
     }
     assert drawn == ATTRIBUTES
     assert queue["tags"] == tags("acme")
@@ -208,7 +213,7 @@ def test_the_role_of_workflows_trusts_github_only() -> None:
     (statement,) = MODULE["locals"]["workflow_trust"]["Statement"]
     assert statement["Principal"] == {"Federated": "${local.github_provider}"}
     assert statement["Condition"] == {
-        "StringEquals": {"token.actions.githubusercontent.com:aud": "sts.amazonaws.com"},
+        "StringEquals": {"token.actions.githubusercontent.com:aud": "sts.${local.dns_suffix}"},
         "StringLike": {"token.actions.githubusercontent.com:sub": "${var.github_subjects}"},
     }
 
@@ -217,3 +222,20 @@ def test_every_variable_is_declared_and_every_declared_one_is_used() -> None:
     text = terraform_module.MODULE.read_text()
     assert set(re.findall(r"var\.([a-z_]+)", text)) == set(MODULE["variable"])
     assert set(variables(SETTINGS)) <= set(MODULE["variable"])
+
+
+def test_the_provider_is_one_that_knows_every_argument_and_needs_no_other() -> None:
+    """Before 5.81 an OIDC provider wanted the thumbprint of GitHub's certificate, which the module does not name."""
+    assert MODULE["terraform"]["required_providers"]["aws"]["version"] == ">= 5.81"
+    assert "thumbprint_list" not in RESOURCES["aws_iam_openid_connect_provider"]["github"]
+
+
+def test_services_have_the_names_of_their_partition() -> None:
+    """In aws-cn machines assume their role as ec2.amazonaws.com.cn, and a token is made out to sts.amazonaws.com.cn."""
+    assert MODULE["locals"]["dns_suffix"] == "${data.aws_partition.here.dns_suffix}"
+    (machines,) = MODULE["locals"]["instance_trust"]["Statement"]
+    assert machines["Principal"] == {"Service": "ec2.${local.dns_suffix}"}
+    assert RESOURCES["aws_iam_openid_connect_provider"]["github"]["client_id_list"] == ["sts.${local.dns_suffix}"]
+    text = json.dumps(MODULE).replace("role/aws-service-role/spot.amazonaws.com", "")
+    named = set(re.findall(r"[a-z0-9]+\.amazonaws\.com", text))
+    assert named == {"spot.amazonaws.com"}, "the names of service-linked roles are the same everywhere"

@@ -20,6 +20,8 @@ from bullpen.ports.health import Finding, Health
 FEW_TYPES = 5
 """Fewer than this, and one shortage of capacity leaves little to choose from."""
 NO_PROFILE = "NoSuchEntity"
+NO_APPLIED_VALUE = "NoSuchResourceException"
+"""Service Quotas knows no value of its own for an account that never asked for another: the default one holds."""
 MOST_SKEW = 5.0
 """Seconds between this clock and that of AWS. Thresholds are written by one clock and judged by another: of control
 planes that differ by minutes, one ends what the other has just given back."""
@@ -136,12 +138,13 @@ class Ground:
 
     async def quota(self, market: str) -> Finding:
         """Against what the limits would allow, in machines of the smallest class."""
-        answer = await call(
-            await self._cloud.client("service-quotas"),
-            "get_service_quota",
-            ServiceCode="ec2",
-            QuotaCode=QUOTA_CODES[market],
-        )
+        quotas, named = await self._cloud.client("service-quotas"), QUOTA_CODES[market]
+        try:
+            answer = await call(
+                quotas, "get_service_quota", expecting=(NO_APPLIED_VALUE,), ServiceCode="ec2", QuotaCode=named
+            )
+        except Declined:
+            answer = await call(quotas, "get_aws_default_service_quota", ServiceCode="ec2", QuotaCode=named)
         vcpus, name = answer["Quota"]["Value"], answer["Quota"]["QuotaName"]
         least = min(kind.cpu for kind in self._settings.classes.values())
         wanted = least * self._settings.limits.max_instances

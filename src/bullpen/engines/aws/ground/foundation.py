@@ -71,6 +71,7 @@ class AwsFoundation:
             standing.MAKE_INDEX: lambda index: self._table.make_index(index.rpartition("/")[2]),
             standing.SWITCH_BILLING: lambda pool: self._table.switch_billing(),
             standing.EXPIRE: lambda pool: self._table.let_expire(),
+            standing.RECOVER: lambda pool: self._table.enable_recovery(),
             standing.MARK: lambda pool: self._table.mark(),
             STORE_AGENT: lambda sha256: self._table.store_agent(),
             CORRECT_QUEUE: self._queue.ensure,

@@ -10,6 +10,7 @@ Everything is tied to the pool's name: the table and queues by their ARNs, machi
 takes 6,144 characters of a policy: what names itself, as the id of a subnet does, needs neither region nor account.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,7 @@ class Place:
     region: str = "*"
     account: str = "*"
     partition: str = "aws"
+    dns_suffix: str = ""  # of the partition; empty: follows from its name
     makes_templates: bool = True
     served: bool = False  # agents speak with `bullpen serve`, not with the table
     on_github: bool = False  # agents register at GitHub, for which they need a secret
@@ -51,6 +53,10 @@ class Place:
 
     def iam_arn(self, resource: str) -> str:
         return f"arn:{self.partition}:iam::{self.account}:{resource}"
+
+    def service(self, name: str) -> str:
+        """A service as IAM names it there. EC2 has a name of its own in China; the service-linked roles have none."""
+        return f"{name}.{self.dns_suffix or ('amazonaws.com.cn' if self.partition == 'aws-cn' else 'amazonaws.com')}"
 
 
 def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
@@ -148,7 +154,7 @@ def _everyday(place: Place) -> list[Statement]:
             "GiveMachinesTheirRole",
             ["iam:PassRole"],
             [place.iam_arn(f"role/{place.role}")],
-            {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+            {"StringEquals": {"iam:PassedToService": place.service("ec2")}},
         ),
         _allow(
             "FirstSpotOfAnAccount",
@@ -165,9 +171,9 @@ def _everyday(place: Place) -> list[Statement]:
 def _looks(place: Place) -> list[Statement]:
     """What refresh looks at, whoever made it."""
     table = place.arn("dynamodb", f"table/{place.pool}")
-    described = ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:GetItem"]
+    described = ("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
     statements = [
-        _allow("SeeTable", described, [table]),
+        _allow("SeeTable", [f"dynamodb:{look}" for look in described], [table]),
         _allow("ListQueues", ["sqs:ListQueues"], ["*"]),
         _allow("SeeQueues", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
     ]
@@ -177,7 +183,7 @@ def _looks(place: Place) -> list[Statement]:
 def _makes(place: Place) -> list[Statement]:
     """What refresh makes and corrects."""
     table, queues = place.arn("dynamodb", f"table/{place.pool}"), place.arn("sqs", f"{place.pool}-*")
-    tables = ("CreateTable", "TagResource", "UpdateTable", "UpdateTimeToLive")
+    tables = ("CreateTable", "TagResource", "UpdateContinuousBackups", "UpdateTable", "UpdateTimeToLive")
     verbs = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "TagQueue")
     return [
         _allow("MakeTable", [f"dynamodb:{verb}" for verb in tables], [table]),
@@ -186,12 +192,14 @@ def _makes(place: Place) -> list[Statement]:
 
 
 def _doctor(place: Place) -> list[Statement]:
+    caller = [place.iam_arn("role/*"), place.iam_arn("user/*")]
     looks = ("DescribeImages", "DescribeSecurityGroups", "DescribeSubnets", "GetInstanceTypesFromInstanceRequirements")
     return [
         _allow("SeeGround", [f"ec2:{look}" for look in looks], ["*"]),
         _allow("SeeProfile", ["iam:GetInstanceProfile"], [place.iam_arn(f"instance-profile/{place.profile}")]),
         _allow("SeeQuotas", ["servicequotas:GetServiceQuota"], [place.arn("servicequotas", "ec2/*")]),
-        _allow("SeeOwnRights", ["iam:SimulatePrincipalPolicy"], [place.iam_arn("*")]),
+        _allow("SeeDefaultQuotas", ["servicequotas:GetAWSDefaultServiceQuota"], ["*"]),  # IAM ties it to nothing
+        _allow("SeeOwnRights", ["iam:SimulatePrincipalPolicy"], caller),
     ]
 
 
@@ -215,4 +223,12 @@ def _allow(sid: str, actions: list[str], resources: list[str], condition: dict[s
 
 
 def _policy(statements: list[Statement]) -> Policy:
-    return {"Version": "2012-10-17", "Statement": statements}
+    """Statements about the same resources under the same conditions become one: a policy is short of characters."""
+    merged: dict[str, Statement] = {}
+    for one in statements:
+        about = json.dumps([one["Effect"], one["Resource"], one.get("Condition")])
+        if (known := merged.get(about)) is None:
+            merged[about] = one
+        else:
+            merged[about] = {**known, "Action": [*known["Action"], *one["Action"]]}
+    return {"Version": "2012-10-17", "Statement": list(merged.values())}

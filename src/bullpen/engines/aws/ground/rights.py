@@ -71,6 +71,8 @@ def questions(place: Place, principal: str) -> Iterator[Question]:
                 if _is_needed(action, resource):
                     needed.setdefault(_context(statement, resource), []).extend(_real(resource, place, principal))
             for context, resources in needed.items():
+                if not resources:
+                    continue  # a form of it that this caller has not, as a user is no role
                 groups.setdefault((tuple(resources), context), []).append(action)
         for (together, context), actions in groups.items():
             yield Question(tuple(actions), together, context)
@@ -87,8 +89,8 @@ def _is_needed(action: str, resource: str) -> bool:
 
 def _real(resource: str, place: Place, principal: str) -> list[str]:
     """What stands behind a resource of ours that is written shorter than it is."""
-    if resource == place.iam_arn("*"):
-        return [principal]
+    if resource in (place.iam_arn("role/*"), place.iam_arn("user/*")):
+        return [principal] if principal.startswith(resource.removesuffix("*")) else []
     if resource == place.arn("servicequotas", "ec2/*"):
         return [place.arn("servicequotas", f"ec2/{code}") for code in QUOTA_CODES.values()]
     if resource.startswith(short := place.unique_arn("")):

@@ -15,6 +15,7 @@ MAKE_TABLE = "make table"
 MAKE_INDEX = "make index"
 SWITCH_BILLING = "switch billing"
 EXPIRE = "let expire"
+RECOVER = "enable recovery"
 MARK = "mark table"
 
 
@@ -23,6 +24,7 @@ def missing_table(pool: str) -> list[Gap]:
     return [
         Gap(MAKE_TABLE, pool, "it does not exist", blocks=True),
         Gap(EXPIRE, pool, _NO_EXPIRY),
+        Gap(RECOVER, pool, _NO_RECOVERY),
         Gap(MARK, pool, _NO_MARK),
     ]
 
@@ -39,6 +41,14 @@ def table_gaps(pool: str, table: Mapping[str, Any], ttl: Mapping[str, Any]) -> l
 def expiry_gaps(pool: str, ttl: Mapping[str, Any]) -> list[Gap]:
     is_on = ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
     return [] if is_on else [Gap(EXPIRE, pool, _NO_EXPIRY)]
+
+
+def recovery_gaps(pool: str, backups: Mapping[str, Any] | None) -> list[Gap]:
+    """`backups` is what DescribeContinuousBackups says; None where it does not answer."""
+    if backups is None:
+        return []
+    is_on = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus") == "ENABLED"
+    return [] if is_on else [Gap(RECOVER, pool, _NO_RECOVERY)]
 
 
 def mark_gaps(pool: str, item: Mapping[str, Any] | None) -> list[Gap]:
@@ -67,6 +77,7 @@ def of_another_schema(pool: str, found: str) -> ConfigError:
 
 _LEFT = "Use the Bullpen that made it, or name another table with aws.pool. It is left as it is."
 _NO_EXPIRY = "finished records would stay for ever"
+_NO_RECOVERY = "point-in-time recovery is off: a damaged table could not be restored"
 _NO_MARK = "it does not say which schema it has"
 
 

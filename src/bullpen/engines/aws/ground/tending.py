@@ -12,6 +12,7 @@ from bullpen.engines.aws.dynamodb.schema import (
     SCHEMA_KEY,
     attribute_definitions,
     indexes,
+    recovery_specification,
     table_definition,
     ttl_specification,
 )
@@ -26,6 +27,10 @@ NO_TABLE = "ResourceNotFoundException"
 IN_USE = "ResourceInUseException"  # somebody makes it too
 INVALID = "ValidationException"
 STANDS_THERE = "ConditionalCheckFailedException"
+UNKNOWN = "UnknownOperationException"  # says an emulator
+NOT_TOLD = (UNKNOWN, "AccessDeniedException")
+"""Of backups: a policy of an earlier version does not allow the look, which is no reason to refuse everything else."""
+NOT_NOW = "ContinuousBackupsUnavailableException"  # while the table, or its backups, are being made
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between looks at what is being made; the last one again and again
 TRIES = 30  # to add an index while others change the table
 LONGEST = 600.0  # seconds; an index of a large table takes longer, and the next refresh goes on waiting
@@ -48,6 +53,8 @@ class Tending:
         found = standing.table_gaps(self._pool, table, await self._expiry())
         if any(gap.what == standing.MAKE_TABLE for gap in found):
             return [*found, agent]
+        if self._cloud.settings.manage == "refresh":  # else whoever makes the table decides what a backup is worth
+            found += standing.recovery_gaps(self._pool, await self._backups())
         found += standing.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
 
@@ -88,6 +95,13 @@ class Tending:
             if standing.expiry_gaps(self._pool, await self._expiry()):
                 raise Refused(f"DynamoDB UpdateTimeToLive: {declined.message}") from declined
 
+    async def enable_recovery(self) -> None:
+        """The next refresh tries again what cannot be done now; an emulator never can."""
+        with suppress(Declined):
+            await self._ask(
+                "update_continuous_backups", expecting=(UNKNOWN, NOT_NOW), **recovery_specification(self._pool)
+            )
+
     async def mark(self) -> None:
         """Never over what a newer program wrote."""
         item = {**SCHEMA_KEY, "schema": {"N": str(SCHEMA)}}
@@ -116,6 +130,14 @@ class Tending:
     async def _expiry(self) -> dict[str, Any]:
         answer = await self._ask("describe_time_to_live", TableName=self._pool)
         described: dict[str, Any] = answer["TimeToLiveDescription"]
+        return described
+
+    async def _backups(self) -> dict[str, Any] | None:
+        try:
+            answer = await self._ask("describe_continuous_backups", expecting=NOT_TOLD, TableName=self._pool)
+        except Declined:
+            return None
+        described: dict[str, Any] = answer["ContinuousBackupsDescription"]
         return described
 
     async def _described(self) -> dict[str, Any] | None:
