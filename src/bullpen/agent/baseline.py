@@ -47,7 +47,7 @@ class Baseline:
 
     places: Mapping[str, str]
     entries: Mapping[Path, Fingerprint]
-    processes: frozenset[Identity]
+    processes: frozenset[Identity]  # spared by a cleaning, but for those that run as `user` by then
     mark: str
     growing: frozenset[Path] = frozenset()
     user: int | None = None  # whoever runs jobs here and nothing else: all its processes are the jobs'
@@ -103,9 +103,8 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
             yield f"{name} cannot be looked at: {failure.strerror}"
     for path in missing:
         yield f"{shown(path)} is missing"
-    for process in descendants(identify(os.getpid()), baseline.mark, baseline.user):
-        if process not in baseline.processes:
-            yield f"process {process.pid} ({name_of(process)}) is still running"
+    for process in descendants(identify(os.getpid()), baseline.mark, baseline.user, baseline.processes):
+        yield f"process {process.pid} ({name_of(process)}) is still running"
 
 
 def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:

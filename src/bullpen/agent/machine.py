@@ -8,6 +8,7 @@ and the user may have been an earlier instance's.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from itertools import chain
 
@@ -22,9 +23,10 @@ from bullpen.agent.shared import LOGINS, PLACES, SharedPlaces
 from bullpen.agent.sweep import Path
 from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.processes import TreeSurvived, end_tree, mark_of
+from bullpen.engines.processes import TreeSurvived, end_tree, mark_of, name_of, running_as
 
 ENDED_WITHIN = 2.0  # seconds for what earlier jobs left running
+LEFT_WITHIN = 15.0  # seconds for what the script left as the user: systemd ends a login's last processes after ten
 
 
 class Machine:
@@ -76,8 +78,9 @@ class Machine:
             )
 
     def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
-        """What is there now, docker included if it is there by now and ours."""
+        """What is there now, docker included if it is there by now and ours. Raise CannotSettle."""
         config, user = self._config, self.account.user
+        yield from self._await_no_process()
         self.beside = (self._timers, SystemV(user))
         if not config.shares_machine and (program := shutil.which("docker")) is not None:
             self._docker = docker = Docker(program)
@@ -87,6 +90,20 @@ class Machine:
         baseline = take_baseline(config.cleaned, self._mark, growing, user)
         self.beside += (self._shared([baseline.root(name) for name in baseline.places]),)
         return baseline
+
+    def _await_no_process(self) -> Iterator[Turn]:
+        """Before the first job nothing runs as its user. A process that did could not be spared later: a job can take
+        it over, by ptrace for one, and it would still be the process that it was. Raise CannotSettle."""
+        until = time.monotonic() + LEFT_WITHIN
+        while left := running_as(self.account.user):
+            if time.monotonic() >= until:
+                shown = ", ".join(f"process {one.pid} ({name_of(one)})" for one in left)
+                raise CannotSettle(
+                    f"the pre-runner script left {shown}, which runs as {self.account.name}, the user of the jobs: a "
+                    "job could take it over and stay in it after its run; run it as another user, or end it in the "
+                    "script"
+                )
+            yield Turn.WAITING
 
     def _shared(self, spare: Collection[tuple[int, int]], *, empty: bool = False) -> SharedPlaces:
         places = (*PLACES, f"{LOGINS}/{self.account.user}")

@@ -83,9 +83,18 @@ def name_of(identity: Identity) -> str | None:
     return name if is_running(identity) else None
 
 
-def descendants(root: Identity | None, mark: str, user: int | None = None) -> tuple[Identity, ...]:
-    """Whatever runs below `root`, carries `mark` or runs as `user`; never the root, the caller or its ancestors."""
-    return tuple(member for member in _members([root] if root else [], mark, user=user) if member != root)
+def descendants(
+    root: Identity | None, mark: str, user: int | None = None, spare: Collection[Identity] = frozenset()
+) -> tuple[Identity, ...]:
+    """Whatever runs below `root`, carries `mark` or runs as `user`; never the root, the caller or its ancestors, and
+    `spare` as in `end_tree`."""
+    return tuple(member for member in _members([root] if root else [], mark, spare, user) if member != root)
+
+
+def running_as(user: int) -> tuple[Identity, ...]:
+    """Every process with this user id."""
+    processes = (process for process in _snapshot().values() if not process.ended)
+    return tuple(process.identity for process in processes if _runs_as(process.identity.pid, user))
 
 
 def end_tree(
@@ -100,9 +109,11 @@ def end_tree(
     """End `root` and all its descendants, and all that runs as `user`; return those that were killed, once a look finds
     none left.
 
-    With a `grace` the root is first asked to end by itself and given so many seconds. The caller, its ancestors and
-    `spare` are never touched: a caller that names itself as root ends everything below itself. Raise TreeSurvived for
-    what still runs after `patience` seconds, and ValueError, having touched nothing, when the caller runs below `root`.
+    With a `grace` the root is first asked to end by itself and given so many seconds. The caller and its ancestors are
+    never touched: a caller that names itself as root ends everything below itself. Nor is `spare`, unless it runs as
+    `user` now: another process of that user may have taken it over, and its pid and start time would not show it. Raise
+    TreeSurvived for what still runs after `patience` seconds, and ValueError, having touched nothing, when the caller
+    runs below `root`.
     """
     roots = [root] if root else []
     if root and root.pid != os.getpid():
@@ -243,7 +254,8 @@ def _members(
     for pid in processes:
         if pid not in found and (_carries(pid, mark.encode()) or (user is not None and _runs_as(pid, user))):
             gather(pid)
-    untouchable = {*_lineage(processes), *spare}
+    untouchable = {*_lineage(processes)}
+    untouchable.update(one for one in spare if user is None or not _runs_as(one.pid, user))
     members = (processes[pid] for pid in found)
     return [member.identity for member in members if not member.ended and member.identity not in untouchable]
 

@@ -22,7 +22,7 @@ from agent.actions_stage import a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.pass_ import Pass
-from bullpen.agent.progress import Kind
+from bullpen.agent.progress import Kind, Phase
 from bullpen.engines import spools
 from bullpen.engines.processes import end_tree
 from engines.github.places import a_ci
@@ -139,9 +139,18 @@ def test_c9_the_next_run_finds_no_file_of_the_last(found: Evidence) -> None:
     assert [path for path in seen if re.search(r"left-by-an-intruder|\.bash", path)] == []
 
 
-def test_c10_no_process_of_a_job_outlives_its_release(found: Evidence) -> None:
+def test_c10_no_process_of_a_job_outlives_its_release(
+    found: Evidence, github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert {path.name.split("-")[1] for path in found.loot.glob("pid-*")} == {"plain", "hidden", "child", "lurking"}
     assert found.survivors == []
+    # And none runs before the job that it could take over, to be spared in its place.
+    monkeypatch.setattr("bullpen.agent.machine.LEFT_WITHIN", 0.2)
+    with lent(1) as (user,):
+        daemon = f"setsid --fork setpriv --reuid={account_of(user).user} sleep 600 </dev/null >/dev/null; sleep 0.5"
+        with a_stage(github, runner_user=user, pre_runner_script=daemon) as stage:
+            stage.until(lambda: stage.agent._progress.boot.phase is Phase.FAILED)
+            assert f"(sleep), which runs as {user}" in stage.agent._progress.boot.text
 
 
 def test_c11_a_job_does_not_switch_off_the_hooks_of_the_next_run(found: Evidence) -> None:
