@@ -83,6 +83,21 @@ def test_given_back_it_hangs_up_then_deregisters_then_cleans() -> None:
     assert next_after(progress.reported(Kind.REMOVE_REG_OK, "r2", 0.0), GIVEN_BACK) == Clean()
 
 
+def test_a_registration_that_is_left_behind_is_told_in_every_later_round_and_never_cleaned_over() -> None:
+    left = SERVING.hanging_up(GIVEN_BACK).hung_up("no token")
+    assert next_after(left, GIVEN_BACK) == Report(Kind.REMOVE_REG_FAILED, "no token")
+    later = replace(GIVEN_BACK, round="r3")
+    told = left.reported(Kind.REMOVE_REG_FAILED, "r2", 0.0)
+    assert is_idle(next_after(told, GIVEN_BACK))
+    assert next_after(told, later) == Report(Kind.REMOVE_REG_FAILED, "no token")
+
+
+def test_a_registration_that_was_left_behind_before_it_is_given_back_is_told_then() -> None:
+    left = SERVING.listening("no token").hung_up("no token")
+    assert next_after(left) == Stop("no token")
+    assert next_after(left, GIVEN_BACK) == Report(Kind.REMOVE_REG_FAILED, "no token")
+
+
 def test_given_back_while_it_registers_it_hangs_up_and_deregisters_as_well() -> None:
     assert next_after(REGISTERING, GIVEN_BACK) is Step.HANG_UP
     assert next_after(REGISTERING.hanging_up(GIVEN_BACK).hung_up(), GIVEN_BACK) is Step.DEREGISTER

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions_stage import Stage, a_stage
+from agent.actions_stage import USER, Stage, a_stage
 from agent.test_actions_listener import listeners, the_listener
 from bullpen.agent.actions import listener
 from bullpen.agent.leaving import leave
@@ -125,6 +125,68 @@ def test_a_registration_that_stays_behind_is_told_and_the_machine_is_not_offered
         assert kind is Kind.REMOVE_REG_FAILED
         assert text.startswith("its registration stays behind: ")
         assert len(github.runners()) == 1
+
+
+@pytest.mark.skipif(not USER, reason="jobs run as we do here, and the runner's files are theirs")
+def test_a_job_cannot_keep_its_registration_by_a_tree_that_is_too_deep_to_be_removed_at_once(
+    github: FakeGithub,
+) -> None:
+    with a_stage(github, direct=True) as stage:
+        runner = stage.config.directory / "runner"
+        dig = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+        run = stage.starts(f'cd {runner} && python3 -I -S -c "{dig}"')
+        stage.serves(str(run.id))
+        stage.until(lambda: run.state == "completed")
+        assert run.conclusion == "success", run.job("build").log
+        stage.releases()
+        stage.reported(Kind.CLEAN_OK)
+        assert github.runners() == []
+
+
+def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_a_removal(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_stage(github, direct=True) as stage:
+        monkeypatch.setattr("bullpen.agent.actions.registration.strip", surprising)
+        stage.serves("4711")
+        stage.releases()
+        stage.until(lambda: stage.store.reports[-1][1] == "r2")
+        kind, _, text = stage.store.reports[-1]
+        assert kind is Kind.REMOVE_REG_FAILED
+        assert text.startswith("its registration stays behind: something unexpected went wrong")
+        assert len(github.runners()) == 1
+
+
+def test_a_mistake_that_costs_the_runner_of_a_served_agent_leaves_its_removal_to_the_service(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.serves("4711")
+    with monkeypatch.context() as broken:
+        broken.setattr(listener.Listener, "_ended", surprising)
+        stage.releases()
+        stage.until(lambda: stage.agent._tasks.github._listener is None)
+    stage.reported(Kind.CLEAN_OK)
+    assert stage.hub.runners() == []
+
+
+def surprising(*_: object, **__: object) -> None:
+    raise RuntimeError("surprise")
+
+
+def test_a_registration_that_may_have_reached_github_before_config_sh_failed_counts_as_left_behind(
+    github: FakeGithub,
+) -> None:
+    with a_stage(github, direct=True) as stage:
+        (stage.ground / "actions-runner" / "config.sh").write_text(
+            "#!/bin/bash\n[[ $1 == --version ]] || exit 1\necho 2.336.0\n"
+        )
+        stage.claimed("4711")
+        stage.until(lambda: any(kind is Kind.REG_FAILED for kind, *_ in stage.store.reports))
+        stage.releases()
+        stage.until(lambda: stage.store.reports[-1][1] == "r2")
+        kind, _, text = stage.store.reports[-1]
+        assert kind is Kind.REMOVE_REG_FAILED
+        assert "whether GitHub registered it is not known" in text
 
 
 def with_an_old_token(stage: Stage) -> object:

@@ -94,7 +94,8 @@ class Driven:
             case Step.REGISTER:
                 self.progress = progress.registered(record, self._failure("register"), keeps=self.keeps)
             case Step.DEREGISTER:
-                self.progress = progress.deregistered(record, self._failure("deregister"))
+                failure = self._failure("deregister")
+                self.progress = progress.hung_up(failure) if failure else progress.deregistered(record)
             case Step.TAKE_JOB:
                 self.progress = progress.took(Job("j-1", 1, record.round, 100.0, progress.holder))
             case Step.SETTLE_JOB:

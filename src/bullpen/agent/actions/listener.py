@@ -129,6 +129,11 @@ class Listener:
         self._is_wanted = True
         self._has_listened = False
 
+    @property
+    def removes_itself(self) -> bool:
+        """The registration is ours alone to remove: there is no service that does it. One for a single job never is."""
+        return bool(self._given.removal) and not self._given.jit
+
     def begin(self, now: float) -> None:
         if self.stage is Stage.STARTING:
             self._run(now)
@@ -188,8 +193,12 @@ class Listener:
         self._start(now, LISTENS_WITHIN, "run.sh", **told, **self._hooks)
 
     def _remove(self, now: float) -> None:
-        if not self._given.removal or self._registration is None:
-            self.stage, self.until = Stage.OVER, 0.0  # somebody else removes it, or there is nothing to remove
+        if not self.removes_itself:
+            self.stage, self.until = Stage.OVER, 0.0  # the service removes it, by its name
+        elif self._registration is None:
+            # config.sh failed or was ended: GitHub may have heard of us before.
+            unknown = "its registration may stay behind: whether GitHub registered it is not known"
+            self.stage, self.until, self.why = Stage.OVER, 0.0, f"{unknown}; {self.why}" if self.why else unknown
         elif trouble := self._undo(self._registration):
             self.stage, self.until, self.why = Stage.OVER, 0.0, f"its registration stays behind: {trouble}"
         else:

@@ -212,19 +212,21 @@ class Actions:
                 self._log(f"listens no more{f', but {listener.why}' if listener.why else ''}")
                 self._listener = None
                 if listener.why and progress.removal is None:
-                    return progress.listening(listener.why).hung_up()  # nobody asked for it
+                    progress = progress.listening(listener.why)  # nobody asked for it
                 return progress.hung_up(listener.why)
         return progress
 
     def give_up(self, progress: Progress, why: str) -> Progress:
-        """What nobody foresaw costs the runner, never the agent."""
+        """What nobody foresaw costs the runner, never the agent. A registration that only we can remove stays behind:
+        what removes it may be what failed."""
         listener, self._listener = self._listener, None
         if listener is None or progress.registration is None:
             return progress
         if listener.child is not None:
             listener.child.end()
             listener.child.close()
-        return progress.listening(why).hung_up()
+        left = f"its registration stays behind: {why}" if listener.removes_itself else ""
+        return progress.listening(why).hung_up(left)
 
     def leave(self) -> None:
         """Stop at once, for ever, and wait for it, but not long."""
