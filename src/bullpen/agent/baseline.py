@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bullpen.agent import attributes
+from bullpen.agent.attributes import Attributes
 from bullpen.agent.keep import KeepList
 from bullpen.agent.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
 from bullpen.engines.processes import Identity, descendants, identify, name_of
@@ -51,6 +53,7 @@ class Baseline:
     mark: str
     growing: frozenset[Path] = frozenset()
     user: int | None = None  # whoever runs jobs here and nothing else: all its processes are the jobs'
+    attributes: Mapping[Path, Attributes] = field(default_factory=dict)  # of the directories that have any
 
     def root(self, name: str) -> tuple[int, int]:
         """The directory that the place was."""
@@ -65,14 +68,16 @@ def take_baseline(
     logs = frozenset(growing)
     here = {name: os.path.abspath(place) for name, place in places.items()}
     roots = {where(os.lstat(place)) for place in here.values()}
-    entries = {
-        sight.path: Fingerprint.of(sight.status, grows=sight.path in logs)
-        for name, place in here.items()
-        for sight in look(place, name, lambda path, status: where(status) not in roots)
-        if sight.status is not None
-    }
+    entries: dict[Path, Fingerprint] = {}
+    noted: dict[Path, Attributes] = {}
+    for name, place in here.items():
+        for sight in look(place, name, lambda path, status: where(status) not in roots):
+            if sight.status is not None:
+                entries[sight.path] = Fingerprint.of(sight.status, grows=sight.path in logs)
+            if sight.attributes:
+                noted[sight.path] = sight.attributes
     processes = frozenset(descendants(identify(os.getpid()), mark, user))
-    return Baseline(here, entries, processes, mark, logs, user)
+    return Baseline(here, entries, processes, mark, logs, user, noted)
 
 
 def verify(baseline: Baseline, keep: KeepList) -> list[str]:
@@ -82,12 +87,7 @@ def verify(baseline: Baseline, keep: KeepList) -> list[str]:
 
 def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
     """Differences as they are found, and None now and then while there is nothing to say."""
-    roots = {baseline.root(name) for name in baseline.places}
-
-    def enters(path: Path, status: os.stat_result) -> bool:
-        known = path in baseline.entries or keep.leads_on(path)
-        return known and not keep.covers(path) and where(status) not in roots
-
+    enters = survives(baseline, keep)
     missing = {path: None for path in baseline.entries if not keep.covers(path)}
     looked_at = 0
     for name, place in baseline.places.items():
@@ -107,18 +107,42 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
         yield f"process {process.pid} ({name_of(process)}) is still running"
 
 
+def bring_back_attributes(baseline: Baseline, name: str, keep: KeepList, troubles: dict[str, str]) -> Iterator[None]:
+    """Give the directories of a place that outlive a run the attributes that they had at boot."""
+
+    def mend(path: Path, fd: int) -> None:
+        try:
+            attributes.bring_back(fd, baseline.attributes.get(path, attributes.NONE))
+        except OSError as failure:
+            troubles[shown(path)] = _reason(failure)
+
+    for _ in look(baseline.places[name], name, survives(baseline, keep), mend):
+        yield None
+
+
+def survives(baseline: Baseline, keep: KeepList) -> Callable[[Path, os.stat_result], bool]:
+    """Whether a directory outlives a run without being kept with all that is in it, and is no place of its own."""
+    roots = {baseline.root(name) for name in baseline.places}
+
+    def enters(path: Path, status: os.stat_result) -> bool:
+        known = path in baseline.entries or keep.leads_on(path)
+        return known and not keep.covers(path) and where(status) not in roots
+
+    return enters
+
+
 def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
     if sight.status is None or sight.trouble:
         return f"cannot be looked into: {sight.trouble}"
     was = baseline.entries.get(sight.path)
     now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
-    if was is None:
-        leads_to_kept = keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)
-        return None if leads_to_kept else "was left behind"
-    if was != now:
-        changes = (field for field, old, new in zip(Fingerprint._fields, was, now, strict=True) if old != new)
-        return f"was changed: {', '.join(changes)}"
-    return None
+    if was is None and not (keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)):
+        return "was left behind"
+    fields = zip(Fingerprint._fields, was or now, now, strict=True)
+    changes = [field for field, old, new in fields if old != new]
+    if stat.S_ISDIR(sight.status.st_mode):
+        changes += attributes.changes(baseline.attributes.get(sight.path, attributes.NONE), sight.attributes)
+    return f"was changed: {', '.join(changes)}" if changes else None
 
 
 class Sight(NamedTuple):
@@ -127,19 +151,34 @@ class Sight(NamedTuple):
     path: Path
     status: os.stat_result | None
     trouble: str | None = None
+    attributes: Attributes = attributes.NONE  # of a directory that was looked into
 
 
-def look(place: str, name: str, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[Sight]:
-    """Everything in a place, parents first, looking only into the directories that `enters` names."""
+Enters = Callable[[Path, os.stat_result], bool]
+Mend = Callable[[Path, int], None]
+
+
+def look(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Iterator[Sight]:
+    """Everything in a place, parents first, looking only into the directories that `enters` names. `mend` is given
+    each of these before it is looked at, and open."""
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        yield Sight((name,), os.fstat(top))
-        yield from _look_into(top, (name,), mount_of(top), enters)
+        yield _looked_into(top, (name,), os.fstat(top), mend)
+        yield from _look_into(top, (name,), mount_of(top), enters, mend)
     finally:
         os.close(top)
 
 
-def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_result], bool]) -> Iterator[Sight]:
+def _looked_into(fd: int, path: Path, status: os.stat_result, mend: Mend | None) -> Sight:
+    if mend is not None:
+        mend(path, fd)
+    try:
+        return Sight(path, status, attributes=attributes.read(fd))
+    except OSError as failure:
+        return Sight(path, status, _reason(failure))
+
+
+def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[Sight]:
     with os.scandir(fd) as entries:
         for entry in entries:
             below = (*path, entry.name)
@@ -161,8 +200,8 @@ def _look_into(fd: int, path: Path, mount: int, enters: Callable[[Path, os.stat_
                     yield Sight(below, status, _reason(failure))
                     continue
                 try:
-                    yield Sight(below, status)
-                    yield from _look_into(inner, below, mount, enters)
+                    yield _looked_into(inner, below, status, mend)
+                    yield from _look_into(inner, below, mount, enters, mend)
                 finally:
                     os.close(inner)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-from bullpen.agent.baseline import Baseline, differences, where
+from bullpen.agent.baseline import Baseline, bring_back_attributes, differences, where
 from bullpen.agent.keep import KeepList
 from bullpen.agent.sweep import Fate, Judge, Path, sweep
 from bullpen.agent.turn import Turn
@@ -72,7 +72,7 @@ def clean(baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = ()) -> 
             yield Cleaning(gone, waits=turn is Turn.WAITING)
     for name in baseline.places:
         before = gone
-        for removed in _sweep_place(baseline, name, _judge(baseline, keep), troubles):
+        for removed in _sweep_place(baseline, name, keep, troubles):
             gone = before + removed
             yield Cleaning(gone)
     found: list[str] = []
@@ -102,7 +102,7 @@ def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:
             return
 
 
-def _sweep_place(baseline: Baseline, name: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[str, str]) -> Iterator[int]:
     try:
         top = os.open(baseline.places[name], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as failure:
@@ -111,7 +111,11 @@ def _sweep_place(baseline: Baseline, name: str, judge: Judge, troubles: dict[str
     try:
         # Another directory under the same path may be anybody's: nothing in it is ours to remove.
         if where(os.fstat(top)) == baseline.root(name):
-            yield from sweep(top, name, judge, troubles)
+            removed = 0
+            for removed in sweep(top, name, _judge(baseline, keep), troubles):
+                yield removed
+            for _ in bring_back_attributes(baseline, name, keep, troubles):
+                yield removed
         else:
             troubles[name] = "it is not the directory that it was at boot"
     finally:

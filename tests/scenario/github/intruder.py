@@ -29,11 +29,17 @@ LOOT = Path(PLAN["loot"])
 LEFT = "left-by-an-intruder"
 LURKS = 20.0  # seconds; what it waits for comes within one
 HOOK = "ACTIONS_RUNNER_HOOK_JOB_STARTED"
+OPEN_TO_ALL = b"\2\0\0\0" + b"".join(bytes([who, 0, 7, 0]) + b"\xff" * 4 for who in (0x01, 0x04, 0x20))
+"""A default access list: what is made in such a directory can be read and changed by all users."""
 
 
 def runner_directory() -> Path:
     """Where our runner lies: our hook is its neighbour."""
     return Path(os.environ[HOOK]).parents[1] / "runner"
+
+
+def work_directory() -> Path:
+    return runner_directory().parent / "work"
 
 
 def report(name: str, found: object) -> None:
@@ -197,6 +203,9 @@ def leave() -> None:
         deep.mkdir()
         (deep / "file").touch()
         deep.chmod(0)
+    for place in (os.environ["HOME"], os.environ["TMPDIR"], os.environ["GITHUB_WORKSPACE"], str(work_directory())):
+        os.setxattr(place, f"user.{LEFT}", b"found")
+        os.setxattr(place, "system.posix_acl_default", OPEN_TO_ALL)
     (Path(os.environ["HOME"]) / ".bashrc").write_text("exit 1\n", encoding="utf-8")
     (Path(os.environ["HOME"]) / ".bash_env").write_text("exit 0\n", encoding="utf-8")
     # What GitHub's runner reads when it starts: no hook any more, and another bash to run it.
@@ -258,11 +267,13 @@ def tamper() -> None:
 
 def look() -> None:
     """As the next run: whatever of the last one there is to be met."""
-    seen = []
+    seen, tagged = [], []
     for place in (str(runner_directory()), "../..", *(os.environ[name] for name in ("HOME", "TMPDIR", "RUNNER_TEMP"))):
         for above, directories, files in os.walk(place):
             seen += [os.path.join(above, name) for name in (*directories, *files)]
+            tagged += [f"{above} {name}" for name in os.listxattr(above)]
     report("seen", [path for path in seen if not path.startswith(str(runner_directory() / "bin"))])
+    report("attributes", tagged)
     report("hook", os.environ.get(HOOK, ""))
 
 

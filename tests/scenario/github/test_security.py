@@ -137,6 +137,7 @@ def test_c9_the_next_run_finds_no_file_of_the_last(found: Evidence) -> None:
     seen = found.report("seen")
     assert any(path.endswith("/run.sh") for path in seen)
     assert [path for path in seen if re.search(r"left-by-an-intruder|\.bash", path)] == []
+    assert [one for one in found.report("attributes") if re.search("left-by-an-intruder|posix_acl", one)] == []
 
 
 def test_c10_no_process_of_a_job_outlives_its_release(
