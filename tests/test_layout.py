@@ -22,6 +22,7 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.spools",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
+    "bullpen.engines.sweep",
 )
 # And it takes the same steps: a lease or a job must not depend on who writes it down.
 MODEL = ("bullpen.model", "bullpen.errors")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.agent import sweep
 from bullpen.agent.baseline import Baseline, take_baseline, verify
 from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
 from bullpen.agent.keep import KeepList
+from bullpen.engines import sweep
 from bullpen.engines.processes import await_end, end_tree, identify, mark_of
 
 NOTHING = KeepList()

@@ -327,3 +327,49 @@ def test_removing_a_directory_that_is_gone_leaves_those_of_other_machines_open(t
     for _ in ("there", "gone"):
         remove_directory(tmp_path, "i-1")
         assert stat.S_IMODE((tmp_path / "instances").stat().st_mode) == 0o755
+
+
+# ----------------------------------------------------------------------------------------------- what jobs leave behind
+
+
+def dig(top: Path, levels: int) -> None:
+    """A tree deeper than any path may be long."""
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("deeper", dir_fd=fd)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
+async def test_a_machine_whose_job_left_a_thousand_nested_directories_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    async with a_pool(tmp_path) as pool:
+        instance = await pool.launch()
+        agent = await pool.agent(instance)
+        dig(pool.directory(instance.id) / "work", 3000)
+        os.kill(agent.pid, signal.SIGKILL)  # it ends without cleaning
+        await pool.ended(agent)
+        assert await pool.compute.terminate([instance.id]) == [instance.id]
+        assert not pool.directory(instance.id).exists()
+
+
+async def test_a_machine_whose_end_fails_keeps_no_other_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_pool(tmp_path, with_room(3)) as pool:
+        sick, *others = [await pool.launch(f"run-{number}") for number in range(3)]
+        real = local_compute.end
+
+        def end(home: Path, instance_id: str, *rest: Any) -> bool | None:
+            if instance_id == sick.id:
+                raise RecursionError("maximum recursion depth exceeded")
+            return real(home, instance_id, *rest)
+
+        monkeypatch.setattr(local_compute, "end", end)
+        ended = await pool.compute.terminate([sick.id, *(one.id for one in others)])
+        assert ended == [one.id for one in others]
+        (stays,) = [seen for seen in await pool.compute.sightings() if seen.alive]
+        assert (stays.id, "maximum recursion depth exceeded" in stays.stays) == (sick.id, True)
+        monkeypatch.setattr(local_compute, "end", real)
+        assert await pool.compute.terminate([sick.id]) == [sick.id]

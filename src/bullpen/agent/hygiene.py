@@ -21,9 +21,9 @@ from typing import Protocol
 
 from bullpen.agent.baseline import Baseline, bring_back_attributes, differences, where
 from bullpen.agent.keep import KeepList
-from bullpen.agent.sweep import Fate, Judge, Path, sweep
 from bullpen.agent.turn import Turn
 from bullpen.engines.processes import TreeSurvived, end_tree, identify
+from bullpen.engines.sweep import Fate, Judge, Path, sweep
 
 # A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
 STRAY_TURNS = 5

@@ -12,8 +12,8 @@ from contextlib import suppress
 from bullpen.agent.account import Account, may_change
 from bullpen.agent.baseline import Sight, look, where
 from bullpen.agent.keep import KeepList
-from bullpen.agent.sweep import STRIDE, Fate, Path, shown, sweep
 from bullpen.agent.turn import Turn
+from bullpen.engines.sweep import STRIDE, Fate, Path, shown, sweep
 
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 LOGINS = "/run/user"  # has a directory for every user that is logged in, by its number

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.account import may_change
-from bullpen.agent.sweep import Fate, sweep
-from bullpen.agent.sweep import Path as Entry
 from bullpen.agent.turn import CannotSettle, Turn
+from bullpen.engines.sweep import remove_tree
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -72,20 +71,10 @@ def open_up(target: Path) -> Iterator[Turn]:
 def strip(directory: Path, programs: Collection[str]) -> None:
     """Leave nothing there but these entries, however deep the others are. Nothing of a job may run any more. Raise
     OSError."""
-
-    def judge(path: Entry, _: os.stat_result) -> Fate:
-        return Fate.STAYS if path[-1] in programs else Fate.GOES
-
-    troubles: dict[str, str] = {}
-    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        for _ in sweep(top, directory.name, judge, troubles):
-            pass
-    finally:
-        os.close(top)
-    if left := sorted({*os.listdir(directory)} - {*programs}):
-        why = "; ".join(f"{path}: {trouble}" for path, trouble in troubles.items())
-        raise OSError(f"{directory / left[0]} cannot be removed ({why})")
+    for name in sorted({*os.listdir(directory)} - {*programs}):
+        if troubles := remove_tree(directory / name):
+            why = "; ".join(f"{path}: {trouble}" for path, trouble in troubles.items())
+            raise OSError(f"{directory / name} cannot be removed ({why})")
 
 
 def _entries(top: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """Compute as processes on this machine: `ports.Compute` with a capacity that really runs out."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +19,14 @@ from bullpen.engines.local.machines import Line
 from bullpen.engines.processes import Identity, descendants, is_running, mark_of
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.errors import BullpenError
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Chance, Clock, Sighting
 
 T = TypeVar("T")
+
+log = logging.getLogger("bullpen.engines.local")
 
 LAUNCH_LASTS = timedelta(seconds=5)
 """For so long a machine without a pid may be about to start. It takes milliseconds; a stopped launcher takes longer,
@@ -102,9 +106,16 @@ class LocalCompute:
     async def terminate(self, ids: Sequence[str]) -> list[str]:
         lines = {line.id: line for line in await self._database.read(lambda snapshot: machines.of_ids(snapshot, ids))}
         ending = [line for line in lines.values() if not line.has_ended]
-        outcomes = await asyncio.gather(*(self._end(line) for line in ending))
-        certain = [line.id for line, is_certain in zip(ending, outcomes, strict=True) if is_certain]
+        # One that fails stops no other.
+        outcomes = await asyncio.gather(*(self._end(line) for line in ending), return_exceptions=True)
         self._collect_children()
+        for line, outcome in zip(ending, outcomes, strict=True):
+            if isinstance(outcome, Exception) and not isinstance(outcome, BullpenError):
+                log.error("%s: could not be ended", line.id, exc_info=outcome)
+                self._stay[line.id] = f"an unexpected error kept it from being ended: {outcome!r}"
+            elif isinstance(outcome, BaseException):
+                raise outcome  # the store is away: what ended is owed still, and found ended the next time
+        certain = [line.id for line, outcome in zip(ending, outcomes, strict=True) if outcome is True]
         return [id_ for id_ in dict.fromkeys(ids) if id_ not in lines or lines[id_].has_ended or id_ in certain]
 
     async def sightings(self) -> list[Sighting]:
@@ -163,6 +174,7 @@ class LocalCompute:
 
     async def _end(self, line: Line) -> bool:
         """Whether the machine's end is certain, and noted then."""
+        self._stay.pop(line.id, None)
         # What is the machine's by descent and mark is ended without its user: the agent has that until it dies.
         ended = await self._by_hand(partial(end, self._home, line.id, line.process))
         if ended is False:
@@ -203,7 +215,6 @@ class LocalCompute:
     async def _hold(self, instance_id: str, uid: int) -> users.Hold | None:
         """None if somebody keeps the user for so long that the end must be tried again, and if there is no way to have
         it, which is noted: only an operator can help."""
-        self._stay.pop(instance_id, None)
         try:
             for _ in range(round(FREED_WITHIN / LOOK_AGAIN_AFTER)):
                 if (held := users.hold(uid)) is not None:

@@ -10,12 +10,10 @@ runner lists every directory above it before it does anything; everything that i
 """
 
 import json
+import logging
 import os
-import shutil
-import stat
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,10 @@ from bullpen.config import Settings
 from bullpen.engines.keys import Keys
 from bullpen.engines.local import users
 from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
+from bullpen.engines.sweep import remove_tree
 from bullpen.settings.agents import told_of_ci
+
+log = logging.getLogger("bullpen.engines.local")
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
@@ -129,22 +130,9 @@ def _hold(user: str) -> users.Hold:
 
 
 def remove_directory(home: Path, instance_id: str) -> None:
-    """As far as possible: what a job protected from itself is unlocked, what belongs to somebody else stays."""
-    directory = directory_of(home, instance_id)
-
-    def unlock(remove: Callable[..., Any], path: str, failure: Any) -> None:
-        try:
-            if Path(path) != directory:  # what is above belongs to all machines, and keeps its mode
-                os.chmod(os.path.dirname(path), stat.S_IRWXU)
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.chmod(path, stat.S_IRWXU)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)
-        except OSError:
-            pass
-
-    shutil.rmtree(directory, onerror=unlock)
+    """As far as possible, however deep it is nested: what resists is logged and stays."""
+    for path, why in remove_tree(directory_of(home, instance_id)).items():
+        log.warning("%s: %s was left behind: %s", instance_id, path, why)
 
 
 def environment(instance_id: str, settings: Settings) -> dict[str, str]:

@@ -1,11 +1,13 @@
-"""Removes what a judge condemns inside one directory, and can be led nowhere else.
+"""Removes what a judge condemns inside one directory, or a whole directory, and can be led nowhere else.
 
 Every step goes through an open directory and one name in it, and no name is followed: whoever swaps a directory for a
 symlink while we work gets the symlink removed. A directory on another mount is not entered, even a bind mount of the
 same file system: which mount it is on is read from the open directory itself.
 
-Memory and open files stay bounded: entries are streamed, and a tree nested deeper than DEEPEST is cut, its lower part
-moved up to the top, where the next pass finds it.
+Memory, open files and the stack stay bounded: entries are streamed, and a tree nested deeper than DEEPEST is cut, its
+lower part moved up to the top, where the next pass finds it.
+
+Standard library only: the agent imports this too.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from enum import Enum, auto
 
 # Each level costs two open files; a process may have 1024 by default.
 DEEPEST = 64
+# Where several threads of one process remove trees at once: eight of them keep 256 files open, a quarter of the limit.
+DEEPEST_OF_MANY = 16
 # Entries between two yields: well under a millisecond of work each.
 STRIDE = 32
 # Enough to explain a failure; a job that left a million undeletable files must not fill the memory too.
@@ -56,7 +60,43 @@ class _Level:
     fate: Fate
 
 
-def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+def remove_tree(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Remove a directory with all that is in it; return what resisted, by path, with the reason. Gone is success.
+
+    A symlink in its place is removed, and what it leads to stays. Several threads may remove trees at once, even the
+    same one. Never raises OSError.
+    """
+    above, name = os.path.split(os.path.abspath(path))
+    troubles: dict[str, str] = {}
+    try:
+        parent = os.open(above, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _remove(name, parent, troubles)
+        finally:
+            os.close(parent)
+    except FileNotFoundError:
+        return {}
+    except OSError as failure:
+        # A directory that is not empty is explained by what is still in it.
+        return troubles or {name: (failure.strerror or str(failure)).lower()}
+    return {}  # a later pass has overcome what there was of troubles
+
+
+def _remove(name: str, parent: int, troubles: dict[str, str]) -> None:
+    try:
+        top = enter(name, parent, mount_of(parent), unlock=True)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=parent)
+        return
+    try:
+        for _ in sweep(top, name, lambda path, status: Fate.GOES, troubles, DEEPEST_OF_MANY):
+            pass
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int = DEEPEST) -> Iterator[int]:
     """Remove everything below the open directory `top` that `judge` lets go; yield the count so far, and often.
 
     What resists is noted in `troubles` under its path and left. Ends when a whole pass has removed nothing.
@@ -65,7 +105,7 @@ def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Itera
     # Again after every success: removing while listing may hide entries, and moved ones wait at the top.
     while removed > before:
         before = removed
-        for in_this_pass in _pass(top, place, judge, troubles):
+        for in_this_pass in _pass(top, place, judge, troubles, deepest):
             removed = before + in_this_pass
             yield removed
 
@@ -95,7 +135,7 @@ def shown(path: Path) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Iterator[int]:
+def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int) -> Iterator[int]:
     mount = mount_of(top)
     levels = [_Level(place, os.dup(top), os.scandir(top), Fate.STAYS_INSIDE_JUDGED)]
     looked_at = removed = 0
@@ -113,7 +153,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Itera
                         os.rmdir(level.name, dir_fd=levels[-1].fd)
                         removed += 1
                     continue
-                removed += _treat(entry, levels, judge, mount)
+                removed += _treat(entry, levels, judge, mount, deepest)
             except FileNotFoundError:
                 pass
             except OSError as failure:
@@ -127,7 +167,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str]) -> Itera
     yield removed
 
 
-def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: int) -> int:
+def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: int, deepest: int) -> int:
     """Deal with one entry of the lowest level; return how many were removed."""
     level = levels[-1]
     status = entry.stat(follow_symlinks=False)
@@ -147,13 +187,17 @@ def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: i
         # Swapped since we looked at it: the name goes, wherever it may lead.
         os.unlink(entry.name, dir_fd=level.fd)
         return 1
-    if len(levels) >= DEEPEST:
+    if len(levels) >= deepest:
         os.close(fd)
         if fate is not Fate.GOES:
             raise OSError(errno.ELOOP, "nested too deep to be judged")
         os.rename(entry.name, f".removing-{status.st_ino}", src_dir_fd=level.fd, dst_dir_fd=levels[0].fd)
         return 1
-    levels.append(_Level(entry.name, fd, os.scandir(fd), fate))
+    try:
+        levels.append(_Level(entry.name, fd, os.scandir(fd), fate))
+    except OSError:  # too many open files
+        os.close(fd)
+        raise
     return 0
 
 
