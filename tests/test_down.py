@@ -1,8 +1,12 @@
 """What down promises: nothing is left, whoever else is at work; and what is left all the same is named."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
+from bullpen import debts
 from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
 from bullpen.engines.memory import LoopClock, Memory, Rates, SeededChance
@@ -79,3 +83,35 @@ async def test_on_aws_the_queues_stay_for_the_next_run() -> None:
     await ports.queue.ensure("small")
     await down(ports, settings)
     assert await ports.queue.names() == ["small"]
+
+
+async def test_a_machine_whose_end_fails_keeps_no_other_from_ending_and_is_named_with_the_reason() -> None:
+    async with a_world() as world:
+        sick, *others = await with_pool(world, 4)
+        ports = world.ports()
+        terminate = ports.compute.terminate
+
+        async def fail(ids: Sequence[str]) -> list[str]:
+            if sick in ids:
+                raise RecursionError("maximum recursion depth exceeded")
+            return await terminate(ids)
+
+        ports.compute.terminate = fail  # type: ignore[method-assign]
+        done = await taken_down(world, ports)
+        assert (sorted(done.ended), done.left) == (others, (sick,))
+        assert done.said == (f"{sick}: RecursionError: maximum recursion depth exceeded",)
+
+
+async def test_a_provision_that_cannot_be_settled_keeps_no_instance_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*args: object, **more: object) -> list[str]:
+        raise OSError(28, "No space left on device")
+
+    async with a_world(temper=lambda n: Temper(boots_in=5.0)) as world:
+        process, _ = world.start("provision", lambda ports: provisioned(world, "run", 2, ports))
+        await asyncio.sleep(1)
+        process.kill()
+        monkeypatch.setattr(debts, "settle_provision", fail)
+        done = await taken_down(world)
+        assert (len(done.ended), done.left, machines(world)) == (2, (), [])

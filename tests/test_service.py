@@ -2,18 +2,25 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from bullpen import debts
 from bullpen.config import ResourceClass, Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError, Outdated, Unavailable
+from bullpen.inventory import status
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.worker import ACTIVE
-from bullpen.ports import Gap, Ports, Unfounded
+from bullpen.ports import FailingLoop, Gap, Ports, Unfounded
+from bullpen.refresh import reap
+from bullpen.refresh.action import Action, Plan
 from bullpen.service import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
+from bullpen.setbacks import Setbacks
 
 
 def some_ports(memory: Memory | None = None, seed: int = 0) -> Ports:
@@ -181,3 +188,90 @@ async def test_the_service_mends_what_the_pool_stands_on() -> None:
     (loop,) = (loop for loop in service.loops if loop.name == "foundation")
     assert await loop.run_once()
     assert ground.open == []
+
+
+async def test_a_loop_that_keeps_failing_is_said_to_and_logged_as_an_error_once_and_then_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = LoopClock()
+    began = clock.now()
+    loop = Loop("reap", 5.0, Duty(*[Unavailable("i-1 cannot be ended")] * 40), SeededChance())
+    await loop.run_once()
+    assert loop.failing(clock.now()) is None  # once is no habit
+    await run_for(loop, 1000)
+    assert loop.failing(clock.now()) == FailingLoop("reap", began, "i-1 cannot be ended")
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 2  # after half a minute, and ten minutes later
+    assert "reap: keeps failing" in errors[0].getMessage()
+    await run_for(loop, 3000)
+    assert loop.failing(clock.now()) is None
+
+
+async def test_a_debt_that_cannot_be_paid_is_told_of_and_the_loop_keeps_its_pace(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(some_ports(), Settings())
+    times: list[float] = []
+
+    async def pay_due(*args: object, setbacks: Setbacks, **more: object) -> list[str]:
+        times.append(asyncio.get_running_loop().time())
+        if "i-1" not in setbacks.waiting():
+            setbacks.note("i-1", RecursionError("maximum recursion depth exceeded"))
+        return []
+
+    monkeypatch.setattr(debts, "pay_due", pay_due)
+    (loop,) = (loop for loop in service.loops if loop.name == "debts")
+    await run_for(loop, 120)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert max(pauses) < 1.5
+    (failing,) = service.failing()
+    assert (failing.loop, failing.error) == ("debts", "i-1: RecursionError: maximum recursion depth exceeded")
+
+
+async def test_one_plan_that_fails_keeps_no_other_duty_of_its_loop_from_being_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def decisions(*args: object) -> AsyncIterator[Plan]:
+        async def bug() -> None:
+            raise RuntimeError("a bug")
+
+        yield Plan((Action("settle provision", "p-1", "its deadline passed"),), bug)
+
+    performed: list[str] = []
+
+    async def plans(*args: object) -> AsyncIterator[Plan]:
+        async def perform() -> None:
+            performed.append("terminate")
+
+        yield Plan((Action("terminate", "i-1", "its end is owed"),), perform)
+
+    monkeypatch.setattr(reap, "decisions", decisions)
+    monkeypatch.setattr(reap, "plans", plans)
+    (loop,) = (loop for loop in Service(some_ports(), Settings()).loops if loop.name == "reap")
+    assert not await loop.run_once()
+    assert performed == ["terminate"]
+
+
+async def test_what_keeps_failing_is_noted_in_the_store_for_others_and_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ports = some_ports()
+    service, stop = Service(ports, Settings(), process="serve on a (7)"), asyncio.Event()
+    sick = True
+
+    async def pay_due(*args: object, **more: object) -> list[str]:
+        if sick:
+            raise Unavailable("no answer")
+        return []
+
+    monkeypatch.setattr(debts, "pay_due", pay_due)
+    serving = asyncio.ensure_future(service.run(stop))
+    await asyncio.sleep(130)
+    (failing,) = await ports.health.noted(ports.clock.now())
+    assert (failing.process, failing.loop, failing.error) == ("serve on a (7)", "debts", "no answer")
+    assert failing in (await status(ports, Settings())).failing
+    sick = False
+    await asyncio.sleep(100)
+    assert await ports.health.noted(ports.clock.now()) == []
+    stop.set()
+    await serving

@@ -2,46 +2,119 @@
 
 A debt is written in the same write as the step that made it, with the time from which anybody may pay it. The process
 that made it has a head start; if it dies, the next provision, release or refresh, or a running `serve`, takes over.
+
+A debt that cannot be paid stops no other one. It is logged with the reason and tried again later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from bullpen import busy, handover, jobs, offering
 from bullpen.config import Settings
-from bullpen.errors import Conflict
+from bullpen.errors import Conflict, Outdated, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.ports import Ports
+from bullpen.setbacks import Setbacks
+
+T = TypeVar("T", Instance, Provision)
 
 PAGES = 10
 """How many times `limit` debts are looked at. Those of instances that still clean cannot be paid yet, and may stand in
 front of others that can."""
 
 
-async def pay_due(ports: Ports, settings: Settings, limit: int, *, by: str) -> list[str]:
-    """Pay up to `limit` due debts of provisions and as many of instances; returns what was done, a line each."""
-    now = ports.clock.now()
-    lines = []
-    for one in await ports.records.due_provisions(now, limit):
-        lines += await settle_provision(ports, settings, one, by=by)
-    return lines + await _pay_instances(ports, settings, limit, by=by)
+GIVE_UP_AFTER = 3
+"""Debts in a row that could not be paid because something did not answer: the next ones wait for the next time."""
 
 
-async def _pay_instances(ports: Ports, settings: Settings, limit: int, *, by: str) -> list[str]:
+async def pay_due(
+    ports: Ports, settings: Settings, limit: int, *, by: str, setbacks: Setbacks | None = None
+) -> list[str]:
+    """Pay up to `limit` due debts of provisions and as many of instances; returns what was done, a line each.
+
+    Those that cannot be paid are noted in `setbacks`; those noted there before wait for their time.
+    """
+    setbacks = Setbacks() if setbacks is None else setbacks
+    lines = await _pay_provisions(ports, settings, limit, setbacks, by=by)
+    return lines + await _pay_instances(ports, settings, limit, setbacks, by=by)
+
+
+async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
+    due = await ports.records.due_provisions(ports.clock.now(), limit + len(setbacks.waiting()))
+    fresh = [one for one in due if one.id not in setbacks.waiting()][:limit]
+    return await _one_by_one(lambda one: settle_provision(ports, settings, one, by=by), fresh, setbacks)
+
+
+async def _pay_instances(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
     now = ports.clock.now()
     lines: list[str] = []
-    seen: set[str] = set()
+    seen = set(setbacks.waiting())
+    first = len(seen)
     for page in range(1, PAGES + 1):
-        due = await ports.records.owing_instances(now, limit * page)
+        due = await ports.records.owing_instances(now, first + limit * page)
         fresh = [one for one in due if one.id not in seen][:limit]
-        lines += await pay_terminations(ports, settings, fresh, by=by)
-        lines += await pay_offers(ports, settings, fresh, by=by)
-        if len(lines) >= limit or len(due) < limit * page:
+        lines += await pay_instances(ports, settings, fresh, setbacks, by=by)
+        if len(lines) >= limit or len(due) < first + limit * page:
             break
         seen.update(one.id for one in fresh)
+    return lines
+
+
+async def pay_instances(
+    ports: Ports, settings: Settings, due: Sequence[Instance], setbacks: Setbacks, *, by: str
+) -> list[str]:
+    """Pay what instances owe, due or not; those that cannot be paid are noted in `setbacks`."""
+    ending = [one for one in due if one.state is TERMINATED]
+    cleaning = [one for one in due if one.state is not TERMINATED]
+    lines = await together_or_alone(lambda some: pay_terminations(ports, settings, some, by=by), ending, setbacks)
+    return lines + await together_or_alone(lambda some: pay_offers(ports, settings, some, by=by), cleaning, setbacks)
+
+
+async def pay_all(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
+    """Pay what instances owe. Raise Unavailable, when all others are paid, for those that could not be."""
+    setbacks = Setbacks()
+    lines = await pay_instances(ports, settings, due, setbacks, by=by)
+    if failed := setbacks.reasons():
+        raise Unavailable("; ".join(f"{id}: {why}" for id, why in failed.items()))
+    return lines
+
+
+async def together_or_alone(
+    work: Callable[[Sequence[Instance]], Awaitable[list[str]]], due: Sequence[Instance], setbacks: Setbacks
+) -> list[str]:
+    """Work on all at once; if that fails, on each alone, so that one which cannot be done stops no other."""
+    if not due:
+        return []
+    try:
+        done = await work(due)
+    except Outdated:
+        raise
+    except Exception:  # one of them, or all: each alone says so, and is noted with the reason
+        return await _one_by_one(lambda one: work([one]), due, setbacks)
+    setbacks.forget(one.id for one in due)
+    return done
+
+
+async def _one_by_one(work: Callable[[T], Awaitable[list[str]]], due: Sequence[T], setbacks: Setbacks) -> list[str]:
+    lines: list[str] = []
+    unanswered = 0
+    for one in due:
+        try:
+            lines += await work(one)
+        except Outdated:
+            raise
+        except Exception as failure:
+            setbacks.note(one.id, failure)
+            unanswered = unanswered + 1 if isinstance(failure, Unavailable) else 0
+            if unanswered == GIVE_UP_AFTER:
+                break
+        else:
+            unanswered = 0
+            setbacks.forget([one.id])
     return lines
 
 

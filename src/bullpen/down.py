@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from bullpen import debts, handover
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, ConfigError, Refused, Unavailable
-from bullpen.handover import Fate
+from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
-from bullpen.model.instance import TERMINATED
+from bullpen.model.instance import TERMINATED, Instance
 from bullpen.ports import Ports, Removal
+from bullpen.setbacks import Setbacks
 
 BY = "down"
 ROUNDS = 12
@@ -36,12 +36,13 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
     """Mark all, end all, machines without a record included; no registration is left either, unless the CI insists."""
     ended: dict[str, None] = {}
     left: dict[str, str] = {}
+    setbacks = Setbacks()
     for number in range(ROUNDS):
         if number:
             await ports.signals.wait(PAUSE)
-        await _abort_open(ports, settings)
-        ended |= dict.fromkeys(await _end_all(ports, settings))
-        left = await _remaining(ports)
+        await _abort_open(ports, settings, setbacks)
+        ended |= dict.fromkeys(await _end_all(ports, settings, setbacks))
+        left = await _remaining(ports, setbacks)
         tell(f"{len(ended)} ended, {len(left)} left")
         if not left:
             break
@@ -72,25 +73,44 @@ async def _deregistered(ports: Ports, settings: Settings) -> tuple[list[str], Bu
         return [], failure
 
 
-async def _end_all(ports: Ports, settings: Settings) -> list[str]:
-    """One attempt; returns what has certainly ended."""
+async def _end_all(ports: Ports, settings: Settings, setbacks: Setbacks) -> list[str]:
+    """One attempt; returns what has certainly ended. One that cannot be ended keeps no other from its end."""
     live = await every_live(ports)
+    now = ports.clock.now()
     standing = [one for one in live if one.state is not TERMINATED]
-    fates = await handover.expire_and_terminate(ports, settings, standing, "the pool is taken down", by=BY)
-    ended = [id for id, fate in fates.items() if fate is Fate.TERMINATED]
-    ended += await handover.terminate(ports, settings, [one for one in live if one.state is TERMINATED], by=BY)
-    strays = [seen.id for seen in await ports.compute.sightings() if seen.alive]
-    return ended + (await ports.compute.terminate(strays) if strays else [])
+    marks = [handover.end(one, now, BY, "the pool is taken down") for one in standing]
+    marked = [one for one in await ports.records.apply_each(marks) if isinstance(one, Instance)]
+    owing = marked + [one for one in live if one.state is TERMINATED]
+    ended = await debts.together_or_alone(
+        lambda some: handover.terminate(ports, settings, some, by=BY), owing, setbacks
+    )
+    known = {one.id for one in live}
+    strays = [seen.id for seen in await ports.compute.sightings() if seen.alive and seen.id not in known]
+    return ended + await _end_strays(ports, strays, setbacks)
 
 
-async def _remaining(ports: Ports) -> dict[str, str]:
-    """What lives by its record or by its machine, or owes its end; by id, with why it stays if the engine said so."""
+async def _end_strays(ports: Ports, ids: list[str], setbacks: Setbacks) -> list[str]:
+    """Machines without a record: all at once; if that fails, each alone."""
+    try:
+        return await ports.compute.terminate(ids) if ids else []
+    except Outdated:
+        raise
+    except Exception as failure:
+        if len(ids) == 1:
+            setbacks.note(ids[0], failure)
+            return []
+    return [id for one in ids for id in await _end_strays(ports, [one], setbacks)]
+
+
+async def _remaining(ports: Ports, setbacks: Setbacks) -> dict[str, str]:
+    """What lives by its record or by its machine, or owes its end; by id, with why it stays if that is known."""
     records = {one.id: "" for one in await every_live(ports)}
     machines = {seen.id: seen.stays for seen in await ports.compute.sightings() if seen.alive}
-    return dict(sorted((records | machines).items()))
+    reasons = setbacks.reasons()
+    return {id: why or reasons.get(id, "") for id, why in sorted((records | machines).items())}
 
 
-async def _abort_open(ports: Ports, settings: Settings) -> None:
+async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> None:
     """A live provision must not register machines behind our back: it finds its record aborted."""
     now = ports.clock.now()
     due = handover.later(now, settings.timings.takeover)
@@ -98,5 +118,11 @@ async def _abort_open(ports: Ports, settings: Settings) -> None:
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     found = [one for name in names for one in await ports.records.open_provisions(name)]
     for landed in await ports.records.apply_each([provisions.abort(one, aborted) for one in found]):
-        if isinstance(landed, provisions.Provision):
+        if not isinstance(landed, provisions.Provision):
+            continue
+        try:
             await debts.settle_provision(ports, settings, landed, by=BY)
+        except Outdated:
+            raise
+        except Exception as failure:  # its instances are ended below all the same
+            setbacks.note(landed.id, failure)

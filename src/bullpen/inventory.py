@@ -19,7 +19,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import INACTIVE, Worker
-from bullpen.ports import Ports
+from bullpen.ports import FailingLoop, Ports
 
 PAGE = 500
 LIVE_PAGE = 2000
@@ -62,12 +62,13 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`hold` says why nobody is declared lost now, if so."""
+    """`hold` says why nobody is declared lost now, if so; `failing` which loops of services keep failing."""
 
     instances: tuple[Standing, ...]
     pools: tuple[Pool, ...]
     silent: tuple[Silence, ...] = ()
     hold: str = ""
+    failing: tuple[FailingLoop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ async def status(ports: Ports, settings: Settings) -> Status:
     pools = tuple([Pool(name, await ports.queue.count(name), claimable[name]) for name in names])
     protection = await protection_state(ports)
     hold = protection.why if protection.held_since else ""
-    return Status(tuple(standings), pools, await _silent(ports), hold)
+    return Status(tuple(standings), pools, await _silent(ports), hold, tuple(await ports.health.noted(now)))
 
 
 def _activities(ports: Ports, settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:

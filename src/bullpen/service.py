@@ -8,13 +8,20 @@
     warm        each class kept at its idle target
     runs        where the CI is GitHub: runs that ended give back their runners, lost jobs are run again
 
+    health      loops of this service that keep failing, noted in the store for `bullpen status`
+
 Any number of services may run on one store: every write is conditional, so two of them at one duty waste a little work
 and do nothing twice. A service that is killed leaves debts, which the next one pays.
+
+A loop that keeps failing is named in `/readyz`, in `status` and in an error log. It does not make the service unready:
+while GitHub is away, `runs` fails, and heartbeats must still be received.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from bullpen import debts
 from bullpen.concurrency import settle
@@ -23,8 +30,10 @@ from bullpen.errors import BullpenError, Outdated
 from bullpen.inventory import every_live
 from bullpen.liveness import Liveness
 from bullpen.ports import Chance, Ports
+from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
-from bullpen.refresh.action import Hindered, Plan, mend
+from bullpen.refresh.action import Attempts, Hindered, Plan, mend
+from bullpen.setbacks import Setbacks, reason_of
 from bullpen.workflows.follower import Follower
 
 BY = "serve"
@@ -33,8 +42,25 @@ PURGE_PAGE = 1000
 JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
+FAILS_FOR = 30.0  # seconds of failures only, after which a loop is said to keep failing
+SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
+NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
 log = logging.getLogger("bullpen.service")
+
+
+class Unpaid(BullpenError):
+    """Some debts could not be paid. Each waits on its own, and all others were paid: the loop keeps its pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """Since when every run of a loop failed, on the loop's clock; and when an error log last said so."""
+
+    since: float
+    times: int
+    error: str
+    said_at: float | None = None
 
 
 class Loop:
@@ -47,6 +73,7 @@ class Loop:
         self._work = work
         self._chance = chance
         self._failures = 0
+        self._failing: _Failing | None = None
         self._alive_at: float | None = None
 
     async def run_once(self) -> bool:
@@ -57,19 +84,26 @@ class Loop:
                 await self._work()
         except Outdated:
             raise
+        except Unpaid as exc:
+            self._failures = 0  # each of these debts has a pause of its own
+            self._note_failure(exc)
         except BullpenError as exc:
             self._failures += 1
             log.warning("%s: %s", self.name, exc)
+            self._note_failure(exc)
         except TimeoutError:
             self._failures += 1
             log.warning("%s: did not end within %g s and was given up", self.name, LONGEST_RUN)
-        except Exception:
+            self._note_failure(TimeoutError(f"did not end within {LONGEST_RUN:g} s"))
+        except Exception as exc:
             self._failures += 1
             log.exception("%s: an unexpected error", self.name)
+            self._note_failure(exc)
         else:
             self._failures = 0
+            self._note_success()
         self._alive_at = asyncio.get_running_loop().time()
-        return self._failures == 0
+        return self._failing is None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do the duty until told to stop; one that has begun is finished first."""
@@ -86,17 +120,46 @@ class Loop:
         allowed = LONGEST_RUN + 2 * max(self.every, LONGEST_PAUSE)
         return self._alive_at is not None and asyncio.get_running_loop().time() - self._alive_at < allowed
 
+    def failing(self, now: datetime) -> FailingLoop | None:
+        """Since when, and why, if it keeps failing; `now` is the wall clock's time."""
+        if self._failing is None or self._failing.times == 1 or self._lasts(self._failing) < FAILS_FOR:
+            return None
+        since = now - timedelta(seconds=self._lasts(self._failing))
+        return FailingLoop(self.name, since, self._failing.error)
+
+    def _lasts(self, failing: _Failing) -> float:
+        return asyncio.get_running_loop().time() - failing.since
+
+    def _note_failure(self, failure: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        before = self._failing or _Failing(now, 0, "")
+        failing = replace(before, times=before.times + 1, error=reason_of(failure))
+        is_lasting = failing.times > 1 and now - failing.since >= FAILS_FOR
+        if is_lasting and (failing.said_at is None or now - failing.said_at >= SAID_AGAIN_AFTER):
+            failing = replace(failing, said_at=now)
+            lasts = now - failing.since
+            log.error("%s: keeps failing, %d times in %.0f s: %s", self.name, failing.times, lasts, failing.error)
+        self._failing = failing
+
+    def _note_success(self) -> None:
+        if self._failing is not None and self._failing.said_at is not None:
+            log.info("%s: works again after %.0f s", self.name, self._lasts(self._failing))
+        self._failing = None
+
     def _pause(self) -> float:
         pause = min(self.every * 2.0 ** min(self._failures, 16), max(self.every, LONGEST_PAUSE))
         return pause * self._chance.uniform(1 - JITTER, 1 + JITTER)
 
 
 class Service:
-    """All duties of one process. `runs` is told what webhooks say."""
+    """All duties of one process, whose name others are shown. `runs` is told what webhooks say."""
 
-    def __init__(self, ports: Ports, settings: Settings) -> None:
+    def __init__(self, ports: Ports, settings: Settings, process: str = BY) -> None:
         self._ports = ports
         self._settings = settings
+        self._process = process
+        self._setbacks = Setbacks()
+        self._has_noted = False
         self._liveness = Liveness(ports, settings, receives=True)
         self.runs = Follower(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
@@ -107,6 +170,7 @@ class Service:
             # Asks the compute engine and the CI for everything they have; of GitHub, many pages of a limited number.
             ("reconcile", 60.0 if settings.on_github else 20.0, self._reconcile),
             ("warm", 5.0, self._warm),
+            ("health", 10.0, self._note_health),
             ("runs", 2.0, self._follow),  # a webhook waits so long at most; without one, github.poll says when to ask
         )
         self.loops = tuple(
@@ -125,6 +189,19 @@ class Service:
     def is_alive(self) -> bool:
         return all(loop.is_alive() for loop in self.loops)
 
+    def failing(self) -> list[FailingLoop]:
+        """The loops of this process that keep failing."""
+        now = self._ports.clock.now()
+        return [failing for loop in self.loops if (failing := loop.failing(now)) is not None]
+
+    async def _note_health(self) -> None:
+        failing = self.failing()
+        if failing or self._has_noted:
+            self._has_noted = True  # before the answer: what was noted must be taken back
+            until = self._ports.clock.now() + timedelta(seconds=NOTED_FOR)
+            await self._ports.health.note(self._process, failing, until)
+            self._has_noted = bool(failing)
+
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
         for gap in await self._ports.foundation.gaps():
@@ -135,8 +212,12 @@ class Service:
             raise Hindered(failures)
 
     async def _pay_debts(self) -> None:
-        for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY):
+        setbacks = self._setbacks
+        for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
             log.info("debts: %s", line)
+        if failed := setbacks.reasons():
+            (id, why), *others = failed.items()
+            raise Unpaid(f"{id}: {why}" + (f" (and {len(others)} more)" if others else ""))
 
     async def _sweep(self) -> None:
         done = await self._liveness.run_once()
@@ -149,17 +230,22 @@ class Service:
 
     async def _reap(self) -> None:
         ports, settings = self._ports, self._settings
-        await _perform("reap", desired.plans(ports, settings))
-        await _perform("reap", reap.decisions(ports, settings))
-        await _perform("reap", reap.plans(ports, settings, await every_live(ports)))
+        attempts = Attempts()
+        await _perform("reap", desired.plans(ports, settings), attempts)
+        await _perform("reap", reap.decisions(ports, settings), attempts)
+        await _perform("reap", reap.plans(ports, settings, await every_live(ports)), attempts)
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+        attempts.check()
 
     async def _reconcile(self) -> None:
-        live = await every_live(self._ports)
-        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False))
+        live, attempts = await every_live(self._ports), Attempts()
+        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), attempts)
+        attempts.check()
 
     async def _warm(self) -> None:
-        await _perform("warm", warm.plans(self._ports, self._settings, await every_live(self._ports)))
+        live, attempts = await every_live(self._ports), Attempts()
+        await _perform("warm", warm.plans(self._ports, self._settings, live), attempts)
+        attempts.check()
 
     async def _follow(self) -> None:
         said = await self.runs.run_once()
@@ -168,15 +254,11 @@ class Service:
             log.error("runs: %s", alarm)
 
 
-async def _perform(duty: str, plans: AsyncIterator[Plan]) -> None:
-    """Perform each plan. One that is refused does not keep the others from being performed; it is raised after them."""
-    refusals: list[BullpenError] = []
+async def _perform(duty: str, plans: AsyncIterator[Plan], attempts: Attempts) -> None:
+    """Perform each plan. One that fails does not keep the others from being performed; `attempts` has the failures."""
     async for plan in plans:
         _tell(duty, [f"{action.what} {action.subject}: {action.reason}" for action in plan.actions])
-        if (refusal := await plan.attempt()) is not None:
-            refusals.append(refusal)
-    if refusals:
-        raise Hindered(refusals)
+        await attempts.make(plan)
 
 
 def _tell(duty: str, lines: Sequence[str]) -> None:

@@ -52,6 +52,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.local import LocalCompute
     from bullpen.engines.sqlite.ci import SqliteCI
     from bullpen.engines.sqlite.database import Database
+    from bullpen.engines.sqlite.health import SqliteHealth
     from bullpen.engines.sqlite.jobs import SqliteJobs
     from bullpen.engines.sqlite.logs import FileLogs
     from bullpen.engines.sqlite.observations import SqliteObservations
@@ -78,6 +79,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 workers=SqliteWorkers(database),
                 jobs=SqliteJobs(database, clock, chance),
                 logs=FileLogs(home),
+                health=SqliteHealth(database),
                 vault=FileVault(home, clock),
             )
         finally:
@@ -95,6 +97,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.boot.userdata import own_user_data
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
     from bullpen.engines.aws.dynamodb.gone import GoneNotes
+    from bullpen.engines.aws.dynamodb.health import DynamoHealth
     from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
     from bullpen.engines.aws.dynamodb.logs import DynamoLogs
     from bullpen.engines.aws.dynamodb.observations import DynamoObservations
@@ -125,6 +128,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             workers=DynamoWorkers(table),
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),
+            health=DynamoHealth(table),
             foundation=AwsFoundation(cloud, settings, queue, clock),
             vault=DynamoVault(table, clock),
         )

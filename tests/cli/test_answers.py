@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from bullpen.handover import Fate
 from bullpen.inventory import Pool, Standing, Status
 from bullpen.model import worker
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
-from bullpen.ports import Ports
+from bullpen.ports import FailingLoop, Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request, Tell
 from bullpen.refresh import Action
 from bullpen.release import Released
@@ -233,6 +233,22 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "leavingAt": None,
         "job": None,
     }
+
+
+def test_status_names_the_loops_of_services_that_keep_failing(bullpen: CommandLine, memory: Memory) -> None:
+    ports = memory.ports()
+
+    async def note() -> None:
+        now = ports.clock.now()
+        failing = FailingLoop("reap", now - timedelta(minutes=5), "i-1: it cannot be ended")
+        await ports.health.note("serve on ci-1 (7)", [failing], now + timedelta(days=400 * 365))
+
+    asyncio.run(note())
+    told = bullpen("status").out
+    assert "FAILING LOOP" in told
+    assert "serve on ci-1 (7)" in told
+    (one,) = bullpen("status", "--json").answer["failingLoops"]
+    assert (one["loop"], one["process"], one["error"]) == ("reap", "serve on ci-1 (7)", "i-1: it cannot be ended")
 
 
 def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandLine, memory: Memory) -> None:

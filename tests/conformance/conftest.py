@@ -6,10 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullpen.ports import CI, Compute, Jobs, Logs, Observations, PoolQueue, Ports, Records, Signals, Vault, Workers
+from bullpen.ports import (
+    CI,
+    Compute,
+    Jobs,
+    Logs,
+    Observations,
+    PoolQueue,
+    Ports,
+    Records,
+    Signals,
+    StoreHealth,
+    Vault,
+    Workers,
+)
 from conformance.engines import ENGINES, Engine, Opened
 
-PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"}
+PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault", "health"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,6 +119,11 @@ def jobs(ports: Ports) -> Jobs:
 @pytest.fixture
 def logs(ports: Ports) -> Logs:
     return ports.logs
+
+
+@pytest.fixture
+def health(ports: Ports) -> StoreHealth:
+    return ports.health
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from aws.stage import MakeSettings
 from bullpen.config import Aws, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.ci import DynamoCI
+from bullpen.engines.aws.dynamodb.health import DynamoHealth
 from bullpen.engines.aws.dynamodb.items import raw_key, text
 from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
 from bullpen.engines.aws.dynamodb.logs import DynamoLogs
@@ -30,6 +31,7 @@ from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.health import SqliteHealth
 from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
@@ -101,6 +103,7 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             workers=SqliteWorkers(database),
             jobs=SqliteJobs(database, clock, SystemChance()),
             logs=FileLogs(directory),
+            health=SqliteHealth(database),
             vault=FileVault(directory, clock),
         )
 
@@ -137,6 +140,7 @@ async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
             workers=DynamoWorkers(table, census_lasts=0),
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),
+            health=DynamoHealth(table),
             queue=SqsQueue(cloud, clock, SystemChance()),
             vault=DynamoVault(table, clock),
         )
@@ -193,15 +197,20 @@ ENGINES = {
     "memory": Engine(
         memory,
         VirtualLoop,
-        keeps=("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
+        keeps=(
+            *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
+            "health",
+        ),
     ),
     "sqlite": Engine(
-        sqlite, asyncio.new_event_loop, keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault")
+        sqlite,
+        asyncio.new_event_loop,
+        keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health"),
     ),
     "aws": Engine(
         aws,
         asyncio.new_event_loop,
-        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs", "vault"),
+        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs", "vault", "health"),
         given="aws_settings",
         purges=False,
         wakes=False,

@@ -21,6 +21,7 @@ from bullpen.config import Agent, ResourceClass, Settings
 from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
+from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
 from bullpen.engines.processes import Identity, identify, is_running, mark_of
 from bullpen.model.fleet import Machine, shortfall
@@ -359,7 +360,7 @@ async def test_a_machine_whose_end_fails_keeps_no_other_from_ending(
 ) -> None:
     async with a_pool(tmp_path, with_room(3)) as pool:
         sick, *others = [await pool.launch(f"run-{number}") for number in range(3)]
-        real = local_compute.end
+        real = launched_end
 
         def end(home: Path, instance_id: str, *rest: Any) -> bool | None:
             if instance_id == sick.id:

@@ -1,9 +1,18 @@
 """Debts that cannot be paid yet do not stand in the way of those that can."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from bullpen import debts
+import pytest
+
+from bullpen import debts, handover
+from bullpen.errors import Unavailable
 from bullpen.model.instance import IDLE
+from bullpen.model.provision import Provision
+from bullpen.ports import Compute
+from bullpen.setbacks import Setbacks
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from stage import a_world, ids, provisioned, records, released
@@ -38,3 +47,115 @@ async def test_one_that_attested_and_then_died_is_not_offered() -> None:
         await asyncio.sleep(30)
         assert await debts.pay_due(world.ports(), world.settings, 20, by="a test") == []
         assert not any(one.attested for one in records(world, IDLE))
+
+
+# ------------------------------------------------------------------------------------------ debts that cannot be paid
+
+
+class Sick:
+    """A compute engine that fails whenever it is asked to end one of some machines."""
+
+    def __init__(self, compute: Compute, sick: Sequence[str], failure: Exception) -> None:
+        self._compute = compute
+        self.sick = list(sick)
+        self.failure = failure
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compute, name)
+
+    async def terminate(self, ids: Sequence[str]) -> list[str]:
+        self.asked += 1
+        if set(ids) & set(self.sick):
+            raise type(self.failure)(*self.failure.args)
+        return await self._compute.terminate(ids)
+
+
+async def owing_their_end(world: World, count: int) -> list[str]:
+    """Instances whose end is written down and owed, in order of id."""
+    found = ids(await provisioned(world, "run", count))
+    ports = world.ports()
+    now = ports.clock.now()
+    standing = (await ports.records.instances(found)).values()
+    await ports.records.apply_each([handover.end(one, now, "a test", "a test") for one in standing])
+    return sorted(found)
+
+
+FAILURES = [RecursionError("maximum recursion depth exceeded"), OSError(28, "No space left"), Unavailable("no answer")]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_one_that_cannot_be_paid_keeps_no_other_from_being_paid(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_world() as world:
+        sick, *others = await owing_their_end(world, 5)
+        ports = replace(world.ports(), compute=Sick(world.ports().compute, [sick], failure))
+        setbacks = Setbacks()
+        lines = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
+        assert sorted(lines) == [f"{id}: terminated" for id in others]
+        assert list(setbacks.reasons()) == [sick]
+        assert setbacks.reasons()[sick].endswith(str(failure))
+        assert sick in caplog.text
+
+
+async def test_one_that_cannot_be_paid_is_tried_again_ever_more_rarely_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_world() as world:
+        (sick,) = await owing_their_end(world, 1)
+        compute = Sick(world.ports().compute, [sick], OSError(5, "Input/output error"))
+        ports, setbacks = replace(world.ports(), compute=compute), Setbacks()
+        for _ in range(300):
+            await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
+            await asyncio.sleep(1)
+        assert compute.asked // 2 == 10  # once with the others, once alone; after 1, 2, 4, … 60, 60 seconds
+        assert len(caplog.records) == 1
+        compute.sick.clear()
+        await asyncio.sleep(60)
+        lines = await debts.pay_due(ports, world.settings, 20, by="a test", setbacks=setbacks)
+        assert (lines, setbacks.reasons()) == ([f"{sick}: terminated"], {})
+
+
+async def test_many_that_cannot_be_paid_do_not_stand_before_one_that_can() -> None:
+    async with a_world() as world:
+        *sick, well = await owing_their_end(world, 9)
+        compute = Sick(world.ports().compute, sick, OSError(5, "Input/output error"))
+        ports, setbacks = replace(world.ports(), compute=compute), Setbacks()
+        lines = []
+        for _ in range(9):
+            lines += await debts.pay_due(ports, world.settings, 1, by="a test", setbacks=setbacks)
+        assert lines == [f"{well}: terminated"]
+
+
+async def test_a_service_that_does_not_answer_is_not_asked_for_each_of_many_debts() -> None:
+    async with a_world() as world:
+        sick = await owing_their_end(world, 30)
+        compute = Sick(world.ports().compute, sick, Unavailable("no answer"))
+        ports, setbacks = replace(world.ports(), compute=compute), Setbacks()
+        await debts.pay_due(ports, world.settings, 100, by="a test", setbacks=setbacks)
+        assert compute.asked == 1 + debts.GIVE_UP_AFTER
+
+
+async def test_a_provision_that_cannot_be_settled_keeps_no_other_from_being_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=5.0)) as world:
+        for run_id in ("first", "second"):
+            process, _ = world.start("provision", lambda ports, run_id=run_id: provisioned(world, run_id, 1, ports))  # type: ignore[misc]
+            await asyncio.sleep(1)
+            process.kill()
+        sick, well = sorted(world.memory.tables.provisions)
+        await asyncio.sleep(world.settings.timings.provision + 1)
+        real = handover.carry_out
+
+        async def carry_out(ports: Any, settings: Any, decided: Provision, *args: Any, **more: Any) -> Any:
+            if decided.id == sick:
+                raise RuntimeError("a bug")
+            return await real(ports, settings, decided, *args, **more)
+
+        monkeypatch.setattr(handover, "carry_out", carry_out)
+        setbacks = Setbacks()
+        (line, *_) = await debts.pay_due(world.ports(), world.settings, 20, by="a test", setbacks=setbacks)
+        assert line.startswith(f"{well}: aborted")
+        assert setbacks.reasons() == {sick: "RuntimeError: a bug"}

@@ -12,10 +12,12 @@ import pytest
 
 from builders import register, running
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
-from bullpen.errors import Refused
+from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
+from bullpen.model.ticket import format_time
 from bullpen.ports import Pass, Registration, Removal
+from bullpen.service import FAILS_FOR
 from bullpen.web.admission import Admission
 from bullpen.web.operations import MOST_AT_ONCE
 from web.house import INSTANCE, OTHER, House, a_house
@@ -323,8 +325,62 @@ async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: 
         shown = (await house.ask("GET", "/v1/status")).json()
         assert shown["instances"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
-        assert set(shown["loops"]) == {"foundation", "debts", "sweep", "reap", "reconcile", "warm"}
+        assert set(shown["loops"]) == {"foundation", "debts", "sweep", "reap", "reconcile", "warm", "health"}
         assert (await house.ask("GET", "/readyz")).status_code == 200
+
+
+async def test_a_loop_that_keeps_failing_is_named_and_the_service_stays_ready(tmp_path: Path) -> None:
+    """Whatever it is, GitHub's outage above all: heartbeats must still be received."""
+    async with a_house(tmp_path) as house:
+        loops = {loop.name: loop for loop in house.context.service.loops}
+        for loop in loops.values():
+            await loop.run_once()
+
+        async def fail() -> None:
+            raise Unavailable("GitHub did not answer")
+
+        loops["reconcile"]._work = fail
+        since = format_time(house.ports.clock.now())
+        await loops["reconcile"].run_once()
+        await asyncio.sleep(FAILS_FOR)
+        await loops["reconcile"].run_once()
+        await loops["health"].run_once()
+        answer = await house.ask("GET", "/readyz")
+        assert (answer.status_code, answer.json()["ready"], answer.json()["failing"]) == (
+            200,
+            True,
+            {"reconcile": since},
+        )
+        assert "did not answer" not in answer.text  # anybody may ask
+        shown = {"process": "serve", "loop": "reconcile", "since": since, "error": "GitHub did not answer"}
+        assert (await house.ask("GET", "/v1/status")).json()["failing"] == [shown]
+
+
+async def test_a_store_that_can_be_read_and_not_written_makes_the_service_unready(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        for loop in house.context.service.loops:
+            await loop.run_once()
+        answers, probe = [], house.ports.health.probe
+
+        async def full(now: datetime) -> None:
+            raise Unavailable("the disk is full")
+
+        for how in (probe, full, probe):
+            house.ports.health.probe = how  # type: ignore[method-assign]
+            await asyncio.sleep(1)
+            answers.append(await house.ask("GET", "/readyz"))
+        assert [answer.status_code for answer in answers] == [200, 503, 200]
+        assert [answer.json()["store"] for answer in answers] == [True, False, True]
+
+
+async def test_however_many_ask_for_readiness_the_store_is_written_once_a_second(tmp_path: Path) -> None:
+    memory = Memory()
+    faults = Faults()
+    async with a_house(tmp_path, ports=memory.ports(LoopClock(), SeededChance(), faults)) as house:
+        for _ in range(3):
+            await asyncio.gather(*(house.ask("GET", "/readyz") for _ in range(20)))
+            await asyncio.sleep(1)
+        assert faults.requests["health.probe"] == 3
 
 
 async def test_what_happens_is_streamed(tmp_path: Path) -> None:

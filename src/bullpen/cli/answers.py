@@ -82,6 +82,10 @@ def of_status(status: "Status", limits: "Sequence[Limit]" = ()) -> dict[str, Any
             for silence in status.silent
         ],
         "hold": status.hold,
+        "failingLoops": [
+            {"loop": one.loop, "process": one.process, "since": _time(one.since), "error": one.error}
+            for one in status.failing
+        ],
         "limits": [
             {"resource": one.resource, "limit": one.limit, "remaining": one.remaining, "resetsAt": _time(one.resets_at)}
             for one in limits

@@ -57,6 +57,9 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
         say(columns([heads, *(_silence(one, now) for one in found.silent)]) + "\n")
     if found.hold:
         say(f"nobody is declared lost: {found.hold}\n")
+    if found.failing:
+        names = ("FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR")
+        say(columns([names, *((f.loop, f.process, ago(f.since, now), f.error) for f in found.failing)]) + "\n")
     say(
         columns(
             [

@@ -4,6 +4,7 @@
     liveness   Workers, Jobs, Logs: leases, and what runs under them
     workflows  Workflows: the runs of a CI that has jobs of its own
     vault      Vault: secrets that agents need
+    health     StoreHealth: whether the store works, and which loops of services keep failing
     world      Clock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
@@ -12,6 +13,7 @@ errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` wh
 
 from dataclasses import dataclass, field
 
+from bullpen.ports.health import FailingLoop, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
 from bullpen.ports.vault import NoVault, Secret, Vault
@@ -39,6 +41,7 @@ __all__ = [
     "Clock",
     "Compute",
     "Conclusion",
+    "FailingLoop",
     "Foundation",
     "Gap",
     "Jobs",
@@ -55,6 +58,7 @@ __all__ = [
     "Secret",
     "Sighting",
     "Signals",
+    "StoreHealth",
     "Unfounded",
     "Vault",
     "Workers",
@@ -79,6 +83,7 @@ class Ports:
     workers: Workers
     jobs: Jobs
     logs: Logs
+    health: StoreHealth
     foundation: Foundation = field(default_factory=Unfounded)
     workflows: Workflows = field(default_factory=NoWorkflows)
     vault: Vault = field(default_factory=NoVault)

@@ -1,9 +1,11 @@
-"""What `doctor` finds: one thing that was looked at, how it is, and what to do about it; and what `status` says is left
-of what others allow us."""
+"""What `doctor` finds: one thing that was looked at, how it is, and what to do about it; what `status` says is left of
+what others allow us; and whether the store and the services on it work."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 
 
 class Health(StrEnum):
@@ -30,3 +32,28 @@ class Limit:
     limit: int
     remaining: int
     resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FailingLoop:
+    """A loop of a service of which every run has failed since a time, and the last error. `process` is which service,
+    where several are listed."""
+
+    loop: str
+    since: datetime
+    error: str
+    process: str = ""
+
+
+class StoreHealth(Protocol):
+    """Whether the store can be read and written, and what services noted there about themselves."""
+
+    async def probe(self, now: datetime) -> None:
+        """Write to the store and read that back, as new work would. Raise Unavailable, or whatever keeps it from that,
+        such as a full disk."""
+
+    async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
+        """Replace what a process noted before; none: it has nothing to say. It is forgotten after `until`."""
+
+    async def noted(self, now: datetime) -> list[FailingLoop]:
+        """What all processes noted and is not forgotten, in order of process and loop."""

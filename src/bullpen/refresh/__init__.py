@@ -14,7 +14,7 @@ from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
-from bullpen.refresh.action import Action, Hindered, Plan, mend
+from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
 
 __all__ = ["Action", "Hindered", "refresh"]
 
@@ -28,11 +28,11 @@ async def refresh(
 
     `tell` is called before each action. A dry run performs none, so it tells nothing: its answer is the list.
 
-    Raise Hindered, when all the rest is done, for what was refused: a class that cannot be launched, or a CI that is
-    away, is no reason to leave the others, the jobs and the old records as they are.
+    Raise Hindered, when all the rest is done, for what failed: a class that cannot be launched, a machine that does not
+    end, or a CI that is away, is no reason to leave the others, the jobs and the old records as they are.
     """
     actions: list[Action] = []
-    refusals: list[BullpenError] = []
+    failures: list[BullpenError] = []
 
     def note(action: Action) -> None:
         actions.append(action)
@@ -43,20 +43,20 @@ async def refresh(
     for gap in gaps:
         note(Action(gap.what, gap.subject, gap.reason))
         if not dry_run and (failure := await mend(ports.foundation, gap)) is not None:
-            refusals.append(failure)
+            failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
+    attempts = Attempts(failures)
     async for plan in _plans(ports, settings, dry_run):
         for action in plan.actions:
             note(action)
-        if not dry_run and (refusal := await plan.attempt()) is not None:
-            refusals.append(refusal)
+        if not dry_run:
+            await attempts.make(plan)
     for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
         note(Action("give up", id, "its run has no runner"))
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
-    if refusals:
-        raise Hindered(refusals, actions)
+    attempts.check(actions)
     return actions
 
 

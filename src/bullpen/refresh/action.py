@@ -1,10 +1,17 @@
 """An action of refresh: what is done to whom and why; and a plan, which a dry run shows and a real one performs."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.ports import Foundation, Gap
+from bullpen.setbacks import reason_of
+
+GIVE_UP_AFTER = 3  # plans in a row that got no answer
+SHOWN = 3  # actions of a plan that a message names
+
+log = logging.getLogger("bullpen.refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +28,39 @@ class Plan:
     actions: tuple[Action, ...]
     perform: Callable[[], Awaitable[object]]
 
-    async def attempt(self) -> BullpenError | None:
-        """Perform it; the refusal, if somebody has to mend something first: other plans do not depend on it."""
+
+class Attempts:
+    """Plans performed one after the other: one that fails does not keep the others from being performed."""
+
+    def __init__(self, failures: Sequence[BullpenError] = ()) -> None:
+        self.failures = list(failures)
+        self._unanswered = 0
+
+    async def make(self, plan: Plan) -> None:
+        """Perform a plan and note why it failed. Raise Outdated, and Unavailable once several in a row had no answer:
+        then the rest has none either."""
         try:
-            await self.perform()
+            await plan.perform()
         except Outdated:
             raise
-        except (Refused, ConfigError) as refusal:
-            return refusal
-        return None
+        except Unavailable as failure:
+            self.failures.append(failure)
+            self._unanswered += 1
+            if self._unanswered == GIVE_UP_AFTER:
+                raise
+        except BullpenError as failure:
+            self.failures.append(failure)
+        except Exception as failure:
+            log.exception("an unexpected error")
+            subjects = ", ".join(f"{action.what} {action.subject}" for action in plan.actions[:SHOWN])
+            self.failures.append(BullpenError(f"{subjects}: an unexpected error: {reason_of(failure)}"))
+        else:
+            self._unanswered = 0
+
+    def check(self, actions: Sequence[Action] = ()) -> None:
+        """Raise Hindered if anything failed."""
+        if self.failures:
+            raise Hindered(self.failures, actions)
 
 
 async def mend(foundation: Foundation, gap: Gap) -> BullpenError | None:

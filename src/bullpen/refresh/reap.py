@@ -40,12 +40,12 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
     if ending := [one for one in overdue if one.state is TERMINATED]:
         yield Plan(
             tuple(Action("terminate", one.id, "its end is owed") for one in ending),
-            partial(debts.pay_terminations, ports, settings, ending, by=BY),
+            partial(debts.pay_all, ports, settings, ending, by=BY),
         )
     if cleaning := [one for one in overdue if one.is_pending and one.owes is not None]:
         yield Plan(
             tuple(Action("await and offer", one.id, "it was given back and not yet offered") for one in cleaning),
-            partial(debts.pay_offers, ports, settings, cleaning, by=BY),
+            partial(debts.pay_all, ports, settings, cleaning, by=BY),
         )
     late = [one for one in overdue if one.owes is None and one.threshold <= now]
     if running := await _overtime(ports, settings, [one for one in late if one.state is RUNNING], now):

@@ -20,6 +20,7 @@ from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_s
 from bullpen.web.events import Events
 from bullpen.web.lookout import Lookout
 from bullpen.web.operations import Operations
+from bullpen.web.readiness import Readiness
 
 Asking: TypeAlias = Request[Any, Any, Any]
 
@@ -42,12 +43,14 @@ class Context:
     operations: Operations = field(init=False)
     lookout: Lookout = field(init=False)
     events: Events = field(init=False)
+    readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
         self.operations = Operations(self.home, self.ports.clock, self.ports.chance)
         self.lookout = Lookout(self.ports)
         self.events = Events(self.ports)
+        self.readiness = Readiness(self.ports)
 
     def speaker(self, request: Asking) -> Speaker:
         headers = request.headers

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ async def serve(
             home,
             ports,
             settings,
-            Service(ports, settings),
+            Service(ports, settings, process=f"serve on {os.uname().nodename} ({os.getpid()})"),
             Keys(home),
             attestor=attestor(settings),
             webhooks=webhooks(settings),

@@ -10,7 +10,8 @@ from bullpen.model.signal import Pulse
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Card, Worker
-from bullpen.web.wire import ControlAnswer, InstanceAnswer, JobAnswer, StoryLineAnswer, WorkerAnswer
+from bullpen.ports import FailingLoop
+from bullpen.web.wire import ControlAnswer, FailingAnswer, InstanceAnswer, JobAnswer, StoryLineAnswer, WorkerAnswer
 
 
 def of_job(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
@@ -93,6 +94,10 @@ def of_control(control: Control) -> ControlAnswer:
         held_since=time_of(control.held_since),
         recovered_at=time_of(control.recovered_at),
     )
+
+
+def of_failing(one: FailingLoop) -> FailingAnswer:
+    return FailingAnswer(one.process, one.loop, format_time(one.since), one.error)
 
 
 def of_line(line: StoryLine) -> StoryLineAnswer:

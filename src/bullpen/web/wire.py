@@ -221,6 +221,7 @@ class StatusAnswer(Answer, frozen=True):
     workers: list[DomainAnswer]
     controls: list[ControlAnswer]
     loops: dict[str, bool]
+    failing: list["FailingAnswer"] = []
 
 
 class RecordAnswer(Answer, frozen=True):
@@ -285,9 +286,22 @@ class LogWritten(Answer, frozen=True):
 
 
 class Ready(Answer, frozen=True):
+    """`failing` has the loops of which every run has failed since a time. They do not make a service unready. Why they
+    fail is in `/v1/status`, which asks for a token."""
+
     ready: bool
     store: bool
     loops: dict[str, bool]
+    failing: dict[str, str] = {}
+
+
+class FailingAnswer(Answer, frozen=True):
+    """A loop of a service on this store of which every run has failed since a time, and the last error."""
+
+    process: str
+    loop: str
+    since: str
+    error: str
 
 
 class Alive(Answer, frozen=True):

@@ -106,13 +106,15 @@ class LocalCompute:
     async def terminate(self, ids: Sequence[str]) -> list[str]:
         lines = {line.id: line for line in await self._database.read(lambda snapshot: machines.of_ids(snapshot, ids))}
         ending = [line for line in lines.values() if not line.has_ended]
+        stayed = dict(self._stay)
         # One that fails stops no other.
         outcomes = await asyncio.gather(*(self._end(line) for line in ending), return_exceptions=True)
         self._collect_children()
         for line, outcome in zip(ending, outcomes, strict=True):
             if isinstance(outcome, Exception) and not isinstance(outcome, BullpenError):
-                log.error("%s: could not be ended", line.id, exc_info=outcome)
                 self._stay[line.id] = f"an unexpected error kept it from being ended: {outcome!r}"
+                if stayed.get(line.id) != self._stay[line.id]:  # it is tried again every second
+                    log.error("%s: could not be ended", line.id, exc_info=outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome  # the store is away: what ended is owed still, and found ended the next time
         certain = [line.id for line, outcome in zip(ending, outcomes, strict=True) if outcome is True]

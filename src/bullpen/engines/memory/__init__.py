@@ -10,6 +10,7 @@ from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.clock import LoopClock, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
+from bullpen.engines.memory.health import MemoryHealth, Notes
 from bullpen.engines.memory.hub import Hub
 from bullpen.engines.memory.jobs import MemoryJobs
 from bullpen.engines.memory.logs import MemoryLogs
@@ -40,6 +41,7 @@ class Memory:
         self.refused: dict[str, datetime] = {}
         """Versions of a runner's program that the CI refuses, and from when."""
         self.topics: dict[str, dict[str, datetime]] = {}
+        self.notes: Notes = {}
         self.secrets: dict[str, Secret] = {}
 
     def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
@@ -58,6 +60,7 @@ class Memory:
             workers=MemoryWorkers(self.tables, faults),
             jobs=MemoryJobs(self.tables, faults),
             logs=MemoryLogs(self.tables, faults),
+            health=MemoryHealth(self.notes, faults),
             workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
             vault=MemoryVault(self.secrets, clock, faults),
         )

@@ -1,6 +1,5 @@
 """Whether the process lives, whether it can serve, and the stream of what happens."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import litestar
@@ -9,12 +8,10 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
 
 from bullpen.engines.keys import Scope
-from bullpen.errors import BullpenError
+from bullpen.model.ticket import format_time
 from bullpen.web.context import Asking, Ctx
 from bullpen.web.routes.verbs import get
 from bullpen.web.wire import Alive, Ready
-
-STORE_ANSWERS = 2.0  # seconds
 
 
 @litestar.get("/healthz", tags=["health"], summary="The process lives")
@@ -25,19 +22,15 @@ async def healthz() -> Alive:
 @litestar.get(
     "/readyz",
     tags=["health"],
-    summary="The store answers and the loops turn",
+    summary="The store can be read and written, and the loops turn",
     responses={503: ResponseSpec(Ready, description="Not now.", generate_examples=False)},
 )
 async def readyz(context: Ctx) -> Response[Ready]:
-    try:
-        async with asyncio.timeout(STORE_ANSWERS):
-            await context.ports.workers.controls()
-        store = True
-    except (BullpenError, TimeoutError):
-        store = False
+    store = await context.readiness.store_works()
     ready = store and context.service.is_alive() and not context.stop.is_set()
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
-    return Response(Ready(ready, store, loops), status_code=200 if ready else 503)
+    failing = {one.loop: format_time(one.since) for one in context.service.failing()}
+    return Response(Ready(ready, store, loops, failing), status_code=200 if ready else 503)
 
 
 @get(

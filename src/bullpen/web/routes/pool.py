@@ -10,7 +10,7 @@ from bullpen.inventory import stories
 from bullpen.model.instance import Instance
 from bullpen.web.context import Asking, Context, Ctx
 from bullpen.web.routes.verbs import get
-from bullpen.web.views import of_control, of_instance, of_worker
+from bullpen.web.views import of_control, of_failing, of_instance, of_worker
 from bullpen.web.wire import (
     DomainAnswer,
     InstanceAnswer,
@@ -39,12 +39,14 @@ async def status(request: Asking, context: Ctx) -> StatusAnswer:
         names = dict.fromkeys([*context.settings.classes, *await ports.queue.names()])
         pools = [PoolAnswer(name, await ports.queue.count(name), await _claimable(context, name)) for name in names]
         controls = await ports.workers.controls()
+        failing = await ports.health.noted(ports.clock.now())
     return StatusAnswer(
         instances=instances,
         pools=pools,
         workers=[DomainAnswer(name, of.get("active", 0), of.get("inactive", 0)) for name, of in domains.items()],
         controls=[of_control(control) for control in controls.values()],
         loops={loop.name: loop.is_alive() for loop in context.service.loops},
+        failing=[of_failing(one) for one in failing],
     )
 
 

@@ -1,0 +1,58 @@
+"""The health of a pool's table, and what services noted there: `TYPE#Health` / `ID#<process>`, one item for each.
+
+An item goes by its time to live some time after it is out of date; until then nobody is shown it.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.ports import FailingLoop
+
+KIND = "Health"
+PROBES = "Probe"
+PROBE_LASTS = 86400  # seconds
+
+log = logging.getLogger("bullpen.engines.aws")
+
+
+class DynamoHealth:
+    """`ports.StoreHealth` on the table of a pool."""
+
+    def __init__(self, table: TableClient) -> None:
+        self._table = table
+
+    async def probe(self, now: datetime) -> None:
+        key = raw_key(PROBES, "store")
+        said = {"at": text(moment(now)), "ttl": number(int(now.timestamp()) + PROBE_LASTS)}
+        await self._table.put({**key, **said})
+        await self._table.get(key)
+
+    async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
+        key = raw_key(KIND, process)
+        if not failing:
+            await self._table.delete(key)
+            return
+        loops = [{"loop": one.loop, "since": moment(one.since), "error": one.error} for one in failing]
+        said = {"loops": text(json.dumps(loops)), "until": text(moment(until)), "ttl": number(int(until.timestamp()))}
+        await self._table.put({**key, **said})
+
+    async def noted(self, now: datetime) -> list[FailingLoop]:
+        items = await self._table.walk(("PK", f"TYPE#{KIND}")).all()
+        found = [one for item in items for one in _decoded(item, now)]
+        return sorted(found, key=lambda one: (one.process, one.loop))
+
+
+def _decoded(item: Item, now: datetime) -> list[FailingLoop]:
+    try:
+        if parse_moment(item["until"]["S"]) <= now:
+            return []
+        process = str(item["SK"]["S"]).removeprefix("ID#")
+        loops = json.loads(item["loops"]["S"])
+        return [FailingLoop(one["loop"], parse_moment(one["since"]), str(one["error"]), process) for one in loops]
+    except (KeyError, TypeError, ValueError) as exc:
+        log.warning("DynamoDB item %s / %s: not ours (%r); left out", item["PK"]["S"], item["SK"]["S"], exc)
+        return []

@@ -1,0 +1,48 @@
+"""The health of one home's database, and what services noted there."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.writer import Transaction
+from bullpen.ports import FailingLoop
+
+PROBE = "INSERT INTO probes (id, at) VALUES (1, ?) ON CONFLICT DO UPDATE SET at = excluded.at"
+FORGET = "DELETE FROM failing_loops WHERE process = ?"
+FORGET_OLD = "DELETE FROM failing_loops WHERE until < ?"
+NOTE = "INSERT INTO failing_loops (process, loop, since, error, until) VALUES (?, ?, ?, ?, ?)"
+NOTED = "SELECT process, loop, since, error FROM failing_loops WHERE until > ?"
+KEPT = timedelta(hours=1)
+"""How long the notes of a service that has ended lie there, before another one removes them."""
+
+
+class SqliteHealth:
+    """`ports.StoreHealth` on one home's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def probe(self, now: datetime) -> None:
+        def write(transaction: Transaction) -> None:
+            transaction.execute(PROBE, (to_micros(now),))
+
+        await self._database.write(write)
+        await self._database.read(lambda snapshot: snapshot.execute("SELECT at FROM probes WHERE id = 1").fetchone())
+
+    async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
+        def note(transaction: Transaction) -> None:
+            transaction.execute(FORGET, (process,))
+            transaction.execute(FORGET_OLD, (to_micros(until - KEPT),))
+            rows = [(process, one.loop, to_micros(one.since), one.error, to_micros(until)) for one in failing]
+            transaction.executemany(NOTE, rows)
+
+        await self._database.write(note)
+
+    async def noted(self, now: datetime) -> list[FailingLoop]:
+        def look(snapshot: Snapshot) -> list[FailingLoop]:
+            rows = sorted(snapshot.execute(NOTED, (to_micros(now),)).fetchall())
+            return [FailingLoop(loop, from_micros(since), error, process) for process, loop, since, error in rows]
+
+        return await self._database.read(look)
