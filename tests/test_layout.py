@@ -20,6 +20,7 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.github.naming",
     "bullpen.engines.processes",
     "bullpen.engines.spools",
+    "bullpen.engines.sqlite.reserve",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
     "bullpen.engines.sweep",

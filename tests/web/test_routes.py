@@ -1,6 +1,7 @@
 """Every other endpoint: what it answers, and what it leads to."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -506,6 +507,35 @@ async def test_what_is_at_work_makes_room_when_it_ends(tmp_path: Path) -> None:
     async with a_house(tmp_path, admission=Admission(requests=1)) as house:
         for _ in range(3):
             assert (await house.ask("GET", "/v1/status")).status_code == 200
+
+
+async def test_on_a_full_disk_a_provision_is_a_503_and_a_release_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with a_house(tmp_path) as house:
+        monkeypatch.setattr(Path, "write_bytes", full)
+        refused = await house.ask("POST", "/v1/runs/r/provision", json={"count": 1})
+        assert (refused.status_code, "No space left" in refused.json()["error"]) == (503, True)
+        begun = await house.ask("POST", "/v1/runs/r/release")
+        assert begun.status_code == 202
+        await asyncio.sleep(30)
+        shown = (await house.ask("GET", f"/v1/operations/{begun.json()['id']}")).json()
+        assert (shown["state"], shown["kind"]) == ("succeeded", "release")
+        assert list((tmp_path / "operations").glob("*.json")) == []
+
+
+async def test_a_full_disk_that_is_met_anywhere_is_a_503(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+
+        async def full() -> object:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        house.ports.records.count = full  # type: ignore[assignment, method-assign]
+        answer = await house.ask("GET", "/v1/status")
+        assert (answer.status_code, answer.json()["error"]) == (503, "the disk of the service is full")
 
 
 async def test_a_store_that_does_not_answer_is_a_503_and_no_trace(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The application: heartbeats before everything else, then the API. Whatever goes wrong is answered in one shape."""
 
+import errno
 import logging
 import re
 from functools import cache
@@ -92,6 +93,7 @@ def _litestar() -> Litestar:
             ValidationException: _invalid,
             HTTPException: _refused,
             RecursionError: _too_deep,
+            OSError: _system,
             Exception: _unexpected,
         },
         openapi_config=described,
@@ -154,6 +156,15 @@ def _refused(request: Asking, error: Exception) -> Response[ErrorAnswer]:
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
     field = "body" if error.status_code in (400, 413) else ""
     return Response(ErrorAnswer(text, field=field), status_code=error.status_code, headers=headers)
+
+
+def _system(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    """A disk without room is no fault of the caller's or the program's, and goes by."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return _unexpected(request, error)
+    log.error("%s %s failed: %s", request.method, request.url.path, error)
+    answer = ErrorAnswer("the disk of the service is full", remedy="Free space there, then try again; releases work.")
+    return _problem(request, Problem(503, answer, {"retry-after": "10"}))
 
 
 def _unexpected(request: Asking, error: Exception) -> Response[ErrorAnswer]:

@@ -2,12 +2,14 @@
 
 An operation runs in the process that was asked. What it did is in the records whatever happens; that it was asked for,
 and how it ended, stands in a small file of the home, so that any other process can be asked for it. The file names its
-process by a lock that the kernel frees when that dies.
+process by a lock that the kernel frees when that dies. Where the disk has no room for the file, nothing new is begun; a
+release gives back, and is done all the same: then only the process that was asked can be asked for it.
 """
 
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -18,17 +20,20 @@ from typing import Any
 
 import msgspec
 
-from bullpen.errors import BullpenError, Conflict, NotFound
+from bullpen.errors import BullpenError, Conflict, NotFound, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
 from bullpen.web.ownership import Ownership, is_held
 from bullpen.web.problems import too_busy
 
+RELEASE = "release"
 MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
 MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
 GRACE = 60.0  # seconds past its deadline after which an operation that did not end is not going to
+
+log = logging.getLogger("bullpen.web")
 
 
 class Operation(msgspec.Struct, rename="camel"):
@@ -74,11 +79,13 @@ class Operations:
         self._closed = False
         self._running: dict[str, _Running] = {}
         self._ownership: Ownership | None = None  # from the first operation on
+        self._unwritten: dict[str, Operation] = {}  # ended, and their files could not be written; the oldest go first
 
     def begin(self, kind: str, run_id: str, lasts: float, work: Work, key: str = "", of_run: str = "") -> Operation:
         """Start it and return it; with the `key` of one that was begun before, return that. Raise a 429 if too many of
         its kind run already: a release gives back, and is not kept out by provisions that wait. A workflow run that
-        asks for itself (`of_run`) has a few of its own, and leaves the rest to others."""
+        asks for itself (`of_run`) has a few of its own, and leaves the rest to others. Raise Unavailable if it cannot
+        be written down."""
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
         if key and self._is_known(id):
             return self.find(id)
@@ -95,8 +102,16 @@ class Operations:
             started_at=format_time(now),
             ends_by=format_time(now + timedelta(seconds=lasts)),
         )
-        if not self._write_first(operation):
-            return self.find(id)  # another process was asked the same, and was faster
+        try:
+            if not self._write_first(operation):
+                return self.find(id)  # another process was asked the same, and was faster
+        except OSError as exc:
+            if kind != RELEASE:
+                raise Unavailable(
+                    f"{self._folder}: the operation cannot be written down: {exc.strerror}",
+                    remedy=f"Free space on the file system of {self._folder.parent}; releases still work.",
+                ) from exc
+            log.warning("%s of %s is not written down: %s", kind, run_id, exc)
         stop = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
         self._running[operation.id] = _Running(operation, stop, task)
@@ -107,6 +122,8 @@ class Operations:
         """Raise NotFound."""
         if operation_id in self._running:
             return self._running[operation_id].operation
+        if operation_id in self._unwritten:
+            return self._unwritten[operation_id]
         try:
             if re.fullmatch(r"op-[0-9a-f]{16}", operation_id) is None:
                 raise FileNotFoundError(operation_id)
@@ -155,10 +172,10 @@ class Operations:
             raise
         finally:
             operation.finished_at = format_time(self._clock.now())
-            self._write(operation)
+            self._write_last(operation)
 
     def _is_known(self, id: str) -> bool:
-        return id in self._running or (self._folder / f"{id}.json").exists()
+        return id in self._running or id in self._unwritten or (self._folder / f"{id}.json").exists()
 
     def _is_lost(self, found: Operation, owner: str) -> bool:
         """Its process is dead, or long past the time it had: one that hangs is as good as dead."""
@@ -181,13 +198,24 @@ class Operations:
             draft.unlink()
         return True
 
-    def _write(self, operation: Operation) -> None:
-        os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
+    def _write_last(self, operation: Operation) -> None:
+        """How it ended; kept in memory if the disk has no room."""
+        try:
+            os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
+        except OSError as exc:
+            log.warning("the end of %s is not written down: %s", operation.id, exc)
+            self._unwritten[operation.id] = operation
+            while len(self._unwritten) > KEPT:
+                del self._unwritten[next(iter(self._unwritten))]
 
     def _draft(self, operation: Operation) -> Path:
         self._ownership = self._ownership or Ownership(self._folder)
         draft = self._folder / f".{operation.id}-{self._ownership.name}"
-        draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._ownership.name}).encode())
+        try:
+            draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._ownership.name}).encode())
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         return draft
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.engines.sqlite import reserve, writer
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.turnstile import Turnstile, connect
@@ -151,16 +152,26 @@ async def test_mistakes_of_the_program_come_through_as_they_are(tmp_path: Path, 
             await db.write(lambda tx: next(tx.execute("SELECT 1 WHERE 0")))
 
 
-async def test_a_full_disk_is_unavailable_and_the_database_lives_on(tmp_path: Path, scripts: list[Path]) -> None:
+async def test_a_full_disk_is_unavailable_and_the_database_lives_on(
+    tmp_path: Path, scripts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect_to_what_cannot_grow(path: Path) -> sqlite3.Connection:
+        """A full disk is met again with every connection."""
+        connection = connect(path)
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
     async with Database.open(tmp_path, scripts) as db:
         await db.write(insert(1))
+        await db.write(insert(0, b"x" * 4096 * reserve.FREE_PAGES))  # what it keeps for such a day is used up
         (pages,) = await db.write(lambda tx: tx.execute("PRAGMA page_count").fetchone())
-        await db.write(lambda tx: tx.execute(f"PRAGMA max_page_count = {pages + 2}").fetchone())
+        await db.write(lambda tx: tx.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+        monkeypatch.setattr(writer, "connect", connect_to_what_cannot_grow)
         with pytest.raises(Unavailable, match="disk is full") as full:
             await db.write(insert(2, b"x" * 100_000))
         assert "Free space" in full.value.remedy
         assert await db.write(insert(3)) == 3
-        assert await db.read(things) == [1, 3]
+        assert await db.read(things) == [0, 1, 3]
 
 
 async def test_a_commit_that_the_system_refuses_is_unavailable_and_the_database_lives_on(

@@ -80,7 +80,8 @@ async def test_in_a_home_that_others_may_look_into_our_files_are_for_us_alone(op
     async with Database.open(open_home) as db:
         await db.write(lambda tx: tx.execute("PRAGMA user_version"))
         modes = modes_in(open_home)
-    ours = ("bullpen.db", "bullpen.db-shm", "bullpen.db-wal", "db.lock", "turn.lock")
+    names = ("bullpen.db", *(f"bullpen.db-{name}" for name in ("reserve", "shm", "spare", "wal")))
+    ours = (*names, "db.lock", "turn.lock")
     assert modes == dict.fromkeys(ours, 0o600)
 
 

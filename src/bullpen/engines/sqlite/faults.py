@@ -35,6 +35,19 @@ def translated(exc: Exception, database: Path) -> Exception:
     return exc
 
 
+def is_full(exc: Exception) -> bool:
+    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return isinstance(exc, sqlite3.Error) and code & PRIMARY == sqlite3.SQLITE_FULL
+
+
+def low(database: Path) -> Unavailable:
+    return Unavailable(
+        f"{database.parent}: its disk is full, or nearly: no new work is begun, and nothing was written",
+        remedy=f"Free space on the file system of {database.parent}; `bullpen release`, `refresh` and `down` still "
+        "work, and free what jobs have left. With local.work-dir jobs fill another file system.",
+    )
+
+
 def locked(database: Path) -> Unavailable:
     return Unavailable(
         f"{database}: locked by another process for too long",

@@ -26,6 +26,7 @@ class SqliteHealth:
 
     async def probe(self, now: datetime) -> None:
         def write(transaction: Transaction) -> None:
+            transaction.begin_work()
             transaction.execute(PROBE, (to_micros(now),))
 
         await self._database.write(write)

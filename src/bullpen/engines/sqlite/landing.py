@@ -38,6 +38,9 @@ TABLES: dict[type[Any], Table[Any]] = {
     Control: CONTROLS,
 }
 
+NEW_WORK = (Provision, Job)
+"""Kinds of records that are not made while the disk is full. All others that are made then belong to earlier work."""
+
 _OPERATORS = {"is": "IS ?", "after": "> ?"}
 
 
@@ -105,6 +108,8 @@ def _verify(transaction: Transaction, check: Check) -> None:
 
 def _land(transaction: Transaction, landing: Landing) -> Row | Conflict | Refused:
     change = landing.change
+    if change.before.version == 0 and isinstance(change.after, NEW_WORK):
+        transaction.begin_work()
     try:
         row: Row | None = transaction.execute(landing.statement, landing.parameters).fetchone()
     except sqlite3.IntegrityError as exc:

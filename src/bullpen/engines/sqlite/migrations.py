@@ -8,9 +8,11 @@ turnstile: of many processes one migrates, and one that is killed leaves the ver
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bullpen.engines.sqlite.faults import damaged, locked, translated
+from bullpen.engines.sqlite.reserve import add_free_pages, has_few_free_pages, is_low, prepare
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 from bullpen.errors import ConfigError
 
@@ -37,11 +39,17 @@ def open_home(home: Path, turnstile: Turnstile, scripts: Sequence[Path]) -> sqli
     try:
         if database.exists():
             connection = connect(database)
-            if _version(connection, database, len(scripts)) == len(scripts) > 0:
+            is_current = _version(connection, database, len(scripts)) == len(scripts) > 0
+            if is_current and (is_low(home) or not has_few_free_pages(connection)):
                 return connection  # the everyday case needs no lock
             connection.close()
         with turnstile.hold():
-            return _migrated(database, scripts)
+            connection = _migrated(database, scripts)
+            if not is_low(home):
+                with suppress(sqlite3.Error):  # without them it works as well, until the disk is full
+                    add_free_pages(connection)
+            prepare(database)  # the log that SQLite has just made, too
+            return connection
     except TurnstileTimeout as exc:
         raise locked(database) from exc
     except sqlite3.Error as exc:

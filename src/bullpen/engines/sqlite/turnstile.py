@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bullpen.engines.sqlite import reserve
+
 PATIENCE = 5.0  # seconds; a hold lasts milliseconds, so whoever waits this long waits for a stopped process
 BUSY_TIMEOUT = 5.0  # seconds; only a net: within the turnstile nobody but a checkpoint on close is in the way
 CACHED_STATEMENTS = 256
@@ -135,6 +137,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """
     if create:
         _make_private(path)
+    reserve.prepare(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
@@ -147,12 +150,23 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = {-CACHE_KIB}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        set_pace(connection, path.parent)
     except sqlite3.Error:
         with suppress(sqlite3.Error):
             connection.close()
         raise
     return connection
+
+
+def set_pace(connection: sqlite3.Connection, home: Path) -> None:
+    """How often the log is written back: rarely; where the disk is full, before the log reaches the end of what it
+    has, and at once, for it may have reached that already."""
+    is_low = reserve.is_low(home)
+    pages = reserve.CHECKPOINT_PAGES_WHEN_LOW if is_low else CHECKPOINT_PAGES
+    connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+    if is_low:
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def _make_private(path: Path) -> None:

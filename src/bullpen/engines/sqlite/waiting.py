@@ -43,8 +43,10 @@ class Changes:
         self._probe = probe
         self._loop = asyncio.get_running_loop()
         self._happened = asyncio.Event()
-        self._listener = Listener(sockets, f"{CONTROL}{os.getpid()}-{secrets.token_hex(4)}")
-        self._loop.add_reader(self._listener.fileno(), self._on_datagrams)
+        self._listener: Listener | None = None
+        with suppress(OSError):  # a full disk has no room for a socket: the poll has to do
+            self._listener = Listener(sockets, f"{CONTROL}{os.getpid()}-{secrets.token_hex(4)}")
+            self._loop.add_reader(self._listener.fileno(), self._on_datagrams)
 
     async def next(self, seconds: float) -> None:
         """Return at the next change, or after so many seconds."""
@@ -59,12 +61,14 @@ class Changes:
             self._loop.call_soon_threadsafe(self._count_one)
 
     def close(self) -> None:
+        if self._listener is None:
+            return
         if not self._loop.is_closed():
             self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
 
     def _on_datagrams(self) -> None:
-        if self._listener.drain():
+        if self._listener is not None and self._listener.drain():
             self._count_one()
 
     def _count_one(self) -> None:

@@ -17,27 +17,36 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bullpen.engines.sqlite import wake
-from bullpen.engines.sqlite.faults import locked, translated
+from bullpen.engines.sqlite import reserve, wake
+from bullpen.engines.sqlite.faults import is_full, locked, low, translated
 from bullpen.engines.sqlite.outcomes import Outcome, deliver
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
+from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect, set_pace
 
 T = TypeVar("T")
 
+FULL_ATTEMPTS = 4  # of a group that finds the log at its end
+FULL_PAUSE = 0.02  # seconds between them: a reader keeps the log from beginning again, for a moment
+TENDED_EVERY = 200  # turns
 GROUP_LASTS = 0.010  # seconds; with four processes in line, the last waits three of these and three fsyncs
 
 
 class Transaction(Snapshot):
     """What a function writes through; what it wakes is woken after the commit, and not at all if it raises."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
         super().__init__(connection)
+        self._database = database
         self.wakes: list[tuple[str, bytes]] = []
         self.control: list[bytes] = []
 
     def executemany(self, sql: str, rows: Iterable[Iterable[Any]]) -> sqlite3.Cursor:
         return self._connection.executemany(sql, (tuple(row) for row in rows))
+
+    def begin_work(self) -> None:
+        """What follows is new work, not the end of any. Raise Unavailable if the disk has too little room for it."""
+        if reserve.is_low(self._database.parent):
+            raise low(self._database)
 
     def wake(self, name: str, payload: bytes = b"") -> None:
         """Wake the listener of that name: an agent, by its instance id."""
@@ -46,6 +55,9 @@ class Transaction(Snapshot):
     def wake_control(self, payload: bytes = b"") -> None:
         """Wake every process of the control plane, this one included."""
         self.control.append(payload)
+
+
+Work = tuple[Callable[[Transaction], Any], asyncio.Future[Any]]
 
 
 class Writer:
@@ -65,9 +77,10 @@ class Writer:
         self._sockets = sockets
         self._on_foreign_change = on_foreign_change
         self._seen_version = _data_version(connection)
-        self._waiting: deque[tuple[Callable[[Transaction], Any], asyncio.Future[Any]]] = deque()
+        self._waiting: deque[Work] = deque()
         self._bell = threading.Event()
         self._probing = self._stopping = False
+        self._turns = self._met_full = 0
         self._thread: threading.Thread | None = None
 
     def submit(self, function: Callable[[Transaction], T]) -> asyncio.Future[T]:
@@ -111,38 +124,64 @@ class Writer:
 
     def _take_turn(self) -> None:
         arrived = len(self._waiting)
+        taken: list[Work] = []
         outcomes: list[Outcome] = []
         landed: list[Transaction] = []
         try:
             with self._turnstile.hold():
                 connection = self._connected()
+                self._tend(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 self._look_for_foreign_changes(connection)
-                self._run_group(connection, outcomes, landed)
+                self._run_group(connection, taken, outcomes, landed)
                 connection.execute("COMMIT")
         except Exception as exc:
             self._disconnect()  # rolls back; a fresh connection is sure to be in no half state
+            if is_full(exc) and self._met_full < FULL_ATTEMPTS - 1:
+                # The log is at the end of its blocks. The next connection writes it back, so that it begins again.
+                self._met_full += 1
+                self._waiting.extendleft(reversed(taken))
+                time.sleep(FULL_PAUSE)
+                return
+            self._met_full = 0
             error = locked(self._database) if isinstance(exc, TurnstileTimeout) else translated(exc, self._database)
             futures = [outcome.future for outcome in outcomes]
             while len(futures) < arrived and self._waiting:  # those we could not even begin have waited long enough
                 futures.append(self._waiting.popleft()[1])
             deliver(Outcome(future, error=error) for future in futures)
             return
+        self._met_full = 0
         deliver(outcomes)
         self._send_wakes(landed)
 
-    def _run_group(self, connection: sqlite3.Connection, outcomes: list[Outcome], landed: list[Transaction]) -> None:
+    def _tend(self, connection: sqlite3.Connection) -> None:
+        """Now and then: see how much room there is, and keep free pages while there is some."""
+        self._turns += 1
+        if self._turns % TENDED_EVERY == 0:
+            set_pace(connection, self._database.parent)
+            if not reserve.is_low(self._database.parent):
+                with suppress(sqlite3.Error):  # the next write will say what is wrong
+                    reserve.add_free_pages(connection)
+
+    def _run_group(
+        self,
+        connection: sqlite3.Connection,
+        taken: list[Work],
+        outcomes: list[Outcome],
+        landed: list[Transaction],
+    ) -> None:
         end = time.monotonic() + GROUP_LASTS
         while self._waiting:
             function, future = self._waiting.popleft()
+            taken.append((function, future))
             outcomes.append(Outcome(future))  # at once, so that a lost group reaches this one too
-            transaction = Transaction(connection)
+            transaction = Transaction(connection, self._database)
             connection.execute("SAVEPOINT one")
             try:
                 outcomes[-1] = Outcome(future, function(transaction))
                 landed.append(transaction)
             except Exception as exc:
-                if not connection.in_transaction:
+                if not connection.in_transaction or is_full(exc):
                     raise  # SQLite has rolled back everything, as it may on a full disk: the group is lost
                 connection.execute("ROLLBACK TO one")
                 outcomes[-1] = Outcome(future, error=translated(exc, self._database))
