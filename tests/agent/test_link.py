@@ -298,6 +298,18 @@ def test_a_beat_says_what_runs_here_for_another_ci(link: Link, store: sqlite3.Co
         assert store.execute("SELECT activity FROM workers").fetchall() == [(activity,)]
 
 
+def test_a_first_beat_begins_after_every_epoch_that_the_store_has_forgotten(
+    link: Link, store: sqlite3.Connection
+) -> None:
+    first = link.beat(None).holder
+    store.execute("UPDATE workers SET epoch = 4")
+    store.execute("DELETE FROM workers")
+    again = link.beat(None).holder  # its token is not known any more: it takes a new key
+    assert (first.epoch, again.epoch) == (1, 5)
+    assert again.worker != first.worker
+    assert [worker for (worker,) in store.execute("SELECT worker FROM cards")] == [again.worker]
+
+
 def test_a_beat_says_when_the_machine_will_be_taken(link: Link, store: sqlite3.Connection) -> None:
     put_record(store, RUNNING)
     link.beat(None)
@@ -541,7 +553,7 @@ def test_a_worker_that_was_cleaned_up_or_forgotten_takes_a_new_key(link: Link, s
     store.execute("DELETE FROM workers WHERE id = ?", (second.worker,))
     third = link.beat(None).holder
     assert len({first.worker, second.worker, third.worker}) == 3
-    assert third.epoch == 1
+    assert third.epoch == 2  # after the one that the store has forgotten
 
 
 def test_a_retired_worker_is_told_so(link: Link, store: sqlite3.Connection) -> None:

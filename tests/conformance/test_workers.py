@@ -12,7 +12,7 @@ from bullpen.errors import Conflict
 from bullpen.model import worker as steps
 from bullpen.model.control import Control, Holding, Ingested, Spent, absent, hold, ingest, lift, spend
 from bullpen.model.instance import RUNNING, Instance
-from bullpen.model.signal import Heartbeat
+from bullpen.model.signal import Heartbeat, direct_key
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Fate, Rejected, Worker
 from bullpen.ports import TOGETHER_LIMIT, Records, Signals, Workers
@@ -331,11 +331,30 @@ async def test_the_census_follows_a_worker_to_another_domain_and_back_to_life(
 
 
 async def test_a_card_is_kept_as_it_was_said_last(workers: Workers) -> None:
+    await accepted(workers)
     await workers.describe(KEY, Card(pid=1))
     card = Card(("gpu", "ü"), "build-7", "host", 42, "1.0", (("region", "eu"), ("rack", "'7'")))
     for _ in range(2):
         await workers.describe(KEY, card)
     assert await workers.cards([KEY, "nobody"]) == {KEY: card}
+
+
+async def test_a_card_goes_when_its_worker_is_cleaned_up(records: Records, workers: Workers) -> None:
+    inactive = await lost(records, workers)
+    await workers.describe(KEY, Card(pid=1))
+    await records.apply(clean_up(inactive, later(9000)))
+    assert await workers.cards([KEY]) == {}
+
+
+async def test_a_card_of_a_worker_that_is_unknown_or_cleaned_up_is_not_stored(
+    records: Records, workers: Workers
+) -> None:
+    """The process that received the beat may have been stopped between the beat and its card."""
+    await records.apply(clean_up(await lost(records, workers), later(9000)))
+    for key in (KEY, "i-2/unknown"):
+        await workers.describe(key, Card(pid=1))
+        assert await workers.cards([key]) == {}
+    assert await workers.workers(["i-2/unknown"]) == {}
 
 
 async def test_controls_land_like_every_record(records: Records, workers: Workers) -> None:
@@ -455,29 +474,56 @@ async def test_no_job_is_assigned_to_a_worker_that_is_lost_at_the_same_time(reco
 
 
 @pytest.mark.purging
-async def test_a_tombstone_is_purged_from_its_time_on_with_its_story_and_card(
-    records: Records, workers: Workers
-) -> None:
-    await workers.describe(KEY, Card(pid=1))
+async def test_a_tombstone_is_purged_from_its_time_on_with_its_story(records: Records, workers: Workers) -> None:
     (tombstone,) = await records.apply(clean_up(await lost(records, workers), later(9000)))
     assert await records.purge(later(9000), 10) == 0  # it still owes its jobs
     await records.apply(settle(tombstone))
     assert await records.purge(later(8999), 10) == 0
     assert await records.purge(later(9000), 10) == 1
     assert await workers.workers([KEY]) == {}
-    assert await workers.cards([KEY]) == {}
     assert not (await records.stories([KEY])).get(KEY)
 
 
 @pytest.mark.purging
 async def test_whoever_still_beats_with_a_purged_key_is_refused(records: Records, workers: Workers) -> None:
-    """A worker that has lived has a token, and no token fits a key that is not known. Only a first beat (token 0) makes
-    the key a new one: keys are drawn at each start of a process, so nobody but a first process sends that."""
+    """A worker that was answered has a token, and no token fits a key that is not known."""
     (tombstone,) = await records.apply(clean_up(await lost(records, workers), later(9000)))
     await records.apply(settle(tombstone))
     await records.purge(later(9000), 10)
     assert await workers.beat([(KEY, a_beat(1))]) == [Rejected(Code.UNKNOWN, steps.ABSENT, 0)]
     assert await workers.workers([KEY]) == {}
+
+
+@pytest.mark.purging
+async def test_a_first_beat_with_a_purged_key_begins_in_a_later_epoch_than_the_key_ever_had(
+    records: Records, workers: Workers
+) -> None:
+    """A process may sleep through its lease, the clean-up and the purge, with its first beat still on its way."""
+    epochs = []
+    for _ in range(3):
+        worker = await lost(records, workers)
+        (back,) = await workers.beat([(KEY, a_beat(1, at=later(90)))])
+        assert isinstance(back, Accepted)
+        epochs += [worker.epoch, back.worker.epoch]
+        (again,) = await records.apply(lose(back.worker, later(150)))
+        (tombstone,) = await records.apply(clean_up(again, later(9000)))
+        await records.apply(settle(tombstone))
+        assert await records.purge(later(9000), 10) == 1
+    assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.purging
+async def test_a_bare_heartbeat_after_the_purge_of_its_instance_begins_in_a_later_epoch(
+    records: Records, signals: Signals, workers: Workers
+) -> None:
+    key = direct_key("i-1")
+    await signals.beat(Heartbeat("i-1", NOW, 1))
+    await workers.describe(key, Card(pid=1))
+    await land(records, buried("i-1", purge_at=later(60)))
+    assert await records.purge(later(60), 10) == 1
+    assert await workers.cards([key]) == {}
+    await signals.beat(Heartbeat("i-1", later(90), 2))
+    assert (await stored(workers, key)).epoch == 2
 
 
 @pytest.mark.purging

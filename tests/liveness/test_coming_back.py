@@ -177,6 +177,17 @@ async def test_case_36_after_the_tombstone_is_purged_a_late_beat_is_refused() ->
     assert not crew.memory.tables.workers
 
 
+async def test_case_36_after_the_tombstone_is_purged_a_first_beat_begins_in_a_later_epoch() -> None:
+    """A process that slept with its first beat unanswered sends token 0, and no store remembers every key."""
+    crew = Crew(settings(tombstone=2 * HOUR))
+    await cleaned_up(crew)
+    epoch = crew.worker().epoch
+    await asyncio.sleep(2 * HOUR)
+    await crew.liveness().run_once()
+    answer = await crew.answered(token=0)
+    assert (answer.token, answer.epoch) == (1, epoch + 1)
+
+
 def test_case_37_nothing_leads_out_of_the_terminal_state() -> None:
     beat = workers.Beat(at=NOW, by="a test", token=1, lease=15)
     tombstone = replace(workers.register(workers.absent("w"), replace(beat, token=0)).after, state=CLEANED_UP)

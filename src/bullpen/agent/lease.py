@@ -51,7 +51,8 @@ class Lease:
             leaving=leaving,
             activity=activity,
         )
-        outcome = receive(WORKERS.read(connection, self.key), self.key, beat)
+        stored = WORKERS.read(connection, self.key)
+        outcome = receive(stored, self.key, beat, _forgotten_epoch(connection) if stored is None else 0)
         if not isinstance(outcome, Change):
             return outcome
         if self.epoch == 0:
@@ -88,6 +89,11 @@ def bind(connection: sqlite3.Connection, held: Job, worker: Worker, at: datetime
     except (Conflict, InvalidTransition):
         return
     JOBS.land(connection, change)
+
+
+def _forgotten_epoch(connection: sqlite3.Connection) -> int:
+    (epoch,) = connection.execute("SELECT epoch FROM forgotten_workers WHERE id = 1").fetchone()
+    return int(epoch)
 
 
 def _drawn() -> str:

@@ -82,7 +82,7 @@ def direct_key(instance_id: str) -> str:
     return f"{instance_id}/direct"
 
 
-def beat_directly(heartbeat: Heartbeat, stored: Worker | None) -> Change[Worker] | None:
+def beat_directly(heartbeat: Heartbeat, stored: Worker | None, forgotten_epoch: int = 0) -> Change[Worker] | None:
     """What a bare heartbeat does to the worker of `direct_key`: its `seq` becomes the token. None: it is not stored."""
     if stored is not None and stored.token >= heartbeat.seq:
         return None
@@ -95,7 +95,7 @@ def beat_directly(heartbeat: Heartbeat, stored: Worker | None) -> Change[Worker]
         activity=heartbeat.activity,
         leaving=heartbeat.leaving,
     )
-    change = workers.receive(stored, direct_key(heartbeat.instance_id), beat)
+    change = workers.receive(stored, direct_key(heartbeat.instance_id), beat, forgotten_epoch)
     if not isinstance(change, Change):
         return None
     if change.after.token == heartbeat.seq:

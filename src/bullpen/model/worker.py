@@ -14,6 +14,8 @@ What keeps a late worker harmless:
 
 - `token` is raised by every accepted beat. A beat with another token was delayed, doubled or is not this worker's.
 - `epoch` is raised by every resurrection. Jobs are bound to (worker, epoch), so those of a lost epoch stay cancelled.
+- A key never has the same epoch twice, not even after its tombstone was purged: a store remembers the highest epoch of
+  all workers that it has forgotten, one number, and a first beat begins after it. See `absent`.
 - The debt of a lost epoch is written in the same write as its loss, and outlives a resurrection: `lost_epoch` runs
   ahead of `settled_epoch` until every job of it has been given to somebody else.
 
@@ -95,9 +97,13 @@ class Card:
     extras: tuple[tuple[str, str], ...] = ()
 
 
-def absent(key: str) -> Worker:
-    """A worker before its first beat."""
-    return Worker(id=key, state=ABSENT, version=0)
+def absent(key: str, forgotten_epoch: int = 0) -> Worker:
+    """A worker before its first beat. The key may have been used, purged and forgotten: the store cannot tell.
+
+    `forgotten_epoch` is the highest epoch that any forgotten worker of the store had. A first beat begins in the next
+    one, so a process that slept through its lease, its clean-up and the purge never meets an epoch of its own again.
+    """
+    return Worker(id=key, state=ABSENT, version=0, epoch=forgotten_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +149,10 @@ Step = tuple[Worker, tuple[Guard, ...]]
 
 @transition(ABSENT, to=ACTIVE)
 def register(worker: Worker, event: Beat) -> Step:
-    """The first beat of a key: epoch 1, token 1."""
+    """The first beat of a key: token 1, and epoch 1 or the one after all that the store has forgotten."""
     if event.token != 0:
         raise Conflict(f"{worker.id} is not known: a first beat carries token 0, not {event.token}", found=None)
-    return _renewed(worker, event, epoch=1), ()
+    return _renewed(worker, event, epoch=worker.epoch + 1), ()
 
 
 @transition(ACTIVE, to=ACTIVE, silent=True)
@@ -188,7 +194,7 @@ def rearm(worker: Worker, event: Rearmed) -> Step:
 
 @transition(INACTIVE, to=CLEANED_UP)
 def clean_up(worker: Worker, event: CleanupDue) -> Step:
-    """Terminal. The tombstone outlives every process that could still send a beat with this key."""
+    """Terminal. What the worker said of itself goes now; the tombstone stays and refuses its beats until purged."""
     if worker.cleanup_at is None or worker.cleanup_at > event.at:
         raise Conflict(f"{worker.id} is to be cleaned up at {worker.cleanup_at}", found=worker)
     after = replace(worker, cleanup_at=None, due_at=None, purge_at=event.purge_at)
@@ -251,10 +257,12 @@ class Rejected:
     token: int
 
 
-def receive(stored: Worker | None, key: str, beat: Beat) -> Change[Worker] | Accepted | Rejected:
+def receive(
+    stored: Worker | None, key: str, beat: Beat, forgotten_epoch: int = 0
+) -> Change[Worker] | Accepted | Rejected:
     """What a beat does to the worker as it is stored: a change to land, a replay, or nothing at all."""
     if stored is None:
-        return register(absent(key), beat) if beat.token == 0 else Rejected(Code.UNKNOWN, ABSENT, 0)
+        return register(absent(key, forgotten_epoch), beat) if beat.token == 0 else Rejected(Code.UNKNOWN, ABSENT, 0)
     if stored.state is CLEANED_UP:
         return Rejected(Code.CLEANED_UP, stored.state, stored.token)
     if beat.request_id and beat.request_id == stored.request_id and stored.state is ACTIVE:

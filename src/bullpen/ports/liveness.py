@@ -18,7 +18,8 @@ class Workers(Protocol):
     async def beat(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
         """Receive beats by worker key, each on its own and as `model.worker.receive` says, in one write; in order.
 
-        Of two first beats of one key at once, one registers it; the other meets what then stands.
+        Of two first beats of one key at once, one registers it; the other meets what then stands. A first beat of a key
+        that was purged begins in a later epoch than the key ever had.
         """
 
     async def workers(self, keys: Sequence[str]) -> dict[str, Worker]:
@@ -46,7 +47,10 @@ class Workers(Protocol):
         """How many workers there are, by domain and state, tombstones excluded."""
 
     async def describe(self, key: str, card: Card) -> None:
-        """Store what a worker says of itself, apart from its lease: written on change only."""
+        """Store what a worker says of itself, apart from its lease: written on change only.
+
+        It goes when the worker is cleaned up; of one that is cleaned up or unknown nothing is stored.
+        """
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
         """What workers said of themselves; those who said nothing are missing."""

@@ -7,14 +7,16 @@ from aws.proxy import Drop, Failure
 from aws.stage import MakeSettings
 from builders import later
 from bullpen.engines.aws.dynamodb.beats import renewal
+from bullpen.engines.aws.dynamodb.forgotten import LASTS
 from bullpen.engines.aws.dynamodb.items import key_of, raw_key, text
+from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.schema import indexes
 from bullpen.engines.aws.dynamodb.signals import DynamoSignals
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import PermissionDenied
 from bullpen.model.worker import ABSENT, Accepted, Code, Rejected, Worker
-from conformance.leases import KEY, a_beat, accepted, stored
+from conformance.leases import KEY, a_beat, accepted, clean_up, lost, stored
 from engines.aws.counted import a_bench
 
 pytestmark = pytest.mark.real_loop
@@ -24,7 +26,9 @@ async def test_an_accepted_beat_is_one_write(engines: Engines, aws_settings: Mak
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
         await accepted(workers)
-        assert bench.requests() == {"TransactWriteItems": 1}
+        assert bench.requests() == {"BatchGetItem": 1, "TransactWriteItems": 1}  # the epoch after all forgotten ones
+        await accepted(workers, "i-2/other", instance_id="i-2", at=later(LASTS - 1))
+        assert bench.requests() == {"TransactWriteItems": 1}  # which is remembered for some seconds
         for token in (1, 2):
             await accepted(workers, token=token, at=later(token))
             assert bench.requests() == {"UpdateItem": 1}
@@ -37,6 +41,33 @@ async def test_a_rejected_beat_is_one_write_too(engines: Engines, aws_settings: 
         bench.requests()
         (late,) = await workers.beat([(KEY, a_beat(7))])
         assert isinstance(late, Rejected)
+        assert bench.requests() == {"UpdateItem": 1}
+
+
+async def test_a_first_beat_with_a_key_whose_tombstone_dynamodb_removed_begins_in_a_later_epoch(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        records, epochs = DynamoRecords(bench.table), []
+        for _ in range(2):
+            workers = DynamoWorkers(bench.table)  # another process, which remembers nothing
+            worker = await lost(records, workers)
+            await records.apply(clean_up(worker, later(9000)))
+            await bench.table.delete(key_of(Worker, KEY))  # as DynamoDB does, by its time to live
+            epochs.append(worker.epoch)
+        assert epochs == [1, 2]
+
+
+async def test_what_is_known_of_forgotten_epochs_is_not_written_again(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        records, workers = DynamoRecords(bench.table), DynamoWorkers(bench.table)
+        worn = [await lost(records, workers, f"i-{number}/key") for number in range(3)]
+        bench.requests()
+        await records.apply_each([clean_up(worn[0], later(9000)), clean_up(worn[1], later(9000))])
+        assert bench.requests() == {"UpdateItem": 1, "TransactWriteItems": 1}
+        await records.apply(clean_up(worn[2], later(9000)))
         assert bench.requests() == {"UpdateItem": 1}
 
 

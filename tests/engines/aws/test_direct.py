@@ -3,6 +3,7 @@
 Here the agent is the real one, and its clock is years behind that of the sweeper.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,7 +18,7 @@ from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import Conflict
 from bullpen.model.worker import ACTIVE, INACTIVE, Fate, Worker
-from conformance.leases import clean_up, lose, stored
+from conformance.leases import accepted, clean_up, lose, stored
 from engines.aws.counted import Bench, a_bench
 
 pytestmark = pytest.mark.real_loop
@@ -154,6 +155,33 @@ async def test_a_tombstone_goes_by_itself_and_its_agent_is_told_to_end(
         assert await workers.census() == {}
         pulses = await DynamoSignals(bench.table, SystemClock()).read(["i-1"])
         assert pulses["i-1"].heartbeat is None
+
+
+async def test_an_agent_that_slept_until_its_tombstone_was_removed_begins_in_a_later_epoch(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, agent = DynamoWorkers(bench.table), bench.agent()
+        agent.beat(None)
+        await DynamoRecords(bench.table).apply(clean_up(await given_up(bench, workers), later(9000)))
+        await bench.table.delete(key_of(Worker, DIRECT))  # as DynamoDB does once its time to live is over
+        agent.beat(None)
+        assert await workers.rearm(later(9000), 10) == 1
+        assert (await stored(workers, DIRECT)).epoch == 2
+        assert agent.beat(None).holder.epoch == 2
+
+
+async def test_an_absurd_epoch_that_an_agent_writes_of_itself_moves_nobody_elses(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, agent = DynamoWorkers(bench.table), bench.agent()
+        agent.beat(None)
+        lost = await given_up(bench, workers)
+        absurd = {"epoch": {"N": "1" + "0" * 20}}
+        await bench.table.put({**await bench.item(key_of(Worker, DIRECT)), **absurd})
+        await DynamoRecords(bench.table).apply(clean_up(replace(lost, epoch=10**20), later(9000)))
+        assert (await accepted(DynamoWorkers(bench.table), "i-2/other")).epoch == 1
 
 
 async def test_an_agent_that_says_it_is_leaving_is_listed_once_a_sweep_has_seen_it(

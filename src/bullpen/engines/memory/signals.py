@@ -59,7 +59,8 @@ class MemorySignals:
             await self._listener.wait(timeout)
 
     def _beat(self, heartbeat: Heartbeat) -> bool:
-        change = beat_directly(heartbeat, self._tables.workers.get(direct_key(heartbeat.instance_id)))
+        stored = self._tables.workers.get(direct_key(heartbeat.instance_id))
+        change = beat_directly(heartbeat, stored, self._tables.forgotten_epoch)
         if change is None:
             return False
         self._tables.land([change])

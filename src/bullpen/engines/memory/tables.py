@@ -17,7 +17,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.transition import STORY_LENGTH, Change, Check, StoryLine
-from bullpen.model.worker import Card, Worker
+from bullpen.model.worker import CLEANED_UP, Card, Worker
 from bullpen.ports import TOGETHER_LIMIT
 
 
@@ -35,6 +35,7 @@ class Tables:
         self.provisions: dict[str, Provision] = {}
         self.workers: dict[str, Worker] = {}
         self.cards: dict[str, Card] = {}
+        self.forgotten_epoch = 0  # the highest of all workers that were removed
         self.jobs: dict[str, Job] = {}
         self.logs: dict[tuple[str, int], bytearray] = {}
         self.controls: dict[str, Control] = {}
@@ -134,6 +135,8 @@ class Tables:
             _assert_consistent(record)
         indexes.follow(record.id, record)
         table[record.id] = record
+        if isinstance(record, Worker) and record.state is CLEANED_UP:
+            self.cards.pop(record.id, None)
         if change.line is not None:
             self.stories.setdefault(record.id, deque(maxlen=STORY_LENGTH)).append(change.line)
         self._wake(change, record)
@@ -154,6 +157,7 @@ class Tables:
                 del self._bells[record.id]
             case Worker():
                 self.cards.pop(record.id, None)
+                self.forgotten_epoch = max(self.forgotten_epoch, record.epoch)
             case Job():
                 for fence in range(record.fence + 1):
                     self.logs.pop((record.id, fence), None)

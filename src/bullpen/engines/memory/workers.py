@@ -98,7 +98,7 @@ class MemoryWorkers:
         return await self._faults.call("workers.census", counted)
 
     async def describe(self, key: str, card: Card) -> None:
-        await self._faults.call("workers.describe", lambda: self._tables.cards.update({key: card}))
+        await self._faults.call("workers.describe", lambda: self._describe(key, card))
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
         stored = self._tables.cards
@@ -108,11 +108,16 @@ class MemoryWorkers:
         return await self._faults.call("workers.controls", lambda: dict(self._tables.controls))
 
     def _receive(self, key: str, beat: Beat) -> Accepted | Rejected:
-        outcome = workers.receive(self._tables.workers.get(key), key, beat)
+        outcome = workers.receive(self._tables.workers.get(key), key, beat, self._tables.forgotten_epoch)
         if not isinstance(outcome, Change):
             return outcome
         (landed,) = self._tables.land([outcome])
         return Accepted(landed, resurrected=outcome.step == workers.resurrect.step)
+
+    def _describe(self, key: str, card: Card) -> None:
+        worker = self._tables.workers.get(key)
+        if worker is not None and worker.state is not CLEANED_UP:
+            self._tables.cards[key] = card
 
     def _rearm(self, now: datetime, limit: int) -> int:
         early = takewhile(lambda w: w.due_at is not None and w.due_at <= now, self._indexes().due.walk())

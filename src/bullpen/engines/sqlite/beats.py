@@ -28,6 +28,8 @@ GROUP_LIMIT = 100
 SIZES = (1, 10, GROUP_LIMIT)
 """Rows of the statements that take beats: few texts, so that each stays prepared."""
 
+FORGOTTEN = "SELECT epoch FROM forgotten_workers WHERE id = 1"
+
 _NOBODY = ("", 0.0, 0, 0, None, 0, "", "", "")
 """Fills up the rows of a statement: no worker has no key."""
 
@@ -158,9 +160,16 @@ def _renewed(
     )
 
 
+def forgotten_epoch(transaction: Transaction) -> int:
+    """The highest epoch of all workers that were purged."""
+    (epoch,) = transaction.execute(FORGOTTEN).fetchone()
+    return int(epoch)
+
+
 def _receive_by_the_model(transaction: Transaction, key: str, beat: Beat) -> Accepted | Rejected:
     row: Row | None = transaction.execute(select_by_id(WORKERS), (key,)).fetchone()
-    outcome = workers.receive(None if row is None else WORKERS.decode(row), key, beat)
+    stored = None if row is None else WORKERS.decode(row)
+    outcome = workers.receive(stored, key, beat, forgotten_epoch(transaction) if stored is None else 0)
     if not isinstance(outcome, Change):
         return outcome
     (landed,) = land_each(transaction, [Landing.of(outcome)])

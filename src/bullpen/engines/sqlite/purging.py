@@ -34,7 +34,6 @@ def _purge(transaction: Transaction, now: int, limit: int, jobs: list[str]) -> i
     provisions = _delete_due(transaction, "provisions", now, limit - len(instances))
     room = limit - len(instances) - len(provisions)
     workers = _delete_due(transaction, "workers", now, room, SETTLED)
-    transaction.executemany("DELETE FROM cards WHERE worker = ?", workers)
     over = [(id_,) for id_ in jobs[: max(room - len(workers), 0)]]
     ended = transaction.executemany("DELETE FROM jobs WHERE id = ?", over).rowcount if over else 0
     transaction.executemany("DELETE FROM stories WHERE record_id = ?", [*instances, *provisions, *workers, *over])

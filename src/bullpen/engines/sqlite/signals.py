@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 
+from bullpen.engines.sqlite.beats import forgotten_epoch
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.landing import Landing, land_together, select_by_id
 from bullpen.engines.sqlite.lease_rows import WORKERS
@@ -50,7 +51,8 @@ class SqliteSignals:
             row: Row | None = transaction.execute(
                 select_by_id(WORKERS), (direct_key(heartbeat.instance_id),)
             ).fetchone()
-            change = beat_directly(heartbeat, None if row is None else WORKERS.decode(row))
+            stored = None if row is None else WORKERS.decode(row)
+            change = beat_directly(heartbeat, stored, forgotten_epoch(transaction) if stored is None else 0)
             if change is None:
                 return False
             land_together(transaction, [Landing.of(change)])

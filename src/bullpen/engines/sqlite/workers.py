@@ -51,7 +51,7 @@ LEAVING = f"{_WORKER} WHERE leaving IS NOT NULL AND state = 'active' ORDER BY id
 LISTED = f"{_WORKER} WHERE id > ? AND state <> 'cleaned-up' ORDER BY id LIMIT ?"
 CENSUS = "SELECT domain, state, number FROM worker_counts WHERE state <> 'cleaned-up' AND number > 0"
 DESCRIBE = """
-    INSERT INTO cards (worker, card) VALUES (?, ?)
+    INSERT INTO cards (worker, card) SELECT id, ?2 FROM workers WHERE id = ?1 AND state <> 'cleaned-up'
     ON CONFLICT (worker) DO UPDATE SET card = excluded.card WHERE card <> excluded.card
 """
 CARD = "SELECT card FROM cards WHERE worker = ?"

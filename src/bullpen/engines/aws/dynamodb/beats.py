@@ -20,6 +20,7 @@ from datetime import timedelta
 
 from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request, update_of
+from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, decode, is_worker, key_of, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.landing import Landing
 from bullpen.engines.aws.dynamodb.table import Cancelled, TableClient, Unmet
@@ -50,10 +51,13 @@ class Beats:
 
     def __init__(self, table: TableClient) -> None:
         self._table = table
+        self.forgotten = ForgottenEpoch(table)
 
     async def receive(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
         """Keys side by side, the beats of one key one after the other; the answers in order."""
         answers: dict[int, Accepted | Rejected] = {}
+        first = [beat.at for _, beat in beats if beat.token == 0]
+        forgotten_epoch = await self.forgotten.read(max(first)) if first else 0
         turns = asyncio.Semaphore(AT_ONCE)
         places: dict[str, list[int]] = {}
         for place, (key, _) in enumerate(beats):
@@ -62,12 +66,12 @@ class Beats:
         async def receive_all(key: str) -> None:
             async with turns:
                 for place in places[key]:
-                    answers[place] = await self._receive(key, beats[place][1])
+                    answers[place] = await self._receive(key, beats[place][1], forgotten_epoch)
 
         await settle([receive_all(key) for key in places])
         return [answers[place] for place in range(len(beats))]
 
-    async def _receive(self, key: str, beat: Beat) -> Accepted | Rejected:
+    async def _receive(self, key: str, beat: Beat, forgotten_epoch: int) -> Accepted | Rejected:
         try:
             stored: Worker | None = None
             if beat.token != 0:  # a first beat renews nothing
@@ -78,15 +82,17 @@ class Beats:
                 except Unmet as unmet:
                     with _reading():
                         stored = stored_worker(unmet.item)
-            return await self._receive_by_the_model(stored, key, beat)
+            return await self._receive_by_the_model(stored, key, beat, forgotten_epoch)
         except _Foreign as exc:
             # Its beat fails alone, and its worker goes on under a new key.
             log.warning("%s: its beat is refused: %s", key, exc)
             return Rejected(Code.UNKNOWN, ABSENT, 0)
 
-    async def _receive_by_the_model(self, stored: Worker | None, key: str, beat: Beat) -> Accepted | Rejected:
+    async def _receive_by_the_model(
+        self, stored: Worker | None, key: str, beat: Beat, forgotten_epoch: int
+    ) -> Accepted | Rejected:
         for _ in range(ATTEMPTS):
-            outcome = workers.receive(stored, key, beat)
+            outcome = workers.receive(stored, key, beat, forgotten_epoch)
             if not isinstance(outcome, Change):
                 return outcome
             landed = await self._land(outcome)

@@ -29,10 +29,11 @@ def is_unseen(worker: Worker) -> bool:
     return is_direct(worker.id) and worker.request_id != str(worker.token)
 
 
-def accept(worker: Worker, now: datetime) -> Change[Worker] | None:
+def accept(worker: Worker, now: datetime, forgotten_epoch: int = 0) -> Change[Worker] | None:
     """What an unseen beat does to its worker: a lease from now on, and its timer moves there. None: it counts no more.
 
-    The number is the agent's to count, and when it beat, and what it runs, is for it to say.
+    The number is the agent's to count, and when it beat, and what it runs, is for it to say. One that is accepted for
+    the first time begins in the epoch after all that were forgotten: it may have slept since its tombstone was removed.
     """
     lease = min(max(worker.lease, SHORTEST), LONGEST) if worker.lease > 0 else DIRECT_LEASE
     number, activity = worker.token, worker.activity
@@ -41,4 +42,6 @@ def accept(worker: Worker, now: datetime) -> Change[Worker] | None:
     if not isinstance(outcome, Change):
         return None
     after = outcome.after
+    if worker.version == 0:
+        after = replace(after, epoch=forgotten_epoch + 1)
     return replace(outcome, after=replace(after, token=number, beat_at=worker.beat_at, due_at=after.deadline))

@@ -105,6 +105,7 @@ def _of_worker(record: Worker) -> dict[str, Value | None]:
         "value": text("PING"),
         # One that still owes its lost jobs stays.
         "ttl": None if record.owes_reschedule else _ttl(record.purge_at),
+        **({"card": None} if record.state is worker.CLEANED_UP else {}),
         **_indexed(
             run=("LEAVING", record.id) if record.leaving and record.state is worker.ACTIVE else _NONE,
             due=due,

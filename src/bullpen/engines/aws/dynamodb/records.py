@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_story, id_of, key_of, moment
 from bullpen.engines.aws.dynamodb.landing import land_each, land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Walk
@@ -20,7 +21,7 @@ from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
-from bullpen.model.worker import Worker
+from bullpen.model.worker import CLEANED_UP, Worker
 
 R = TypeVar("R")
 log = logging.getLogger("bullpen.engines.aws")
@@ -34,11 +35,14 @@ class DynamoRecords:
 
     def __init__(self, table: TableClient) -> None:
         self._table = table
+        self._forgotten = ForgottenEpoch(table)
 
     async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        await self._note_epochs(changes)
         return await land_together(self._table, changes, checks)
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
+        await self._note_epochs(changes)
         return await land_each(self._table, changes)
 
     async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
@@ -126,6 +130,12 @@ class DynamoRecords:
     async def purge(self, now: datetime, limit: int) -> int:
         """Nothing: every record that may go carries its time to live, and DynamoDB removes it."""
         return 0
+
+    async def _note_epochs(self, changes: Sequence[Change[Any]]) -> None:
+        """Before workers become tombstones. Killed in between, we have noted an epoch that still stands: no harm."""
+        afters = [change.after for change in changes]
+        epochs = [one.epoch for one in afters if isinstance(one, Worker) and one.state is CLEANED_UP]
+        await self._forgotten.raise_to(max(epochs, default=0))
 
 
 async def read_listed(

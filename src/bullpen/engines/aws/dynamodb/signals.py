@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from bullpen.engines.aws.dynamodb.beats import stored_worker
 from bullpen.engines.aws.dynamodb.expressions import Expression
+from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
@@ -49,6 +50,7 @@ class DynamoSignals:
     def __init__(self, table: TableClient, clock: Clock) -> None:
         self._table = table
         self._clock = clock
+        self._forgotten = ForgottenEpoch(table)
         self._pointers: dict[str, tuple[str, ...]] = {}  # instance → the workers that may beat for it
 
     async def report(self, signal: Signal) -> bool:
@@ -78,7 +80,9 @@ class DynamoSignals:
         """On behalf of an agent that sends bare heartbeats: by our clock, so nobody has to accept it later."""
         key = key_of(Worker, direct_key(heartbeat.instance_id))
         for _ in range(ATTEMPTS):
-            change = beat_directly(heartbeat, stored_worker(await self._table.get(key)))
+            stored = stored_worker(await self._table.get(key))
+            epoch = await self._forgotten.read(self._clock.now()) if stored is None else 0
+            change = beat_directly(heartbeat, stored, epoch)
             if change is None:
                 return False
             seen = replace(change, after=replace(change.after, request_id=str(heartbeat.seq)))

@@ -16,10 +16,10 @@ from bullpen.engines.aws.dynamodb import direct
 from bullpen.engines.aws.dynamodb.beats import Beats, stored_worker
 from bullpen.engines.aws.dynamodb.entries import UNTIMED
 from bullpen.engines.aws.dynamodb.expressions import Expression
-from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment
+from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment, text
 from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
-from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.engines.aws.dynamodb.timers import Timers
 from bullpen.errors import Conflict
 from bullpen.model import worker as workers
@@ -69,7 +69,9 @@ class DynamoWorkers:
             found = await self._read(due)
             suspects = {one.id for one in found if _is_suspect(one, now)}
             silent += [timer for timer in due if id_of(Worker, timer) in suspects]
-            changes = [change for one in found if (change := _looked_at(one, now)) is not None]
+            is_first = any(one.version == 0 for one in found)
+            epoch = await self._beats.forgotten.read(now) if is_first else 0
+            changes = [change for one in found if (change := _looked_at(one, now, epoch)) is not None]
             moved += await self._move(changes[: limit - moved])
         return moved + await self._bring_back(now, limit - moved)
 
@@ -118,10 +120,14 @@ class DynamoWorkers:
         return self._census[1]
 
     async def describe(self, key: str, card: Card) -> None:
-        # In the item of the lease, and so for as long; a beat writes around it. The caller has compared it.
+        # In the item of the lease, which loses it in its clean-up; a beat writes around it. The caller has compared it.
         expression = Expression()
         writes = expression.update({"card": encode_part(card)})
-        await self._table.update(expression.request(key_of(Worker, key), UpdateExpression=writes))
+        is_gone = f"{expression.name('state')} = {expression.value(text(CLEANED_UP.value))}"
+        condition = f"attribute_exists({expression.name('seq')}) AND NOT {is_gone}"
+        request = expression.request(key_of(Worker, key), UpdateExpression=writes, ConditionExpression=condition)
+        with suppress(Unmet):
+            await self._table.update(request)
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
         items = await self._table.get_many([key_of(Worker, key) for key in keys], only=("card",))
@@ -188,12 +194,12 @@ def _comes_back(one: Worker) -> bool:
     return one.fate is Fate.KEEP and direct.is_unseen(one)
 
 
-def _looked_at(one: Worker, now: datetime) -> Change[Worker] | None:
+def _looked_at(one: Worker, now: datetime, forgotten_epoch: int) -> Change[Worker] | None:
     """What becomes of a worker whose timer is due; None if its lease is out, or it was moved meanwhile."""
     if one.state is not ACTIVE:
         return None
     if direct.is_unseen(one):
-        return direct.accept(one, now)
+        return direct.accept(one, now, forgotten_epoch)
     if one.deadline is None or one.deadline <= now or one.due_at is None or one.due_at > now:
         return None
     return workers.rearm(one, workers.Rearmed(at=now, by=direct.BY, due_at=one.deadline))
