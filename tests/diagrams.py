@@ -39,7 +39,7 @@ WORKERS = """
 ## Worker
 
 The process that serves jobs, and its lease; [Liveness](liveness.md) has the reasons. *Settle* is the end of the debt
-that `lose_lease` leaves: no job of the lost epoch is bound to the worker any more.
+that `lose_lease` and `stop` leave: no job of the lost epoch is bound to the worker any more.
 """
 
 JOBS = """
@@ -69,7 +69,7 @@ WORDS = {
     ("run_id", "is", ""): "it has no run",
     ("run_id", "is", None): "it belongs to this run",
     ("threshold", "after", None): "its threshold has not passed",
-    ("token", "is", None): "the beat carries the last token",
+    ("token", "is", None): "it comes with the last token",
     ("trust_domain", "in", None): "its trust domain may be inherited by this run",
     ("worker", "is", None): "its worker is the one of the current assignment",
 }
@@ -135,6 +135,7 @@ def _worker_samples() -> list[Change[Any]]:
         lost,
         worker.resurrect(lost.after, again),
         cleaned,
+        worker.stop(active, worker.Stopped(**now, token=active.token, epoch=1, purge_at=builders.NOW)),
         worker.settle_active(active, settled),
         worker.settle_inactive(lost.after, settled),
         worker.settle_cleaned_up(cleaned.after, settled),

@@ -1,5 +1,6 @@
 """Read-only questions: everything that lives is listed once, and every pool with what it really offers."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -123,3 +124,45 @@ async def test_jobs_and_workers_have_stories_too() -> None:
         (story,) = await inventory.stories(ports, Settings(), subject)
         assert [line.step for line in story.lines] == [step]
     assert job.id in [story.id for story in await inventory.stories(ports, Settings(), "run-1")]
+
+
+async def test_the_workers_of_other_programs_have_stories_too() -> None:
+    ports = Memory().ports()
+    await ports.workers.beat([("build-7", a_first_beat(ports))])
+    (story,) = await inventory.stories(ports, Settings(), "build-7")
+    assert isinstance(story.record, worker.Worker)
+    assert [line.step for line in story.lines] == ["register"]
+
+
+async def test_a_worker_that_is_called_as_a_run_hides_nothing_of_the_run() -> None:
+    ports = await holding(running("i-1", "build-7"))
+    await ports.workers.beat([("build-7", a_first_beat(ports))])
+    assert {story.id for story in await inventory.stories(ports, Settings(), "build-7")} == {"build-7", "i-1"}
+
+
+async def test_a_roster_of_one_state_goes_on_where_its_page_ended() -> None:
+    ports = Memory().ports()
+    for number in range(6):
+        await ports.workers.beat([(f"w-{number}", a_first_beat(ports, lease=60.0 if number % 2 else 0.001))])
+    await asyncio.sleep(1)
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = await inventory.roster(ports, 1, after, "suspect")
+        seen += [one.worker.id for one in page.workers]
+        if not (after := page.next):
+            break
+    assert seen == ["w-0", "w-2", "w-4"]
+
+
+async def test_a_roster_looks_at_a_bounded_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "ROSTER_PAGE", 2)
+    ports = Memory().ports()
+    for number in range(3):
+        await ports.workers.beat([(f"w-{number}", a_first_beat(ports))])
+    assert await inventory.roster(ports, 1, "", "inactive") == inventory.Roster((), "w-1")
+    assert await inventory.roster(ports, 1, "w-1", "inactive") == inventory.Roster(())
+
+
+def a_first_beat(ports: Ports, lease: float = 60.0) -> worker.Beat:
+    return worker.Beat(at=ports.clock.now(), by="a test", token=0, lease=lease)

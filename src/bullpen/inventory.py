@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import StoryLine
-from bullpen.model.worker import INACTIVE, Worker
+from bullpen.model.worker import ACTIVE, INACTIVE, Card, Worker
 from bullpen.ports import FailingLoop, Ports
 
 PAGE = 500
@@ -26,6 +26,7 @@ LIVE_PAGE = 2000
 """Live instances read at a time. The largest pools have about as many: a look at all of them asks once."""
 TOLD = 20  # provisions of a run whose story is told: the newest
 MOST_WORKERS = 10_000  # looked through for the lost ones
+ROSTER_PAGE = 1000  # workers read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,22 @@ class Silence:
 
     worker: Worker
     jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """A worker, and what it says of itself."""
+
+    worker: Worker
+    card: Card
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """A page of workers by key. `next` is where the next page begins; empty at the end."""
+
+    workers: tuple[Enrolled, ...]
+    next: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +114,45 @@ async def status(ports: Ports, settings: Settings) -> Status:
         standings += [
             Standing(one, pulses[one.id], pids.get(one.id), leaving.get(one.id), jobs.get(one.id)) for one in page
         ]
-    now = ports.clock.now()
-    found = [standing.instance for standing in standings]
-    claimable = Counter(one.resource_class for one in found if one.is_claimable and one.threshold > now)
-    names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
-    pools = tuple([Pool(name, await ports.queue.count(name), claimable[name]) for name in names])
+    offers = await pools(ports, settings, [standing.instance for standing in standings])
     protection = await protection_state(ports)
     hold = protection.why if protection.held_since else ""
-    return Status(tuple(standings), pools, await _silent(ports), hold, tuple(await ports.health.noted(now)))
+    failing = tuple(await ports.health.noted(ports.clock.now()))
+    return Status(tuple(standings), offers, await _silent(ports), hold, failing)
+
+
+async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> tuple[Pool, ...]:
+    """What each class has on offer, of any usage class and trust domain. `live` are all instances that live."""
+    now = ports.clock.now()
+    claimable = Counter(one.resource_class for one in live if one.is_claimable and one.threshold > now)
+    names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
+    return tuple([Pool(name, await ports.queue.count(name), claimable[name]) for name in names])
+
+
+async def roster(ports: Ports, limit: int, after: str = "", state: str = "") -> Roster:
+    """Workers by key, tombstones excluded, at most `limit` and after `after`; `state` is active, inactive or suspect.
+
+    Where many must be passed over for a state, a page may hold fewer, even none, and still have a next one.
+    """
+    now = ports.clock.now()
+    size = max(limit, ROSTER_PAGE) if state else limit
+    read = await ports.workers.listed(size, after)
+    fitting = [one for one in read if _is_in(one, state, now)]
+    found = fitting[:limit]
+    last = found[-1] if len(fitting) > limit else read[-1] if len(read) == size else None
+    cards = await ports.workers.cards([one.id for one in found]) if found else {}
+    return Roster(tuple(Enrolled(one, cards.get(one.id, Card())) for one in found), last.id if last else "")
+
+
+def _is_in(worker: Worker, state: str, now: datetime) -> bool:
+    if state == "suspect":
+        return is_suspect(worker, now)
+    return not state or worker.state == state
+
+
+def is_suspect(worker: Worker, now: datetime) -> bool:
+    """Whether its lease is out, and it is not lost yet."""
+    return worker.state is ACTIVE and worker.deadline is not None and worker.deadline <= now
 
 
 def _activities(ports: Ports, settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:
@@ -174,9 +222,12 @@ async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision
         return {subject: provision}
     if subject.startswith("j-") and (job := (await ports.jobs.jobs([subject])).get(subject)):
         return {subject: job}
-    if "/" in subject and (worker := (await ports.workers.workers([subject])).get(subject)):
+    # Workers of other programs have keys of any form: one may be called as a run is.
+    worker = (await ports.workers.workers([subject])).get(subject)
+    if worker is not None and "/" in subject:
         return {subject: worker}
-    of_run: list[Instance | Provision | Job] = [
+    of_run: list[Instance | Provision | Job | Worker] = [
+        *([worker] if worker is not None else []),
         *await ports.records.told_provisions(subject, TOLD),
         *await ports.records.run_instances(subject),
         *await ports.jobs.of_run(subject, PAGE),

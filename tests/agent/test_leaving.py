@@ -45,6 +45,9 @@ class Said:
     def deregister(self, runner: str) -> None:
         self.told.append("deregister")
 
+    def stop(self) -> None:
+        self.told.append("stop")
+
     def close(self) -> None:
         self.told.append("close")
 
@@ -88,7 +91,28 @@ def test_whoever_waits_hears_why_in_vain_and_what_came_before(state: State, prog
 
 @pytest.mark.parametrize("record", [ABSENT, UNKNOWN, replace(RUNNING, state=State.TERMINATED)])
 def test_nobody_is_told_who_does_not_wait(record: Record | NoRecord) -> None:
-    assert left(Said(), record) == ["end", "deregister", "close"]
+    assert [word for word in left(Said(), record) if word != "stop"] == ["end", "deregister", "close"]
+
+
+@pytest.mark.parametrize(
+    ("record", "progress"),
+    [
+        (ABSENT, PROGRESS),
+        (replace(RUNNING, state=State.TERMINATED), PROGRESS),
+        (UNKNOWN, PROGRESS.saw(replace(RUNNING, state=State.TERMINATED))),
+    ],
+)
+def test_the_agent_of_an_ended_instance_says_last_that_its_worker_has_stopped(
+    record: Record | NoRecord, progress: Progress
+) -> None:
+    assert left(Said(), record, progress)[-3:] == ["deregister", "stop", "close"]
+
+
+def test_while_its_instance_lives_or_a_job_of_github_runs_others_judge_by_its_beats() -> None:
+    job = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0")
+    assert "stop" not in left(Said(), RUNNING)
+    assert "stop" not in left(Said(), UNKNOWN, PROGRESS.saw(RUNNING))
+    assert "stop" not in left(Said(), replace(RUNNING, state=State.TERMINATED), PROGRESS.bound(job, 0.0))
 
 
 def test_what_was_seen_last_counts_while_the_store_is_out_of_reach() -> None:

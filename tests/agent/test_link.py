@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 import traceback
@@ -16,6 +17,7 @@ import pytest
 
 from bullpen.agent.actions import vault
 from bullpen.agent.actions.pass_ import NoPass, Pass
+from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.link import Grant, Link, Order, StoreUnreachable
@@ -308,6 +310,34 @@ def test_a_first_beat_begins_after_every_epoch_that_the_store_has_forgotten(
     assert (first.epoch, again.epoch) == (1, 5)
     assert again.worker != first.worker
     assert [worker for (worker,) in store.execute("SELECT worker FROM cards")] == [again.worker]
+
+
+def test_a_stop_cleans_the_worker_up_and_gives_up_its_card(link: Link, store: sqlite3.Connection) -> None:
+    link.stop()  # before any beat there is nothing to say
+    assert not store.execute("SELECT 1 FROM workers").fetchall()
+    link.beat(None)
+    for _ in range(2):
+        link.stop()
+        assert one(store, "state, deadline, lost_epoch, settled_epoch", "workers") == ("cleaned-up", None, 1, 1)
+    assert not store.execute("SELECT 1 FROM cards").fetchall()
+    assert [step for (step,) in store.execute("SELECT step FROM stories ORDER BY version")] == [
+        "register",
+        "stop",
+        "settle_cleaned_up",
+    ]
+
+
+def test_a_stop_with_a_job_leaves_a_debt_to_whoever_sweeps(link: Link, store: sqlite3.Connection) -> None:
+    with_job(link, store)
+    link.stop()
+    assert one(store, "state, lost_epoch, settled_epoch", "workers") == ("cleaned-up", 1, 0)
+
+
+def test_a_card_says_which_build_of_the_agent_runs(link: Link, store: sqlite3.Connection) -> None:
+    link.beat(None)
+    card = json.loads(one(store, "card", "cards")[0])
+    assert card["build_id"] == build_id()
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\+[0-9a-f]{12}", card["build_id"])
 
 
 def test_a_beat_says_when_the_machine_will_be_taken(link: Link, store: sqlite3.Connection) -> None:

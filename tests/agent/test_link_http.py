@@ -12,6 +12,7 @@ import pytest
 
 from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.bell import Bell
+from bullpen.agent.build import build_id
 from bullpen.agent.caller import ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
@@ -76,9 +77,18 @@ def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(link: HttpLink) 
     asked = answering(link, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
     link.beat(None)
     link.beat(None)
-    assert "metadata" in asked[0][2]
+    assert asked[0][2]["metadata"]["buildId"] == build_id()
     assert "metadata" not in asked[1][2]
     assert (asked[0][2]["token"], asked[1][2]["token"]) == (0, 1)
+
+
+def test_a_stop_names_the_last_token_and_epoch(link: HttpLink) -> None:
+    asked = answering(link, (200, BEATEN), (200, {})).asked
+    link.stop()  # before any beat there is nothing to say
+    holder = link.beat(None).holder
+    link.stop()
+    assert asked[1][:2] == ("DELETE", f"/v1/workers/{holder.worker}?token=1&epoch=1")
+    assert len(asked) == 2
 
 
 def test_a_beat_says_when_the_machine_will_be_taken_and_what_fails_with_it(link: HttpLink) -> None:

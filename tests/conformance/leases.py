@@ -50,6 +50,11 @@ def clean_up(worker: Worker, purge_at: datetime) -> Change[Worker]:
     return workers.clean_up(worker, event)
 
 
+def stop(worker: Worker, purge_at: datetime) -> Change[Worker]:
+    event = workers.Stopped(at=NOW, by=worker.id, token=worker.token, epoch=worker.epoch, purge_at=purge_at)
+    return workers.stop(worker, event)
+
+
 def settle(worker: Worker) -> Change[Worker]:
     step = {workers.INACTIVE: workers.settle_inactive, workers.CLEANED_UP: workers.settle_cleaned_up}
     return step[worker.state](worker, workers.Rescheduled(at=NOW, by=BY, epoch=worker.lost_epoch))

@@ -17,7 +17,7 @@ from bullpen.model.transition import Change, Check, Guard
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Fate, Rejected, Worker
 from bullpen.ports import TOGETHER_LIMIT, Records, Signals, Workers
 from conformance.landing import land
-from conformance.leases import KEY, a_beat, accepted, assign, clean_up, lose, lost, settle, stored, submitted
+from conformance.leases import KEY, a_beat, accepted, assign, clean_up, lose, lost, settle, stop, stored, submitted
 
 
 def keys(workers: list[Worker]) -> list[str]:
@@ -344,6 +344,29 @@ async def test_a_card_goes_when_its_worker_is_cleaned_up(records: Records, worke
     await workers.describe(KEY, Card(pid=1))
     await records.apply(clean_up(inactive, later(9000)))
     assert await workers.cards([KEY]) == {}
+
+
+async def test_a_worker_that_stops_is_a_tombstone_at_once(records: Records, workers: Workers) -> None:
+    worker = await accepted(workers)
+    await workers.describe(KEY, Card(pid=1))
+    (stopped,) = await records.apply(stop(worker, later(9000)))
+    assert await stored(workers) == stopped
+    assert (stopped.state, stopped.deadline, stopped.purge_at) == (CLEANED_UP, None, later(9000))
+    assert await workers.beat([(KEY, a_beat(1))]) == [Rejected(Code.CLEANED_UP, CLEANED_UP, 1)]
+    assert await workers.cards([KEY]) == {}
+    assert await workers.listed(10) == await workers.suspects(later(600), 10) == await workers.leaving(10) == []
+    assert await workers.to_clean(later(9000), 10) == []
+    assert keys(await workers.owing(10)) == [KEY]
+    assert [line.step for line in (await records.stories([KEY]))[KEY]] == ["register", "stop"]
+
+
+async def test_a_beat_and_a_stop_at_once_leave_one_of_them(records: Records, workers: Workers) -> None:
+    worker = await accepted(workers)
+    (beaten,), (ended,) = await asyncio.gather(
+        workers.beat([(KEY, a_beat(1))]), records.apply_each([stop(worker, later(9000))])
+    )
+    assert isinstance(beaten, Accepted) == isinstance(ended, Conflict)
+    assert (await stored(workers)).state is (ACTIVE if isinstance(beaten, Accepted) else CLEANED_UP)
 
 
 async def test_a_card_of_a_worker_that_is_unknown_or_cleaned_up_is_not_stored(

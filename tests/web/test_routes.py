@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from builders import register, running
+from builders import on_offer, open_provision, register, running, used_and_on_offer
+from bullpen import inventory
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
-from bullpen.model.ticket import format_time
+from bullpen.model.ticket import UsageClass, format_time
 from bullpen.ports import Pass, Registration, Removal
 from bullpen.service import FAILS_FOR
 from bullpen.web.admission import Admission
@@ -316,6 +317,21 @@ async def test_instances_are_listed_in_pages_and_shown_with_their_story(tmp_path
         assert [one["id"] for one in second["instances"]] == [OTHER]
         shown = (await house.ask("GET", f"/v1/instances/{INSTANCE}")).json()
         assert [line["step"] for line in shown["story"]] == ["register"]
+
+
+async def test_status_counts_what_is_claimable_as_the_command_does(tmp_path: Path) -> None:
+    """Of every usage class and trust domain, not only of those that a plain request would get."""
+    async with a_house(tmp_path) as house:
+        await house.ports.records.apply(open_provision())
+        walks = [on_offer("i-1"), on_offer("i-2", usage_class=UsageClass.SPOT), used_and_on_offer("i-3")]
+        for walk in walks:
+            for change in walk:
+                await house.ports.records.apply(change)
+        shown = (await house.ask("GET", "/v1/status")).json()
+        counted = {one["resourceClass"]: one["claimable"] for one in shown["pools"]}
+        told = await inventory.status(house.ports, house.context.settings)
+        assert counted == {one.resource_class: one.claimable for one in told.pools}
+        assert counted["small"] == 3
 
 
 async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: Path) -> None:

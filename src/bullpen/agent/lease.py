@@ -11,16 +11,33 @@ import json
 import os
 import sqlite3
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bullpen import __version__
+from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.progress import Job
 from bullpen.agent.rows import JOBS, WORKERS
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job as jobs
 from bullpen.model.transition import Change
-from bullpen.model.worker import Accepted, Beat, Card, Code, Rejected, Worker, receive, resurrect
+from bullpen.model.worker import (
+    CLEANED_UP,
+    Accepted,
+    Beat,
+    Card,
+    Code,
+    Rejected,
+    Rescheduled,
+    Stopped,
+    Worker,
+    receive,
+    resurrect,
+    settle_cleaned_up,
+    stop,
+)
+
+_HOLDS = "SELECT 1 FROM jobs WHERE worker = ? AND state = 'running' LIMIT 1"
 
 
 class Lease:
@@ -29,6 +46,7 @@ class Lease:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._host = os.uname().nodename
+        self._build = build_id()  # here, and not while we hold the store
         self._take_new_key()
 
     def _take_new_key(self) -> None:
@@ -61,8 +79,21 @@ class Lease:
 
     def _card(self) -> str:
         config = self._config
-        card = Card(config.capabilities, host=self._host, pid=os.getpid(), agent_version=__version__)
+        card = Card(config.capabilities, self._build, self._host, os.getpid(), __version__)
         return json.dumps(asdict(card))
+
+    def stop(self, connection: sqlite3.Connection, at: datetime) -> None:
+        """Say that we have stopped: nobody waits for our lease to run out. Whatever we still hold is owed to others."""
+        stored = WORKERS.read(connection, self.key)
+        if stored is None or stored.state is CLEANED_UP or (stored.token, stored.epoch) != (self._token, self.epoch):
+            return
+        purge_at = at + timedelta(seconds=self._config.purge)
+        said = Stopped(at=at, by=self.key, why="it has stopped", token=self._token, epoch=self.epoch, purge_at=purge_at)
+        stopped = WORKERS.land(connection, stop(stored, said))
+        if not self._config.ci and not connection.execute(_HOLDS, (self.key,)).fetchone():
+            # GitHub may have given us a job that we never heard of: there whoever follows its runs settles it.
+            settled = Rescheduled(at=at, by=self.key, why="it has no jobs any more", epoch=stopped.lost_epoch)
+            WORKERS.land(connection, settle_cleaned_up(stopped, settled))
 
     def heard(self, outcome: Accepted | Rejected) -> bool:
         """Note the answer; False if it says to try again, with another token or as another worker."""

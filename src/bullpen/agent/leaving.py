@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from bullpen.agent.config import Config
-from bullpen.agent.decide import UNKNOWN, NoRecord, Report
+from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, Report
 from bullpen.agent.journal import Journal
 from bullpen.agent.link import TEXT_LIMIT, Link, StoreUnreachable
 from bullpen.agent.progress import Kind, Progress, Record, State
@@ -52,6 +52,11 @@ def leave(
         link.deregister(progress.runner)
     except StoreUnreachable as exc:
         log(f"leaves its registration behind: {exc}")
+    if is_clear and progress.activity is None and _is_over(record, progress):
+        try:
+            link.stop()
+        except Exception as exc:
+            log(f"cannot say that its worker has stopped: {exc}")
     link.close()
 
 
@@ -64,6 +69,12 @@ def last_report(record: Record, progress: Progress, text: str) -> Report | None:
     if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
         return Report(Kind.FAILED, text)
     return Report(Kind.REG_FAILED, text)
+
+
+def _is_over(record: Record | NoRecord, progress: Progress) -> bool:
+    """Whether our instance has ended. As long as it lives, those who wait for us, or replace us, judge by our beats."""
+    known = progress.seen if record is UNKNOWN else record
+    return known is ABSENT or (isinstance(known, Record) and known.state is State.TERMINATED)
 
 
 def _has_failed(record: Record, progress: Progress) -> bool:

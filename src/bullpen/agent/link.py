@@ -134,6 +134,12 @@ class Link:
             return Grant(holder, resurrected=outcome.resurrected)
         return Grant(holder, retired=True)
 
+    def stop(self) -> None:
+        """Say that our worker has stopped, if it ever beat: its record is cleaned up now, not when its lease is out."""
+        if self._lease is not None:
+            with self._transaction(tells_control=True) as connection:
+                self._lease.stop(connection, _now())
+
     def standing(self, job: Job) -> End | None:
         """Why the job must end, as the store has it; None if it may go on."""
         from bullpen.agent import work

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bullpen import __version__
 from bullpen.agent.actions.pass_ import Pass
+from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.dynamodb import Away, ConditionFailed, DynamoDB, Refused
@@ -29,8 +31,8 @@ from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_
 from bullpen.errors import Refused as Unreadable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import direct_key
+from bullpen.model.worker import Card, Worker
 from bullpen.model.worker import State as WorkerState
-from bullpen.model.worker import Worker
 
 if TYPE_CHECKING:
     from bullpen.agent.actions.vault import Passes
@@ -63,6 +65,7 @@ class DynamoLink:
         self._look_at = 0.0
         self._beats = self._signals = 0  # the numbers of the last ones
         self._may_be_registered = True  # an agent before us may have been
+        self._has_described = False
         self._passes: Passes | None = None
 
     def has_changed(self) -> bool:
@@ -86,6 +89,8 @@ class DynamoLink:
         }
         if leaving is not None:
             pulse["leaving"] = text(moment(leaving))
+        if not self._has_described:
+            pulse["card"] = items.encode_part(self._card())
         for _ in range(ATTEMPTS):
             self._beats += 1
             is_ours, found = self._count_up("Heartbeat", self._beats, pulse, _entries(self._id, leaving))
@@ -94,10 +99,17 @@ class DynamoLink:
             if found.get("fate") == text("retire") or found.get("state") == text("cleaned-up"):
                 return Grant(holder, retired=True)
             if is_ours:
+                self._has_described = True
                 # A little early, each time by another part of it: machines of one fleet do not beat as one.
                 return Grant(holder, next_in=self._config.heartbeat * random.uniform(0.9, 1.0))
             self._beats = _seq(found)
         raise StoreUnreachable(f"{ATTEMPTS} beats in a row were overtaken")
+
+    def _card(self) -> Card:
+        return Card(self._config.capabilities, build_id(), os.uname().nodename, os.getpid(), __version__)
+
+    def stop(self) -> None:
+        """Nothing: a sweeper decides what becomes of a worker whose beats it accepts itself."""
 
     def report(self, kind: Kind, record: Record, words: str) -> None:
         if kind is Kind.REMOVE_REG_OK and self._may_be_registered:

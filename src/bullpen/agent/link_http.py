@@ -97,6 +97,11 @@ class HttpLink:
                     raise StoreUnreachable(f"a beat was answered {status}: {error}")
         raise StoreUnreachable(f"{ATTEMPTS} beats in a row were refused")
 
+    def stop(self) -> None:
+        if self._epoch > 0:
+            said = urlencode({"token": self._token, "epoch": self._epoch})
+            self._exchange("DELETE", f"/v1/workers/{quote(self._key)}?{said}", caller=self._pulse)
+
     def standing(self, job: Job) -> End | None:
         if job.id not in self._told_to_stop:
             return None
@@ -198,10 +203,15 @@ class HttpLink:
             beat[field] = [{"jobId": job.id, "fence": job.fence}]
         if self._epoch == 0:
             from bullpen import __version__
+            from bullpen.agent.build import build_id
 
-            capabilities = list(self._config.capabilities)
-            beat["metadata"] = {"capabilities": capabilities, "host": self._host, "pid": os.getpid()}
-            beat["metadata"]["agentVersion"] = __version__
+            beat["metadata"] = {
+                "capabilities": list(self._config.capabilities),
+                "buildId": build_id(),
+                "host": self._host,
+                "pid": os.getpid(),
+                "agentVersion": __version__,
+            }
         return beat
 
     def _granted(self, answer: Answer, job: Job | None) -> Grant:

@@ -12,6 +12,7 @@ COMMANDS = {
     },
     "Ask": {
         "status": "Show every instance and what each pool has on offer",
+        "workers": "List the workers: their leases, builds, hosts and capabilities",
         "why": "Tell the story of an instance, provision, job, worker or run",
     },
     "Operate": {

@@ -20,6 +20,7 @@ EPILOG = """
 Examples:
   bullpen why i-0123456789abcdef
   bullpen why j-0123456789abcdef
+  bullpen why build-host-7          a worker by its key, also one of another program
   bullpen why 4711                  everything that belongs to run 4711, which may also be named by its page
 """
 

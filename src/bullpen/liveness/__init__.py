@@ -1,6 +1,7 @@
 """Liveness: workers are alive while their lease lasts; what a lost one held goes to others.
 
 record_heartbeat()   one beat: the lease is renewed, jobs are bound, the worker hears what to stop
+stop_worker()        a worker says that it has stopped: it is cleaned up, and its jobs go to others at once
 Liveness.run_once()  one pass: declare lost who is (Sweeper), give away their jobs (Rescheduler), end who is leaving
 protection_state()   are we holding back, and why
 """
@@ -14,6 +15,7 @@ from bullpen.liveness.leaving import end_leaving, leaving_instances
 from bullpen.liveness.protection import ProtectionState, protection_state
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling
+from bullpen.liveness.stopping import StoppedWorker, stop_worker
 from bullpen.ports import Ports
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Rejection",
     "Rescheduler",
     "Rescheduling",
+    "StoppedWorker",
     "Sweep",
     "Sweeper",
     "end_leaving",
@@ -34,6 +37,7 @@ __all__ = [
     "protection_state",
     "record_heartbeat",
     "record_heartbeats",
+    "stop_worker",
 ]
 
 

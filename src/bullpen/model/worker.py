@@ -1,10 +1,11 @@
 """Worker: a process that serves jobs, and the lease that says it is alive.
 
-                register, heartbeat                lose_lease                      clean_up
+                register, heartbeat                lose_lease                  clean_up, stop
     ─ first beat ─▶ ┌────────┐ ──────────────▶ ┌──────────┐ ──────────────▶ ┌────────────┐
                     │ active │                 │ inactive │                 │ cleaned up │  a tombstone, until purged
                     └────────┘ ◀────────────── └──────────┘                 └────────────┘
-                                  resurrect
+                        │         resurrect                                       ▲
+                        └──────────────────────── stop ───────────────────────────┘
 
 Who is authoritative: the store's record, never the worker. A beat renews the lease until `deadline`, which the receiver
 computes from its own clock; no time that a worker sends is used. Past its deadline a worker is *suspect*: it gets no
@@ -140,6 +141,15 @@ class CleanupDue(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Event):
+    """The worker itself says that it has stopped, with the token and the epoch of its last answer."""
+
+    token: int
+    epoch: int
+    purge_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescheduled(Event):
     epoch: int
 
@@ -201,6 +211,22 @@ def clean_up(worker: Worker, event: CleanupDue) -> Step:
     return after, (Guard("cleanup_at", "is", event.cleanup_at),)
 
 
+@transition(ACTIVE, INACTIVE, to=CLEANED_UP)
+def stop(worker: Worker, event: Stopped) -> Step:
+    """Terminal, at once: the worker has stopped and says so. Its jobs are owed to others, as after a loss."""
+    if worker.epoch != event.epoch:
+        raise Conflict(f"{worker.id} is in epoch {worker.epoch}, not {event.epoch}", found=worker)
+    after = replace(
+        worker,
+        deadline=None,
+        due_at=None,
+        cleanup_at=None,
+        purge_at=event.purge_at,
+        lost_epoch=worker.epoch if worker.state is ACTIVE else worker.lost_epoch,
+    )
+    return after, (Guard("token", "is", event.token),)
+
+
 @transition(INACTIVE, to=INACTIVE)
 def settle_inactive(worker: Worker, event: Rescheduled) -> Step:
     """No job of the lost epoch is bound to it any more."""
@@ -226,6 +252,7 @@ STEPS = (
     lose_lease,
     rearm,
     clean_up,
+    stop,
     settle_inactive,
     settle_active,
     settle_cleaned_up,

@@ -20,7 +20,19 @@ from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
 from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, of_error
-from bullpen.web.routes import agents, attestation, github, health, heartbeats, jobs, oidc, pool, registration, runs
+from bullpen.web.routes import (
+    agents,
+    attestation,
+    github,
+    health,
+    heartbeats,
+    jobs,
+    oidc,
+    pool,
+    registration,
+    runs,
+    workers,
+)
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
 
@@ -79,7 +91,7 @@ def _litestar() -> Litestar:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
-    modules = (heartbeats, jobs, pool, runs, agents, registration, attestation, github, oidc, health)
+    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, attestation, github, oidc, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
         dependencies={

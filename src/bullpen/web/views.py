@@ -63,8 +63,7 @@ def of_instance(one: Instance, pulse: Pulse | None = None, story: Sequence[Story
     )
 
 
-def of_worker(worker: Worker, card: Card | None = None) -> WorkerAnswer:
-    card = card or Card()
+def of_worker(worker: Worker, card: Card, story: Sequence[StoryLine] = ()) -> WorkerAnswer:
     return WorkerAnswer(
         key=worker.id,
         state=worker.state.value,
@@ -83,6 +82,8 @@ def of_worker(worker: Worker, card: Card | None = None) -> WorkerAnswer:
         pid=card.pid,
         agent_version=card.agent_version,
         extras=dict(card.extras),
+        leaving_at=time_of(worker.leaving),
+        story=[of_line(line) for line in story],
     )
 
 

@@ -169,6 +169,16 @@ class WorkerAnswer(Answer, frozen=True):
     pid: int = 0
     agent_version: str = ""
     extras: dict[str, str] = {}
+    leaving_at: str | None = None
+    story: list[StoryLineAnswer] = []
+
+
+class StoppedAnswer(Answer, frozen=True):
+    """The worker is cleaned up; `given_back` are its jobs that others may take now."""
+
+    key: str
+    state: str
+    given_back: list[str]
 
 
 class JobList(Answer, frozen=True):

@@ -3,6 +3,7 @@
 Here the agent is the real one, and its clock is years behind that of the sweeper.
 """
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +12,8 @@ import pytest
 from aws.java_engines import Engines
 from aws.stage import MakeSettings
 from builders import NOW, later
+from bullpen import __version__
+from bullpen.agent.build import build_id
 from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, text
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.signals import DynamoSignals
@@ -65,6 +68,18 @@ async def test_what_an_agent_runs_is_for_it_to_say_and_a_sweep_changes_nothing_o
             heartbeat = (await DynamoSignals(bench.table, SystemClock()).read(["i-1"]))["i-1"].heartbeat
             assert heartbeat is not None
             assert heartbeat.activity == activity
+
+
+async def test_an_agent_says_with_its_first_beat_who_it_is(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        workers, agent = DynamoWorkers(bench.table), bench.agent()
+        agent.beat(None)
+        for _ in range(2):
+            card = (await workers.cards([DIRECT]))[DIRECT]
+            assert (card.build_id, card.agent_version) == (build_id(), __version__)
+            assert card.pid == os.getpid()
+            agent.beat(None)
+            await workers.rearm(NOW, 10)
 
 
 async def test_an_agent_that_goes_on_beating_is_no_suspect_whatever_its_clock_says(

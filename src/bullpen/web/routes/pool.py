@@ -1,4 +1,4 @@
-"""Instances, workers and the pool as a whole: questions, which change nothing."""
+"""Instances and the pool as a whole: questions, which change nothing."""
 
 from typing import Annotated
 
@@ -6,20 +6,12 @@ from litestar.params import FromPath, QueryParameter
 
 from bullpen.engines.keys import Scope
 from bullpen.errors import NotFound
-from bullpen.inventory import stories
+from bullpen.inventory import every_live, pools, stories
 from bullpen.model.instance import Instance
-from bullpen.web.context import Asking, Context, Ctx
+from bullpen.web.context import Asking, Ctx
 from bullpen.web.routes.verbs import get
-from bullpen.web.views import of_control, of_failing, of_instance, of_worker
-from bullpen.web.wire import (
-    DomainAnswer,
-    InstanceAnswer,
-    InstanceList,
-    PoolAnswer,
-    StatusAnswer,
-    WorkerAnswer,
-    WorkerList,
-)
+from bullpen.web.views import of_control, of_failing, of_instance
+from bullpen.web.wire import DomainAnswer, InstanceAnswer, InstanceList, PoolAnswer, StatusAnswer
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
 After = Annotated[str, QueryParameter(max_length=128, description="`next` of the page before.")]
@@ -36,25 +28,17 @@ async def status(request: Asking, context: Ctx) -> StatusAnswer:
         domains: dict[str, dict[str, int]] = {}
         for (domain, state_name), count in (await ports.workers.census()).items():
             domains.setdefault(domain, {})[state_name] = count
-        names = dict.fromkeys([*context.settings.classes, *await ports.queue.names()])
-        pools = [PoolAnswer(name, await ports.queue.count(name), await _claimable(context, name)) for name in names]
+        offers = await pools(ports, context.settings, await every_live(ports))
         controls = await ports.workers.controls()
         failing = await ports.health.noted(ports.clock.now())
     return StatusAnswer(
         instances=instances,
-        pools=pools,
+        pools=[PoolAnswer(one.resource_class, one.tickets, one.claimable) for one in offers],
         workers=[DomainAnswer(name, of.get("active", 0), of.get("inactive", 0)) for name, of in domains.items()],
         controls=[of_control(control) for control in controls.values()],
         loops={loop.name: loop.is_alive() for loop in context.service.loops},
         failing=[of_failing(one) for one in failing],
     )
-
-
-async def _claimable(context: Context, name: str) -> int:
-    if name not in context.settings.classes:
-        return 0
-    needs = context.settings.requirements(name)
-    return len(await context.ports.records.claimable(needs, context.ports.clock.now(), 1000))
 
 
 @get("/v1/instances", tags=["pool"], summary="Instances that live or whose end is owed, by id")
@@ -78,23 +62,4 @@ async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str
         return of_instance(story.record, pulse, story.lines)
 
 
-@get("/v1/workers", tags=["workers"], summary="Workers by key, tombstones excluded")
-async def list_workers(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> WorkerList:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
-        page = await context.ports.workers.listed(limit, after)
-        return WorkerList([of_worker(one) for one in page], page[-1].id if len(page) == limit else "")
-
-
-@get("/v1/workers/{key:path}", tags=["workers"], summary="A worker, its lease and what it says of itself")
-async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> WorkerAnswer:
-    context.operator(request, Scope.READ)
-    key = key.removeprefix("/")
-    with context.admission.work():
-        found = (await context.ports.workers.workers([key])).get(key)
-        if found is None:
-            raise NotFound(f"{key[:60]}: no such worker")
-        return of_worker(found, (await context.ports.workers.cards([key])).get(key))
-
-
-HANDLERS = (status, list_instances, show_instance, list_workers, show_worker)
+HANDLERS = (status, list_instances, show_instance)

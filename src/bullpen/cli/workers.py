@@ -1,0 +1,96 @@
+"""`bullpen workers`: every worker, its lease, and what it says of itself."""
+
+from datetime import UTC, datetime
+
+import click
+
+from bullpen.cli.answers import print_json
+from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.output import say
+from bullpen.cli.session import perform
+from bullpen.cli.text import ago, columns
+from bullpen.inventory import Enrolled, Roster, is_suspect, roster
+from bullpen.model.worker import ACTIVE, Fate, Worker
+
+EPILOG = """
+\b
+Examples:
+  bullpen workers
+  bullpen workers --state suspect           those whose lease is out and that are not given up yet
+  bullpen workers --json | jq '.workers[] | {key, buildId, host}'
+
+`bullpen why KEY` tells the story of one. Workers that are cleaned up are not listed.
+"""
+TITLES = ("WORKER", "STATE", "EPOCH", "HEARTBEAT", "LEASE", "DOMAIN", "HOST", "PID", "BUILD", "CAPABILITIES")
+UNKNOWN = "–"
+
+
+@click.command("workers", epilog=EPILOG)
+@click.option("--state", type=click.Choice(["active", "inactive", "suspect"]), help="Only these.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many.")
+@click.option("--after", default="", metavar="KEY", help="Only keys after this one: where the last page ended.")
+@json_option
+@pool_options
+@click.pass_obj
+def command(given: Given, state: str | None, limit: int, after: str, as_json: bool) -> int:
+    """List the workers of the pool: our agents, and other programs that send heartbeats. Changes nothing."""
+    settings = given.load().settings
+    from bullpen.wiring import is_unused
+
+    found = Roster(())
+    if not is_unused(given.directory, settings):
+        found = perform(
+            given.directory,
+            settings,
+            lambda ports, stop, tell: roster(ports, limit, after, state or ""),
+            as_json=as_json,
+        )
+    if as_json:
+        # The schema of GET /v1/workers: one for both.
+        from msgspec import to_builtins
+
+        from bullpen.web.views import of_worker
+
+        shown = [to_builtins(of_worker(one.worker, one.card)) for one in found.workers]
+        print_json({"workers": shown, "next": found.next})
+    else:
+        _tell(found, datetime.now(UTC))
+    return 0
+
+
+def _tell(found: Roster, now: datetime) -> None:
+    if found.workers:
+        say(columns([TITLES, *(_row(one, now) for one in found.workers)]))
+    elif not found.next:
+        say("no workers")
+    if found.next:
+        say(f"\nthere may be more: --after {found.next}")
+
+
+def _row(one: Enrolled, now: datetime) -> tuple[str, ...]:
+    worker, card = one.worker, one.card
+    return (
+        worker.id,
+        state_of(worker, now),
+        str(worker.epoch),
+        ago(worker.beat_at, now),
+        f"{worker.lease:g}s",
+        _shown(worker.domain),
+        _shown(card.host),
+        str(card.pid or UNKNOWN),
+        _shown(card.build_id),
+        _shown(" ".join(card.capabilities)),
+    )
+
+
+def _shown(text: str) -> str:
+    """An agent that writes its own heartbeat may write anything: it must not steer a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text) or UNKNOWN
+
+
+def state_of(worker: Worker, now: datetime) -> str:
+    if worker.state is not ACTIVE:
+        return "lost, may come back" if worker.fate is Fate.KEEP else "lost"
+    if is_suspect(worker, now):
+        return "suspect"
+    return f"active, leaves {ago(worker.leaving, now)}" if worker.leaving else "active"

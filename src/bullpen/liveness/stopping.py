@@ -1,0 +1,70 @@
+"""A worker that stops normally says so: it is cleaned up at once, and its jobs go to others without a wait.
+
+    stop        one conditional write: no job can be assigned to it any more, and its jobs are owed to others
+    give back   each of its jobs by a write of its own; the worker has said that none of them runs on
+    settle      nothing is owed any more
+
+Killed in between, the debt stands and every sweeper pays it. The same request again does what is left to do: a worker
+that lost our answer repeats it.
+"""
+
+from dataclasses import dataclass
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.handover import later
+from bullpen.jobs import rescue
+from bullpen.liveness.heartbeat import Rejection
+from bullpen.liveness.settling import settle
+from bullpen.model import worker as workers
+from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Worker
+from bullpen.ports import Ports
+from bullpen.workflows.loss import losses_among
+
+WHY = "its worker has stopped"
+JOBS = 500  # read at a time
+ROUNDS = 100  # of such portions; what is left then is paid by sweepers
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedWorker:
+    worker: Worker
+    given_back: tuple[str, ...]  # jobs
+
+
+async def stop_worker(
+    ports: Ports, settings: Settings, key: str, *, token: int, epoch: int
+) -> StoppedWorker | Rejection:
+    """Clean up a worker that says, with its last token and epoch, that it has stopped; give its jobs to others."""
+    found = (await ports.workers.workers([key])).get(key)
+    while found is not None and found.state is not CLEANED_UP:
+        if (found.token, found.epoch) != (token, epoch):
+            return Rejection(Code.MISMATCH.value, found.state, found.token)
+        now = ports.clock.now()
+        purge_at = later(now, settings.liveness.tombstone)
+        event = workers.Stopped(at=now, by=key, why="it has stopped", token=token, epoch=epoch, purge_at=purge_at)
+        (landed,) = await ports.records.apply_each([workers.stop(found, event)])
+        found = landed.found if isinstance(landed, Conflict) else landed
+    if found is None:
+        return Rejection(Code.UNKNOWN.value, ABSENT, 0)
+    if (found.token, found.epoch) != (token, epoch):
+        return Rejection(Code.CLEANED_UP.value, found.state, found.token)
+    return await _give_back(ports, settings, found)
+
+
+async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> StoppedWorker:
+    given: dict[str, None] = {}
+    if not worker.owes_reschedule or await losses_among(ports, settings, [worker]):
+        return StoppedWorker(worker, ())  # nothing is owed, or a workflow run of GitHub sees to it
+    for _ in range(ROUNDS):
+        held = await ports.jobs.held(worker.id, worker.lost_epoch, JOBS)
+        if not held:
+            await settle(ports, worker, "it has no jobs any more", by=worker.id)
+            break
+        now = ports.clock.now()
+        landed = await ports.records.apply_each([rescue(job, settings, now, by=worker.id, why=WHY) for job in held])
+        given |= dict.fromkeys(job.id for job in landed if not isinstance(job, Conflict))
+        if all(isinstance(one, Conflict) and one.found is None for one in landed):
+            break  # nobody can write them now: the debt stands
+    found = (await ports.workers.workers([worker.id])).get(worker.id, worker)
+    return StoppedWorker(found, tuple(given))

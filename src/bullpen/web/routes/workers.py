@@ -1,0 +1,88 @@
+"""Workers: who they are, what became of them, and a worker's own word that it has stopped."""
+
+from typing import Annotated
+
+from litestar.params import FromPath, QueryParameter
+
+from bullpen.engines.keys import Run, Scope
+from bullpen.errors import NotFound
+from bullpen.inventory import roster
+from bullpen.liveness import Rejection, stop_worker
+from bullpen.model.worker import Card, Code
+from bullpen.web.auth import forbidden, may_beat
+from bullpen.web.beat_wire import STATUS
+from bullpen.web.context import Asking, Ctx
+from bullpen.web.problems import ErrorAnswer, Problem, bad_input
+from bullpen.web.routes.pool import After, Limit
+from bullpen.web.routes.verbs import delete, get
+from bullpen.web.views import of_worker
+from bullpen.web.wire import StoppedAnswer, WorkerAnswer, WorkerList
+
+STATES = ("active", "inactive", "suspect")
+State = Annotated[
+    str,
+    QueryParameter(
+        name="state",
+        enum=["", *STATES],
+        description="Only these. suspect: active, and the lease is out. A page may then hold fewer.",
+    ),
+]
+Last = Annotated[int, QueryParameter(ge=0, le=2**53, description="As the last accepted beat was answered.")]
+
+REMEDY = {
+    Code.MISMATCH: "Send the token and the epoch of the last answer to a beat; a later process may have the key now.",
+    Code.CLEANED_UP: "It is cleaned up already: nothing is left to do.",
+    Code.UNKNOWN: "No such worker is known (any more): nothing is left to do.",
+}
+
+
+@get("/v1/workers", tags=["workers"], summary="Workers by key with what they say of themselves, tombstones excluded")
+async def list_workers(
+    request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = ""
+) -> WorkerList:
+    context.operator(request, Scope.READ)
+    if only and only not in STATES:
+        raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
+    with context.admission.work():
+        page = await roster(context.ports, limit, after, only)
+        return WorkerList([of_worker(one.worker, one.card) for one in page.workers], page.next)
+
+
+@get("/v1/workers/{key:path}", tags=["workers"], summary="A worker, its lease, what it says of itself, and its story")
+async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> WorkerAnswer:
+    context.operator(request, Scope.READ)
+    key = key.removeprefix("/")
+    with context.admission.work():
+        found = (await context.ports.workers.workers([key])).get(key)
+        if found is None:
+            raise NotFound(f"{key[:60]}: no such worker")
+        card = (await context.ports.workers.cards([key])).get(key, Card())
+        story = (await context.ports.records.stories([key])).get(key, [])
+        return of_worker(found, card, story)
+
+
+@delete(
+    "/v1/workers/{key:path}",
+    tags=["workers"],
+    status_code=200,
+    summary="The worker has stopped: clean it up, and give its jobs to others",
+)
+async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> StoppedAnswer:
+    key = key.removeprefix("/")
+    speaker = context.speaker(request)
+    if isinstance(speaker, Run) or not may_beat(speaker, key):
+        raise forbidden("the token may not speak for this worker")
+    with context.admission.work():
+        stopped = await stop_worker(context.ports, context.settings, key, token=token, epoch=epoch)
+    if isinstance(stopped, Rejection):
+        raise _refusal(stopped)
+    return StoppedAnswer(key, stopped.worker.state.value, list(stopped.given_back))
+
+
+def _refusal(rejection: Rejection) -> Problem:
+    code = Code(rejection.code)
+    answer = ErrorAnswer(code.value, remedy=REMEDY[code], token=rejection.token, state=rejection.state.value)
+    return Problem(STATUS[code], answer)
+
+
+HANDLERS = (list_workers, show_worker, stop)
