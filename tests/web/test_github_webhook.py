@@ -16,6 +16,7 @@ from bullpen.engines.github.scope import covers
 from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
+from bullpen.web.admission import Admission
 from bullpen.web.routes.github import LARGEST, REMEMBERED, Deliveries
 from github.description import DescriptionMissing, load
 from web.house import a_house
@@ -262,3 +263,11 @@ async def test_what_a_caller_says_cannot_forge_a_line_of_the_log(
 def _rehomed(hub: Hub, repository: str) -> None:
     github = replace(SETTINGS.github, scope=repository)
     hub.house.context.webhooks = webhooks(replace(SETTINGS, github=github))
+
+
+async def test_only_so_many_bodies_are_read_before_their_sender_is_known(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        hub.house.context.admission = Admission(unproved=1)
+        with hub.house.context.admission.read_unproved():
+            assert (await hub.deliver("workflow_job", JOB)).status_code == 429
+        assert (await hub.deliver("workflow_job", JOB)).status_code == 202

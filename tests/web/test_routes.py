@@ -402,7 +402,7 @@ async def test_however_many_ask_for_readiness_the_store_is_written_once_a_second
 
 async def test_what_happens_is_streamed(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        events = house.context.events.stream()
+        events = house.context.events.stream(lambda: True)
         assert await anext(events) == b"retry: 2000\n\n"
         assert b"event: workers" in await anext(events)
         await house.ports.records.apply(register(INSTANCE))

@@ -199,3 +199,26 @@ def _bound(served: Served, job_id: str) -> dict[str, Any] | None:
 def _finished(served: Served, job_id: str) -> dict[str, Any] | None:
     shown = served.ask("GET", f"/v1/jobs/{job_id}")[1]
     return shown if shown["state"] == "finished" else None
+
+
+def test_a_client_without_a_token_cannot_have_a_large_body_parsed(tmp_path: Path) -> None:
+    made = subprocess.run(
+        command(tmp_path / "home", "token", "create", "--scope", "admin"),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE,
+        check=True,
+    )
+    head = "POST /v1/heartbeats/batch HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+    with a_server(tmp_path / "home") as served:
+        with served.connect() as greedy:
+            greedy.sendall(f"{head}\r\n".encode())
+            assert greedy.recv(12) == b"HTTP/1.1 401"  # none of the body was sent yet
+        with served.connect() as trusted:
+            trusted.sendall(f"{head}Authorization: Bearer {made.stdout.strip()}\r\n\r\n".encode())
+            trusted.sendall(b"1\r\n \r\n" * 500_000)
+            # Far from done: others are answered meanwhile.
+            assert served.ask("GET", "/healthz")[0] == 200
+            trusted.sendall(b"0\r\n\r\n")
+            assert trusted.recv(12) == b"HTTP/1.1 400"

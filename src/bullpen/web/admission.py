@@ -12,14 +12,22 @@ MOST_WATCHING = 2000
 """Event streams and long polls, which wait and do no work."""
 MOST_AT_CI = 64
 """Agents for whom the CI is asked. It may be slow or mute: whoever waits for it takes no place of anybody else."""
+MOST_UNPROVED = 64
+"""Bodies, of a megabyte at most, that are read before their sender is known: webhooks are signed over the body."""
 RETRY_AFTER = 2.0  # seconds
 
 
 class Admission:
     """Counts what is at work."""
 
-    def __init__(self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING, at_ci: int = MOST_AT_CI) -> None:
-        self._limits = {"request": requests, "watching": watching, "ci": at_ci}
+    def __init__(
+        self,
+        requests: int = MOST_REQUESTS,
+        watching: int = MOST_WATCHING,
+        at_ci: int = MOST_AT_CI,
+        unproved: int = MOST_UNPROVED,
+    ) -> None:
+        self._limits = {"request": requests, "watching": watching, "ci": at_ci, "unproved": unproved}
         self._at_work = dict.fromkeys(self._limits, 0)
 
     @contextmanager
@@ -38,6 +46,12 @@ class Admission:
     def ask_ci(self) -> Iterator[None]:
         """The same for something that waits for a CI which is not ours."""
         with self._counted("ci"):
+            yield
+
+    @contextmanager
+    def read_unproved(self) -> Iterator[None]:
+        """The same for the body of a sender who is proved by it."""
+        with self._counted("unproved"):
             yield
 
     @contextmanager

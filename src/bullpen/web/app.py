@@ -18,6 +18,7 @@ from litestar.types import Scope
 from bullpen import __version__
 from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
+from bullpen.web.gate import LARGEST_BODY, Gate, head_of
 from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, of_error
 from bullpen.web.routes import (
@@ -34,8 +35,6 @@ from bullpen.web.routes import (
     workers,
 )
 
-LARGEST_BODY = 1024 * 1024  # bytes of any request but heartbeats
-
 log = logging.getLogger("bullpen.web")
 
 
@@ -43,24 +42,26 @@ class App:
     """An ASGI application."""
 
     def __init__(self, context: Context) -> None:
-        self.heartbeats = Heartbeats(context.ports, context.settings, context.doorkeeper)
-        self._doorkeeper = context.doorkeeper
+        self.heartbeats = Heartbeats(context.ports, context.settings)
+        self.gate = Gate(context.doorkeeper)
         self._own = {"context": context, "polls": agents.Polls(), "deliveries": github.Deliveries()}
         self._rest = _litestar()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):
-            await self.heartbeats(scope, receive, send)
-            return
-        if scope["type"] == "http" and scope["path"] not in ("/healthz", "/readyz"):
-            peer = scope.get("client")
-            try:
-                self._doorkeeper.check_peer(peer[0] if peer else None)
-            except Problem as problem:
-                await _answer(problem, send)
-                return
         if scope["type"] == "http":
-            scope["state"] = {**scope.get("state", {}), **self._own}
+            state = {**scope.get("state", {}), **self._own}
+            if "speaker" not in state:  # our own connections have asked already, before they read any of the body
+                peer = scope.get("client")
+                try:
+                    head = head_of(scope["headers"])
+                    state["speaker"] = self.gate.admit(scope["path"], head, peer[0] if peer else None)
+                except Problem as problem:
+                    await _answer(problem, send)
+                    return
+            scope["state"] = state
+            if scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):
+                await self.heartbeats(scope, receive, send)
+                return
         await self._rest(scope, receive, send)
 
     def description(self) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.ports import Ports
 from bullpen.service import Service
 from bullpen.web.admission import Admission
-from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run
+from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.web.events import Events
 from bullpen.web.lookout import Lookout
 from bullpen.web.operations import Operations
+from bullpen.web.problems import Problem
 from bullpen.web.readiness import Readiness
 
 Asking: TypeAlias = Request[Any, Any, Any]
@@ -53,8 +54,11 @@ class Context:
         self.readiness = Readiness(self.ports)
 
     def speaker(self, request: Asking) -> Speaker:
-        headers = request.headers
-        return self.doorkeeper.identify(headers.get("authorization"), headers.get("host"), headers.get("origin"))
+        """Who was admitted (`gate`). Raise a 401 where an endpoint is open, and the caller may have no token."""
+        speaker: Speaker | None = request.scope["state"]["speaker"]
+        if speaker is None:
+            raise unauthorized("a token is needed")
+        return speaker
 
     def operator(self, request: Asking, scope: Scope) -> Operator:
         return must_be_operator(self.speaker(request), scope)
@@ -64,6 +68,16 @@ class Context:
 
     def agent(self, request: Asking, instance_id: str) -> Agent:
         return must_be_agent(self.speaker(request), instance_id)
+
+    def may_still(self, request: Asking, scope: Scope) -> bool:
+        """Whether the operator of a request that is being answered would be let in again now."""
+        sent = request.headers
+        try:
+            speaker = self.doorkeeper.identify(sent.get("authorization"), sent.get("host"), sent.get("origin"))
+            must_be_operator(speaker, scope)
+        except Problem:
+            return False
+        return True
 
     async def close(self) -> None:
         """End what waits and what runs: long polls and streams at once, operations as a signal would."""

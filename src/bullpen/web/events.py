@@ -5,7 +5,7 @@ changes in one moment it sees the second. A watcher who does not keep up is sent
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from bullpen.web.views import of_instance, of_job
 
 TICK = 0.5  # seconds between looks at least: a watcher is a person
 QUIET = 15.0  # seconds after which a silent stream says that it lives: proxies close what is idle
+RECHECK = 2.0  # seconds after which a stream that has nothing to say checks whether it may still go on
 BACKLOG = 1000  # events that a watcher may lag behind
 JOBS_PER_RUN = 500
 
@@ -37,8 +38,9 @@ class Events:
         self._task: asyncio.Task[None] | None = None
         self._number = 0
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Everything there is, then everything that changes."""
+    async def stream(self, may_go_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
+        """Everything there is, then everything that changes. It ends when `may_go_on` says so, which is asked before
+        each event and every few seconds: a token may be revoked, or expire, while its stream is open."""
         watcher = _Watcher()
         yield b"retry: 2000\n\n"
         for (kind, _), shown in self._known.items():
@@ -48,15 +50,19 @@ class Events:
             self._known = {}
             self._task = asyncio.get_running_loop().create_task(self._watch())
         try:
+            silent = 0.0
             while True:
                 try:
-                    async with asyncio.timeout(QUIET):
+                    async with asyncio.timeout(RECHECK):
                         event = await watcher.backlog.get()
                 except TimeoutError:
-                    event = b": still here\n\n"
-                if event is None:
+                    silent += RECHECK
+                    event = b": still here\n\n" if silent >= QUIET else b""
+                if event is None or not may_go_on():
                     return
-                yield event
+                if event:
+                    silent = 0.0
+                    yield event
         finally:
             self._watchers.remove(watcher)
 

@@ -4,7 +4,7 @@
     POST /v1/heartbeats/batch    up to a thousand, a result for each: a bad one fails alone
 
 `Heartbeats.receive` is called by the connection itself where our own server runs (`protocol`), and as a plain ASGI
-application elsewhere.
+application elsewhere. Who speaks was decided before (`gate`).
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bullpen.config import Settings
-from bullpen.engines.keys import Agent, Operator, Run
+from bullpen.engines.keys import Agent, Operator, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.liveness import record_heartbeats
 from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
 from bullpen.liveness.request import HeartbeatRequest
 from bullpen.ports import Clock, Ports
-from bullpen.web.auth import Doorkeeper, forbidden, may_beat
+from bullpen.web.auth import forbidden, may_beat
 from bullpen.web.beat_wire import BatchAnswer, Beaten, Heartbeat, answer_of, request_of
 from bullpen.web.intake import Intake, Results
-from bullpen.web.problems import ErrorAnswer, Problem, bad_input, of_decoding, of_error
+from bullpen.web.problems import ErrorAnswer, Problem, bad_input, of_decoding, of_error, too_large
 
 SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
@@ -35,7 +35,6 @@ KEYS_ALLOWED = f"{MOST_KEYS} new keys an hour"
 MOST_AGENTS = 20_000  # agents whose keys are remembered
 
 Reply: TypeAlias = Callable[[int, bytes, dict[str, str]], None]
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,8 +73,7 @@ class Newcomers:
 class Heartbeats:
     """Receives beats, and answers each after the commit that holds it."""
 
-    def __init__(self, ports: Ports, settings: Settings, doorkeeper: Doorkeeper) -> None:
-        self._doorkeeper = doorkeeper
+    def __init__(self, ports: Ports, settings: Settings) -> None:
         self._newcomers = Newcomers(ports.clock)
         self._intake = Intake(
             lambda requests, overloaded: record_heartbeats(ports, settings, requests, overloaded=overloaded)
@@ -85,11 +83,11 @@ class Heartbeats:
         self._raw_batch = msgspec.json.Decoder(_RawBatch)
         self._encode = msgspec.json.Encoder().encode
 
-    def receive(self, path: str, headers: Headers, body: bytes, reply: Reply, peer: str | None) -> None:
+    def receive(self, path: str, speaker: Speaker | None, body: bytes, reply: Reply) -> None:
         """Read a body and have it written; `reply` is called once, now if something is wrong with it."""
         try:
-            self._doorkeeper.check_peer(peer)
-            speaker = self._speaker(headers)
+            if not isinstance(speaker, Operator | Agent):
+                raise forbidden("a run's token speaks for its own run only: it has no worker")
             if path == BATCH:
                 self._receive_batch(speaker, body, reply)
             else:
@@ -161,20 +159,6 @@ class Heartbeats:
         except Problem as problem:
             return problem
 
-    def _speaker(self, headers: Headers) -> Operator | Agent:
-        authorization = host = origin = None
-        for name, value in headers:
-            if name == b"authorization":
-                authorization = value.decode("latin-1")
-            elif name == b"host":
-                host = value.decode("latin-1")
-            elif name == b"origin":
-                origin = value.decode("latin-1")
-        speaker = self._doorkeeper.identify(authorization, host, origin)
-        if isinstance(speaker, Run):
-            raise forbidden("a run's token speaks for its own run only: it has no worker")
-        return speaker
-
     def _refuse(self, problem: Problem, reply: Reply) -> None:
         reply(problem.status, self._encode(problem.answer), problem.headers)
 
@@ -195,19 +179,14 @@ class Heartbeats:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > LARGEST[scope["path"]]:
-                self._refuse(too_large(scope["path"]), reply)
+                self._refuse(too_large(LARGEST[scope["path"]]), reply)
         if not answered.done():
-            peer = scope.get("client")
-            self.receive(scope["path"], scope["headers"], bytes(body), reply, peer[0] if peer else None)
+            self.receive(scope["path"], scope["state"]["speaker"], bytes(body), reply)
         status, content, extra = await answered
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
         headers += [(name.encode(), value.encode()) for name, value in extra.items()]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-def too_large(path: str) -> Problem:
-    return bad_input("the body is too large", "body", allowed=f"at most {LARGEST[path]} bytes", status=413)
 
 
 _NOTHING: list[Recorded | ConfigError] = []

@@ -44,6 +44,10 @@ def bad_input(error: str, field: str = "", value: object = None, allowed: str = 
     return Problem(status, ErrorAnswer(error, field, shown(value), allowed))
 
 
+def too_large(largest: int) -> Problem:
+    return bad_input("the body is too large", "body", allowed=f"at most {largest} bytes", status=413)
+
+
 def too_busy(seconds: float) -> Problem:
     answer = ErrorAnswer("too many requests are being served", remedy=f"Try again in {seconds:g} s.")
     return Problem(429, answer, {"retry-after": f"{seconds:.0f}"})

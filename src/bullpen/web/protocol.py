@@ -1,33 +1,52 @@
 """Connections: uvicorn's, with bounds that slow and greedy clients meet, and a short way for heartbeats.
 
+    bytes ──▶ Unread ──▶ parser ──▶ headers complete: Gate ──▶ body ──▶ heartbeats, or the application
+                 ▲                        │ refused
+                 └── held back ──┐        └──▶ answer, hang up; nothing more is parsed
+                                 │
+    while a request is being answered, the client does not read its answers, or the application does not read the body
+
+A connection serves one request at a time: the parser sees the next one when the last is answered. It is given a
+bounded number of bytes in each turn of the loop, as bytes in the smallest chunks are a callback each.
+
 A heartbeat needs none of what a request usually gets (a task, a scope, an event): its body goes straight to
-`Heartbeats.receive`, and the answer straight to the socket; measured, that saves a quarter of the whole price. Requests
-that are pipelined behind another one take the ordinary way, which keeps answers in order.
+`Heartbeats.receive`, and the answer straight to the socket; measured, that saves a quarter of the whole price.
 """
 
 import asyncio
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote
 
+import httptools
 import msgspec
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bullpen.web.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats, too_large
+from bullpen.engines.keys import Speaker
+from bullpen.web.gate import Gate, Head, head_of
+from bullpen.web.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
+from bullpen.web.problems import ErrorAnswer, Problem, bad_input, too_large
+from bullpen.web.unread import Unread
 
 MOST_CONNECTIONS = 20_000
-LARGEST_HEAD = 16 * 1024  # bytes of request line and headers
+LARGEST_HEAD = 16 * 1024  # bytes of request line and headers; of trailers, too
+TURN = 16 * 1024  # bytes parsed in one turn of the loop: two milliseconds' worth in the smallest chunks
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
+LINGER = 2.0  # seconds for a client to read why it was refused, while what it still sends is thrown away
+STUCK = 30.0  # seconds without a byte taken by a client that has answers to read
 PATHS = {path.encode(): path for path in (SINGLE, BATCH)}
 
 
 class _Exchange:
-    """A heartbeat on its way, with what the connection asks of any exchange."""
+    """A heartbeat on its way, or a refusal, with what the connection asks of any exchange."""
 
-    __slots__ = ("body", "disconnected", "keep_alive", "more_body", "path", "response_complete")
+    __slots__ = ("body", "disconnected", "keep_alive", "more_body", "path", "response_complete", "speaker")
 
-    def __init__(self, path: str, keep_alive: bool) -> None:
+    def __init__(self, path: str, speaker: Speaker | None, keep_alive: bool) -> None:
         self.path = path
+        self.speaker = speaker
         self.keep_alive = keep_alive
-        self.body = b""
+        self.body = bytearray()
         self.more_body = True
         self.response_complete = False
         self.disconnected = False
@@ -37,96 +56,253 @@ class _Exchange:
         return self
 
     def set(self) -> None:
-        """Nobody waits for its parts."""
+        """Nothing waits for its parts."""
+
+
+class _Flow(FlowControl):
+    """Whether the application wants more of the body. What follows from it the connection decides."""
+
+    def __init__(self, connection: "Connection") -> None:
+        super().__init__(connection.transport)
+        self._connection = connection
+
+    def pause_reading(self) -> None:
+        self.read_paused = True
+
+    def resume_reading(self) -> None:
+        self.read_paused = False
+        self._connection.go_on()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._connection.go_on()
 
 
 class Connection(HttpToolsProtocol):
-    """One client. `heartbeats` is set on a subclass of one server, see `connections_for`."""
+    """One client. `heartbeats` and `gate` are set on a subclass of one server, see `connections_for`."""
 
     heartbeats: Heartbeats
+    gate: Gate
     most = MOST_CONNECTIONS
     largest = LARGEST
     patience = PATIENCE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head = 0
-        self._since: float | None = self.loop.time()
+        self.flow = _Flow(self)
+        self._unread = Unread()
+        self._next_turn: asyncio.Handle | None = None
+        self._parsing = self._reads_paused = False
+        self._begin_head()
+        self._since: float | None = self.loop.time()  # when the request began that has not arrived whole
+        self._ended: float | None = None  # when the last word was said; what arrives since is thrown away
+        self._is_last = False
+        self._unsent, self._moved_at = 0, self.loop.time()
         if len(self.connections) > self.most:
-            self._write(503, b'{"error":"too many connections"}', {"retry-after": "5"}, keep_alive=False)
+            self._hang_up(Problem(503, ErrorAnswer("too many connections"), {"retry-after": "5"}))
 
-    def overdue(self, now: float) -> bool:
-        """Whether the client takes too long to say what it wants."""
-        return self._since is not None and now - self._since > self.patience
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = self.loop.time()
+        self._unread.clear()
+        super().connection_lost(exc)
 
-    def give_up(self) -> None:
-        """Tell a client that took too long, and hang up."""
-        self._since = None
-        exchange: Any = self.cycle
-        if exchange is not None and not exchange.response_complete and not isinstance(exchange, _Exchange):
-            self.transport.close()  # the application may have begun to answer
+    def check(self, now: float) -> None:
+        """End the connection of a client that takes too long: to say what it wants, or to read its answers."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._moved_at = unsent, now
+        if (unsent and now - self._moved_at > STUCK) or (self._ended is not None and now - self._ended > LINGER):
+            self.transport.abort()
+        elif self._since is not None and now - self._since > self.patience:
+            self._give_up()
+
+    # ---- bytes
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended is not None:
             return
-        self._write(408, b'{"error":"the request took too long to arrive"}', {}, keep_alive=False)
+        self._unread.add(data)
+        if self._next_turn is None:
+            self._parse()
+
+    def go_on(self) -> None:
+        """Parse what was held back, if anything was, in the next turn of the loop."""
+        if not len(self._unread):
+            self._settle_reading()
+        elif self._next_turn is None and not self._parsing and self._ended is None:
+            self._next_turn = self.loop.call_soon(self._parse)
+
+    def _parse(self) -> None:
+        self._next_turn = None
+        self._parsing = True
+        left = TURN
+        while left > 0 and self._may_parse():
+            self._unset_keepalive_if_required()
+            if self._since is None:
+                self._since = self.loop.time()
+            piece = self._next_piece(left)
+            left -= len(piece)
+            self._framing += len(piece)
+            if self._in_head and self._framing > LARGEST_HEAD:
+                self._hang_up(_too_much("headers"))
+                break
+            self._feed(piece)
+            if self._head.chunked and self._framing > LARGEST_HEAD:
+                self._hang_up(_too_much("trailers"))
+        self._parsing = False
+        if self._may_parse():
+            self.go_on()
+        self._settle_reading()
+
+    def _may_parse(self) -> bool:
+        if not len(self._unread) or self._ended is not None or self._is_last or self.transport.is_closing():
+            return False
+        return not (self._is_answering() or self.flow.read_paused or self.flow.write_paused)
+
+    def _is_answering(self) -> bool:
+        exchange: Any = self.cycle
+        return self._whole and exchange is not None and not exchange.response_complete
+
+    def _next_piece(self, most: int) -> bytes:
+        if self._in_head or self._head.chunked:
+            return self._unread.take_block(most)
+        return self._unread.take(min(most, self._left))
+
+    def _feed(self, piece: bytes) -> None:
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            self._is_last = True  # there is nothing to upgrade to, and the parser does not find the next request
+            if not self._is_answering():
+                self.transport.close()
+        except httptools.HttpParserError:
+            if self._ended is None:
+                self._hang_up(bad_input("the request is not valid HTTP"))
+
+    def _settle_reading(self) -> None:
+        """Read from the socket only when everything read before is parsed."""
+        if self.transport.is_closing():
+            return
+        pause = self._ended is None and (len(self._unread) > 0 or self.flow.read_paused)
+        if pause != self._reads_paused:
+            self._reads_paused = pause
+            (self.transport.pause_reading if pause else self.transport.resume_reading)()
+
+    # ---- what the parser finds
+
+    def _begin_head(self) -> None:
+        self._in_head, self._whole, self._is_for_head = True, False, False
+        self._head = Head()
+        self._left = 0  # bytes of a body of declared length
+        self._framing = 0  # bytes parsed since the head began, or since the last byte of the body: the parser collects
+        # a header or trailer until it ends
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head = 0
-        self._since = self.loop.time()
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._head += len(url)
+        self._whole = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._head += len(name) + len(value)
-        if self._head > LARGEST_HEAD:
-            self._refuse_head()
+        if self._in_head:  # trailers come when everything was decided by the headers
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        path = PATHS.get(self.url)
-        before: Any = self.cycle
-        is_free = before is None or before.response_complete
-        if path is None or not is_free or self.expect_100_continue or self.parser.get_method() != b"POST":
-            super().on_headers_complete()
+        self._in_head = False
+        self._framing = 0
+        path = PATHS.get(self.url) or unquote(httptools.parse_url(self.url).path.decode("ascii"))
+        try:
+            self._head = head_of(self.headers)
+        except Problem as problem:
+            self._hang_up(problem)
             return
-        exchange: Any = _Exchange(path, keep_alive=self.parser.should_keep_alive())
-        self.cycle = exchange
+        self._left = self._head.length or 0
+        try:
+            speaker = self.gate.admit(path, self._head, self.client[0] if self.client else None)
+        except Problem as problem:
+            self._refuse(problem)
+            return
+        if self.parser.get_method() == b"POST" and self.url in PATHS and not self.expect_100_continue:
+            self.cycle = cast(Any, _Exchange(path, speaker, self.parser.should_keep_alive()))
+            return
+        self.scope["state"]["speaker"] = speaker
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._left -= len(body)
+        self._framing = 0
         exchange: Any = self.cycle
+        if self._ended is not None:
+            return
         if not isinstance(exchange, _Exchange):
             super().on_body(body)
         elif not exchange.response_complete:
-            exchange.body = exchange.body + body if exchange.body else body
+            exchange.body += body
             if len(exchange.body) > self.largest[exchange.path]:
-                problem = too_large(exchange.path)
-                self._since = None
-                exchange.response_complete = True
-                self._write(problem.status, msgspec.json.encode(problem.answer), {}, keep_alive=False)
+                self._hang_up(too_large(self.largest[exchange.path]))
 
     def on_message_complete(self) -> None:
-        self._since = None
         exchange: Any = self.cycle
+        if self._ended is not None:
+            return
+        self._since = None
+        self._begin_head()
+        self._whole = True
         if not isinstance(exchange, _Exchange):
             super().on_message_complete()
         elif not exchange.response_complete:
             exchange.more_body = False
 
             def reply(status: int, body: bytes, headers: dict[str, str]) -> None:
-                if exchange.response_complete or exchange.disconnected:
-                    return
-                exchange.response_complete = True
-                self._write(status, body, headers, exchange.keep_alive)
-                self.on_response_complete()
+                if not exchange.response_complete and not exchange.disconnected:
+                    exchange.response_complete = True
+                    self._write(status, body, headers, exchange.keep_alive)
+                    self.on_response_complete()
 
-            peer = self.client[0] if self.client else None
-            self.heartbeats.receive(exchange.path, self.headers, exchange.body, reply, peer)
+            self.heartbeats.receive(exchange.path, exchange.speaker, bytes(exchange.body), reply)
 
-    def _refuse_head(self) -> None:
-        if not self.transport.is_closing():
-            self._since = None
-            self._write(431, b'{"error":"the headers are too large","field":"headers"}', {}, keep_alive=False)
+    # ---- answers
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_last and not self.transport.is_closing():
+            self.transport.close()
+        self.go_on()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer without a look at the body. If there is one, it is not awaited either."""
+        self._is_for_head = self.parser.get_method() == b"HEAD"
+        if self._head.has_body or not self.parser.should_keep_alive():
+            self._hang_up(problem)
+            return
+        exchange = _Exchange("", None, keep_alive=True)
+        exchange.response_complete = True
+        self.cycle = cast(Any, exchange)
+        content = msgspec.json.encode(problem.answer)
+        self._write(problem.status, content, problem.headers, keep_alive=True)
+        self.on_response_complete()
+
+    def _give_up(self) -> None:
+        exchange: Any = self.cycle
+        if not self._in_head and exchange is not None and exchange.response_complete:
+            self.transport.close()  # it was answered without its body being read
+            return
+        self._hang_up(Problem(408, ErrorAnswer("the request took too long to arrive")))
+
+    def _hang_up(self, problem: Problem) -> None:
+        """Say the last word of this connection. What still arrives is thrown away until the client has read it: to
+        close at once would take the answer back."""
+        self._since, self._ended = None, self.loop.time()
+        self._unread.clear()
+        exchange: Any = self.cycle
+        if isinstance(exchange, _Exchange):
+            exchange.response_complete = True
+        elif exchange is not None and not exchange.response_complete:
+            if exchange.response_started:
+                self.transport.close()  # it would come in the middle of the application's answer
+                return
+            exchange.disconnected = True
+            exchange.message_event.set()
+        self._write(problem.status, msgspec.json.encode(problem.answer), problem.headers, keep_alive=False)
+        self._settle_reading()
 
     def _write(self, status: int, body: bytes, headers: dict[str, str], keep_alive: bool) -> None:
         if self.transport.is_closing():
@@ -135,11 +311,17 @@ class Connection(HttpToolsProtocol):
         head += [f"{name}: {value}\r\n".encode() for name, value in headers.items()]
         if not keep_alive:
             head.append(b"connection: close\r\n")
-        self.transport.write(b"".join([*head, b"\r\n", body]))
-        if not keep_alive:
+        self.transport.write(b"".join([*head, b"\r\n", b"" if self._is_for_head else body]))
+        if not keep_alive and self._ended is None:
             self.transport.close()
+        elif not keep_alive:
+            self.transport.write_eof()
 
 
-def connections_for(heartbeats: Heartbeats, most: int = MOST_CONNECTIONS) -> type[Connection]:
+def _too_much(what: str) -> Problem:
+    return bad_input(f"the {what} are too large", what, allowed=f"at most {LARGEST_HEAD} bytes", status=431)
+
+
+def connections_for(heartbeats: Heartbeats, gate: Gate, most: int = MOST_CONNECTIONS) -> type[Connection]:
     """The connections of one server, which holds so many of them."""
-    return type("ServedConnection", (Connection,), {"heartbeats": heartbeats, "most": most})
+    return type("ServedConnection", (Connection,), {"heartbeats": heartbeats, "gate": gate, "most": most})

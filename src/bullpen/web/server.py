@@ -79,7 +79,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=connections_for(app.heartbeats, most_connections()),
+                http=connections_for(app.heartbeats, app.gate, most_connections()),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -108,8 +108,8 @@ class _Server(uvicorn.Server):
         while not stop.is_set():
             now = loop.time()
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Connection) and connection.overdue(now):
-                    connection.give_up()
+                if isinstance(connection, Connection):
+                    connection.check(now)
             try:
                 async with asyncio.timeout(1.0):
                     await stop.wait()

@@ -68,7 +68,8 @@ async def receive(
 ) -> Delivered:
     if context.webhooks is None:
         raise NotFound("no webhook is expected here", remedy="Set github.webhook-secret, with engines.ci = github.")
-    body = await request.body()
+    with context.admission.read_unproved():
+        body = await request.body()
     try:
         context.webhooks.check(signature, body)
     except PermissionDenied as exc:

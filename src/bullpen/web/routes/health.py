@@ -46,7 +46,7 @@ async def events(request: Asking, context: Ctx) -> Stream:
 
     async def stream() -> AsyncIterator[bytes]:
         with context.admission.watch():
-            async for event in context.events.stream():
+            async for event in context.events.stream(lambda: context.may_still(request, Scope.READ)):
                 yield event
 
     return Stream(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})

@@ -1,0 +1,91 @@
+"""What is decided about a request when its headers are complete, before any of its body is read.
+
+who sends it     by the Authorization header; endpoints that authenticate by their body, and those of the process's
+                 health, ask for no token here
+how much         a declared length over the limit of the endpoint is refused; otherwise the body is counted as it comes
+
+Without this a client that has no token could have megabytes read, collected and parsed before it is refused.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bullpen.engines.keys import Speaker
+from bullpen.web.auth import Doorkeeper
+from bullpen.web.heartbeats import LARGEST as LARGEST_BEATS
+from bullpen.web.problems import bad_input, too_large
+from bullpen.web.routes import attestation, github, oidc
+
+LARGEST_BODY = 1024 * 1024  # bytes of any request whose endpoint has no limit of its own
+HEALTH = ("/healthz", "/readyz")
+LARGEST = {
+    **LARGEST_BEATS,
+    "/v1/github/webhook": github.LARGEST,
+    "/v1/oidc/token": oidc.LARGEST,
+    "/v1/agents/token": attestation.LARGEST,
+    **dict.fromkeys(HEALTH, 0),
+}
+OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", "/v1/openapi.json", *HEALTH})
+"""Endpoints that need no token: they authenticate by their body, or say nothing of the pool."""
+
+Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Head:
+    """The headers that decide. `length` is None where none is declared."""
+
+    authorization: str | None = None
+    host: str | None = None
+    origin: str | None = None
+    length: int | None = None
+    chunked: bool = False
+
+    @property
+    def has_body(self) -> bool:
+        return self.chunked or bool(self.length)
+
+
+def head_of(headers: Headers) -> Head:
+    """Raise a 400 for a length or an encoding by which the end of the body cannot be found."""
+    head = Head()
+    for name, value in headers:
+        if name == b"authorization":
+            head.authorization = value.decode("latin-1")
+        elif name == b"host":
+            head.host = value.decode("latin-1")
+        elif name == b"origin":
+            head.origin = value.decode("latin-1")
+        elif name == b"content-length":
+            if not value.isdigit() or len(value) > 18:
+                raise bad_input("Content-Length: not a number of bytes", "content-length", value.decode("latin-1"))
+            head.length = int(value)
+        elif name == b"transfer-encoding":
+            if value.strip().lower() != b"chunked":
+                # The parser would refuse it too, but only once the request has begun.
+                raise bad_input("unknown Transfer-Encoding", "transfer-encoding", value.decode("latin-1"), "chunked")
+            head.chunked = True
+    return head
+
+
+class Gate:
+    """Admits requests by their headers."""
+
+    def __init__(self, doorkeeper: Doorkeeper) -> None:
+        self._doorkeeper = doorkeeper
+
+    def admit(self, path: str, head: Head, peer: str | None) -> Speaker | None:
+        """Who speaks; None where the endpoint needs no token. Raise a 401 or 403 for a caller who may not speak here, a
+        413 for a body that is declared too large, a 503 if the tokens cannot be read."""
+        # Spelled as the router reads it: with a slash at the end it is the same endpoint.
+        path = path if path in LARGEST else "/" + "/".join(part for part in path.split("/") if part)
+        if path not in HEALTH:
+            self._doorkeeper.check_peer(peer)
+        speaker = None
+        if path not in OPEN:
+            speaker = self._doorkeeper.identify(head.authorization, head.host, head.origin)
+        largest = LARGEST.get(path, LARGEST_BODY)
+        if head.length is not None and head.length > largest:
+            raise too_large(largest)
+        return speaker
