@@ -150,8 +150,9 @@ class Witness:
         if not plan.run_id:
             return
         now = self.world.clock.now()
+        acceptable = self.world.memory.tables.provisions[plan.provision_id].needs.acceptable_usage_classes
         for one in self.world.memory.tables.instances.values():
-            on_offer = one.is_claimable and one.threshold > now and one.usage_class is plan.usage_class
+            on_offer = one.is_claimable and one.threshold > now and one.usage_class in acceptable
             if on_offer and one.offered_at and one.offered_at + timedelta(seconds=5) <= now:
                 self.broken.append(f"{plan.run_id} launched a machine although {one.id} was on offer")
 

@@ -1,10 +1,10 @@
 """Bugs to plant: each a context in which the code lacks one of its conditions."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -12,6 +12,7 @@ from bullpen import handover, offering, release
 from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
+from bullpen.model import ticket as tickets
 from bullpen.model.transition import Transition
 from bullpen.ports import Ports
 from bullpen.provision.fleets import Fleets
@@ -154,6 +155,19 @@ def no_last_look() -> Iterator[None]:
         return False
 
     with patch.object(Pickup, "_look_at_index", look):
+        yield
+
+
+@contextmanager
+def fallback_does_not_fit(*modules: ModuleType) -> Iterator[None]:
+    """Only the requested usage class fits, in the judgement of these modules."""
+
+    def judge(ticket: Any, needs: Any, *rest: Any) -> Any:
+        return tickets.judge(ticket, replace(needs, fallback=()), *rest)
+
+    with ExitStack() as planted:
+        for module in modules:
+            planted.enter_context(patch.object(module, "judge", judge))
         yield
 
 

@@ -11,6 +11,7 @@ from bullpen.jobs import JobRequest, of_run, submit
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.job import RUNNING as JOB_RUNNING
+from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request
 from bullpen.running import Ran, exit_code_of, numbered, run
 from bullpen.sim.world import World
@@ -27,10 +28,11 @@ def wanted(*commands: str, **changes: Any) -> list[JobRequest]:
 
 
 async def a_run(
-    world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None
+    world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None, **needs: Any
 ) -> tuple[Ran, list[str]]:
     printed: list[str] = []
-    request = Request("run-1", count, world.settings.requirements("small"), world.settings.timings.max_runtime)
+    asked = world.settings.requirements("small", **needs)
+    request = Request("run-1", count, asked, world.settings.timings.max_runtime)
     ran = await run(
         world.ports(),
         world.settings,
@@ -145,6 +147,19 @@ async def test_a_lost_runner_is_replaced_and_its_job_runs_again_with_one_result(
         assert steps.count("finish") == 1
         assert any("attempt 2" in line for line in printed)
         assert records(world, RUNNING) == []
+
+
+async def test_one_lost_runner_of_three_that_came_on_demand_instead_of_spot_gets_one_replacement() -> None:
+    async with a_world(settings=small(spot_fallback=True)) as world:
+        world.memory.yard.spot_capacity = 0
+        run = a_run(world, wanted(*["sleep 300"] * 3), count=3, usage_class=UsageClass.SPOT)
+        running = asyncio.get_running_loop().create_task(run)
+        victim, *_ = await until_running(world, 3)
+        world.agents[victim.instance_id].kill()
+        world.memory.yard.end(victim.instance_id)
+        ran, _ = await running
+        assert ran.exit_code == 0
+        assert len(records(world)) == 4
 
 
 async def test_a_mute_runner_is_kept_for_its_return_but_not_counted_and_ended_with_the_run() -> None:

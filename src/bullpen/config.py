@@ -63,7 +63,7 @@ class ResourceClass(Frozen, frozen=True):
     max_instances: Count = 0  # 0: only [limits] bounds it
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
     allowed_instance_types: tuple[str, ...] = ("*",)  # of a fleet that names none; more types are more capacity
-    spot_fallback: bool = False  # no spot capacity: ask for on-demand, which costs more, instead of failing
+    spot_fallback: bool = False  # runs that ask for spot accept on-demand, which costs more: idle ones, then new ones
     attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # fleets tried for one shortfall of capacity; more make a run wait
 
 
@@ -223,8 +223,9 @@ class Settings(Frozen, frozen=True):
         mem: int = 0,
         trust_domain: str = "default",
         repository: str = "",
+        fallback: tuple[UsageClass, ...] | None = None,
     ) -> Requirements:
-        """What a run asks, completed with what its class and trust domain say.
+        """What a run asks, completed with what its class and trust domain say. Without a `fallback` it is the class's.
 
         Raise ConfigError for a class that is not configured, and for types that the class does not allow.
         """
@@ -235,6 +236,9 @@ class Settings(Frozen, frozen=True):
                 f" {' '.join(own_class.allowed_instance_types)}",
                 remedy=f"Ask for fewer types, or allow more in classes.{resource_class}.allowed-instance-types.",
             )
+        if fallback is None:
+            falls_back = own_class.spot_fallback and usage_class is UsageClass.SPOT
+            fallback = (UsageClass.ON_DEMAND,) if falls_back else ()
         return Requirements(
             resource_class=resource_class,
             usage_class=usage_class,
@@ -245,4 +249,5 @@ class Settings(Frozen, frozen=True):
             inherits=self.trust.inherits.get(trust_domain, ()),
             image_generation=own_class.image_generation,
             repository=repository,
+            fallback=fallback,
         )

@@ -178,6 +178,35 @@ async def test_claimable_starts_where_asked_and_goes_around(records: Records) ->
     assert ids(await records.claimable(needs(), NOW, 3, "z")) == ["i-0", "i-1", "i-2"]
 
 
+async def test_claimable_of_the_requested_usage_class_come_before_those_of_its_fallback(records: Records) -> None:
+    spot = {2, 4}
+    for number in range(5):
+        market = UsageClass.SPOT if number in spot else UsageClass.ON_DEMAND
+        await land(records, on_offer(f"i-{number}", usage_class=market))
+    either = needs(usage_class=UsageClass.SPOT, fallback=(UsageClass.ON_DEMAND,))
+    assert ids(await records.claimable(either, NOW, 10, "i-3")) == ["i-4", "i-2", "i-3", "i-0", "i-1"]
+    assert ids(await records.claimable(either, NOW, 3, "i-3")) == ["i-4", "i-2", "i-3"]
+    assert ids(await records.claimable(either, NOW, 1, "i-3")) == ["i-4"]
+    assert ids(await records.claimable(needs(usage_class=UsageClass.SPOT), NOW, 10)) == ["i-2", "i-4"]
+
+
+async def test_claimable_of_the_requested_usage_class_are_found_behind_many_of_its_fallback(records: Records) -> None:
+    await land_all(records, [on_offer(f"i-{n:03}") for n in range(300)])
+    await land(records, on_offer("i-999", usage_class=UsageClass.SPOT))
+    either = needs(usage_class=UsageClass.SPOT, fallback=(UsageClass.ON_DEMAND,))
+    assert ids(await records.claimable(either, NOW, 2)) == ["i-999", "i-000"]
+
+
+@pytest.mark.parametrize("fallback", [None, (), (UsageClass.ON_DEMAND,)], ids=str)
+async def test_a_provision_keeps_what_its_run_falls_back_to(
+    records: Records, fallback: tuple[UsageClass, ...] | None
+) -> None:
+    asked = needs(usage_class=UsageClass.SPOT, fallback=fallback)
+    await records.apply(open_provision("p-1", needs=asked))
+    (found,) = await records.open_provisions("small")
+    assert found.needs == asked
+
+
 async def test_claimable_finds_what_fits_behind_many_that_do_not(records: Records) -> None:
     await land_all(records, [on_offer(f"i-{n:03}", instance_type="m5.large") for n in range(300)])
     await land(records, on_offer("i-999", instance_type="c5.large"))

@@ -58,16 +58,16 @@ def test_a_shortfall_without_a_word_is_a_lack_of_capacity() -> None:
 
 @pytest.mark.parametrize("cause", [Cause.QUOTA, Cause.PERMISSION, Cause.CONFIGURATION])
 def test_what_a_person_must_mend_is_not_tried_again(cause: Cause) -> None:
-    assert Tries(UsageClass.SPOT, spot_fallback=True, attempts=9).after(cause) is None
+    assert Tries(UsageClass.SPOT, (UsageClass.ON_DEMAND,), attempts=9).after(cause) is None
 
 
 @pytest.mark.parametrize("cause", [Cause.CAPACITY, Cause.OTHER])
 def test_the_other_market_comes_before_another_attempt(cause: Cause) -> None:
-    tries = Tries(UsageClass.SPOT, spot_fallback=True, attempts=2)
+    tries = Tries(UsageClass.SPOT, (UsageClass.ON_DEMAND,), attempts=2)
     after = tries.after(cause)
-    assert after == Tries(UsageClass.ON_DEMAND, spot_fallback=True, attempts=2)
-    assert after.after(cause) == Tries(UsageClass.ON_DEMAND, spot_fallback=True, attempts=1)
-    assert Tries(UsageClass.ON_DEMAND, spot_fallback=True).after(cause) is None
+    assert after == Tries(UsageClass.ON_DEMAND, attempts=2)
+    assert after.after(cause) == Tries(UsageClass.ON_DEMAND, attempts=1)
+    assert Tries(UsageClass.ON_DEMAND).after(cause) is None
 
 
 def test_throttling_uses_up_no_attempt() -> None:

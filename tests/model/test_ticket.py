@@ -184,6 +184,8 @@ def test_what_nobody_can_use_is_dropped(useless: dict[str, Any]) -> None:
     ("has", "asked"),
     [
         ({"usage_class": UsageClass.SPOT}, {}),
+        ({"usage_class": UsageClass.ON_DEMAND}, {"usage_class": UsageClass.SPOT}),
+        ({"usage_class": UsageClass.ON_DEMAND}, {"usage_class": UsageClass.SPOT, "fallback": ()}),
         ({"instance_type": "m5.large"}, {"allowed_types": ("c5.*", "r*")}),
         ({"cpu": 3}, {"cpu": 4}),
         ({"mem": 4095}, {"mem": 4096}),
@@ -198,6 +200,12 @@ def test_what_fits_others_is_put_back(has: dict[str, Any], asked: dict[str, Any]
 
 def test_what_is_useless_to_all_is_dropped_even_if_it_does_not_fit_us_either() -> None:
     assert verdict(a_ticket(threshold=NOW, usage_class=UsageClass.SPOT), needs()) is DROP
+
+
+@pytest.mark.parametrize("has", UsageClass)
+def test_the_fallback_is_as_good_as_the_requested_usage_class(has: UsageClass) -> None:
+    asked = needs(usage_class=UsageClass.SPOT, fallback=(UsageClass.ON_DEMAND,))
+    assert verdict(a_ticket(usage_class=has), asked) is TAKE
 
 
 def test_cpu_and_mem_are_minimums() -> None:
@@ -233,6 +241,8 @@ some_needs = st.builds(
     st.sampled_from(["default", "other"]),
     st.sampled_from([(), ("other",)]),
     st.integers(1, 3),
+    st.just(""),
+    st.none() | st.sampled_from([(), (UsageClass.ON_DEMAND,)]),
 )
 
 
@@ -248,7 +258,8 @@ def test_every_ticket_is_judged_and_all_but_a_take_has_a_reason(
 def test_what_is_taken_meets_every_requirement(ticket: Ticket, asked: Requirements, cpu: int, mem: int) -> None:
     if judge(ticket, asked, cpu, mem, NOW).verdict is TAKE:
         assert ticket.threshold > NOW
-        assert (ticket.resource_class, ticket.usage_class) == (asked.resource_class, asked.usage_class)
+        assert ticket.resource_class == asked.resource_class
+        assert ticket.usage_class in (asked.usage_class, *(asked.fallback or ()))
         assert ticket.cpu >= max(asked.cpu, cpu)
         assert ticket.mem >= max(asked.mem, mem)
         assert matches(ticket.instance_type, asked.allowed_types)

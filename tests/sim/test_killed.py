@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from bullpen.config import ResourceClass, Settings
+from bullpen.model.ticket import UsageClass
+from bullpen.provision import Outcome
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from histories import (
@@ -21,6 +23,7 @@ from histories import (
     releasing,
 )
 
+FALLS_BACK = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, spot_fallback=True)})
 WARM = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, idle_target=2)})
 Stage = Callable[[World], Coroutine[Any, Any, None]]
 
@@ -111,6 +114,23 @@ def test_a_provision_killed_while_a_new_machine_fails_gives_everything_back() ->
         return victim, history([victim], {"run": 3}, pool=2, world=lambda: world)
 
     assert killed_everywhere(play) > 50
+
+
+@pytest.mark.parametrize("pool", [0, 1])
+def test_a_provision_killed_while_it_falls_back_gets_exactly_as_many_when_it_is_repeated(pool: int) -> None:
+    def little_spot() -> World:
+        world = World(settings=FALLS_BACK)
+        world.memory.yard.spot_capacity = 1
+        return world
+
+    def play(step: int) -> tuple[Actor, list[str]]:
+        spot = provisioning("run", 3, usage_class=UsageClass.SPOT)
+        victim, repeated = Actor("victim", spot, die_at=step), Actor("repeated", spot, begins_at=5.0)
+        broken = history([victim, repeated], {"run": 3}, pool=pool, world=little_spot)
+        met = isinstance(repeated.result, Outcome) and len(repeated.result.members) == 3
+        return victim, broken if met else [*broken, f"the repetition was answered {repeated.result}"]
+
+    assert killed_everywhere(play, stride=2) > 50
 
 
 @pytest.mark.parametrize("stage", [serves_three, one_of_the_run_is_mute])

@@ -15,10 +15,13 @@ import plants
 from bullpen import debts, handover
 from bullpen.config import ResourceClass, Settings
 from bullpen.engines.memory import Failure, Rates
+from bullpen.engines.memory import records as memory_records
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model.instance import IDLE, Instance
+from bullpen.model.ticket import UsageClass
 from bullpen.ports import Ports
+from bullpen.provision import pickup, presence
 from bullpen.release import release
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -38,6 +41,7 @@ from histories import (
 
 ONE_HOUR = timedelta(hours=1)
 NEWER_IMAGE = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, image_generation=2)})
+FALLS_BACK = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, spot_fallback=True)})
 Broken = list[str]
 Check = Callable[[], Broken]
 
@@ -185,6 +189,17 @@ def slow_machines() -> World:
     return World(settings=SETTINGS, temper=lambda n: Temper(boots_in=1.0 if n < 2 else 15.0))
 
 
+def no_spot() -> World:
+    world = World(settings=FALLS_BACK)
+    world.memory.yard.spot_capacity = 0
+    return world
+
+
+async def asks_for_spot_twice(world: World, ports: Ports) -> object:
+    await provisions(world, ports, "run", 2, usage_class=UsageClass.SPOT)
+    return await provisions(world, ports, "run", 2, usage_class=UsageClass.SPOT)
+
+
 @dataclass(frozen=True)
 class Planted:
     plant: Callable[[], Any]
@@ -246,6 +261,13 @@ PLANTED = {
         plants.handed_out_twice, played(counts_collisions, pool=2, before=doubled_tickets)
     ),
     "no last look": Planted(plants.no_last_look, played(provisioning("run", 2), TWO, pool=2, before=no_tickets)),
+    "a fallback that is not counted": Planted(
+        lambda: plants.fallback_does_not_fit(presence), played(asks_for_spot_twice, TWO, world=no_spot)
+    ),
+    "a fallback that is not picked up": Planted(
+        lambda: plants.fallback_does_not_fit(pickup, memory_records),
+        played(provisioning("run", 1, usage_class=UsageClass.SPOT), pool=1, world=no_spot),
+    ),
     "a release without its intent written first": Planted(
         plants.released_without_the_intent, killed(releasing("run"), TWO, before=serves_two)
     ),

@@ -71,7 +71,7 @@ class Tries:
     """What may still be tried for one shortfall. `usage_class` is that of the next fleet."""
 
     usage_class: UsageClass
-    spot_fallback: bool = False  # on demand, if there is no spot capacity
+    fallback: tuple[UsageClass, ...] = ()  # asked for next, one after the other, where there is no capacity
     attempts: int = 1  # fleets, this one included, until a lack of capacity is believed
     throttles: int = 4  # of them answered with "too often", until we give up
 
@@ -80,8 +80,8 @@ class Tries:
         match cause:
             case Cause.THROTTLE if self.throttles > 0:
                 return replace(self, throttles=self.throttles - 1)
-            case Cause.CAPACITY | Cause.OTHER if self.spot_fallback and self.usage_class is UsageClass.SPOT:
-                return replace(self, usage_class=UsageClass.ON_DEMAND)
+            case Cause.CAPACITY | Cause.OTHER if self.fallback:
+                return replace(self, usage_class=self.fallback[0], fallback=self.fallback[1:])
             case Cause.CAPACITY | Cause.OTHER if self.attempts > 1:
                 return replace(self, attempts=self.attempts - 1)
         return None

@@ -120,7 +120,11 @@ def parse_time(text: str) -> datetime:
 class Requirements:
     """What a run asks of an instance. `cpu` and `mem` are minimums; patterns are any-of; `inherits` names the trust
     domains whose used instances this run may take besides its own and never-used ones. `repository` is whose run it is,
-    where the CI has several: it decides nothing about which instance fits."""
+    where the CI has several: it decides nothing about which instance fits.
+
+    `fallback` are the usage classes that are as good where the requested one is not available. A record that was
+    stored before this field existed has None: what its class falls back to is not known.
+    """
 
     resource_class: str
     usage_class: UsageClass
@@ -131,6 +135,12 @@ class Requirements:
     inherits: tuple[str, ...] = ()
     image_generation: int = 1
     repository: str = ""
+    fallback: tuple[UsageClass, ...] | None = None
+
+    @property
+    def acceptable_usage_classes(self) -> tuple[UsageClass, ...]:
+        """The requested one first."""
+        return tuple(dict.fromkeys((self.usage_class, *(self.fallback or ()))))
 
     @property
     def acceptable_domains(self) -> tuple[str, ...]:
@@ -168,7 +178,7 @@ def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, n
         return Judgement(Verdict.DROP, f"image generation {generation}, current is {needs.image_generation}")
     if generation is not None and generation > needs.image_generation:
         return Judgement(Verdict.PUT_BACK, f"image generation {generation} is newer than ours")
-    if ticket.usage_class is not needs.usage_class:
+    if ticket.usage_class not in needs.acceptable_usage_classes:
         return Judgement(Verdict.PUT_BACK, f"usage class {ticket.usage_class}")
     if not matches(ticket.instance_type, needs.allowed_types):
         return Judgement(Verdict.PUT_BACK, f"type {ticket.instance_type}")

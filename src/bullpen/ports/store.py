@@ -54,7 +54,8 @@ class Records(Protocol):
         that gave it runners, however many failed since."""
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
-        """Up to `limit` instances on offer that fit `needs`, thresholds after `now`; by id, from `start` and around."""
+        """Up to `limit` instances on offer that fit `needs`, thresholds after `now`: those of the requested usage class
+        first, then those of its fallback; each by id, from `start` and around."""
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
         """Ownerless instances on their way to an offer: being cleaned, or pre-warmed and booting; by id, after one."""

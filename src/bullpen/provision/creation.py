@@ -98,8 +98,8 @@ class Creation:
     async def _create(self, count: int, to_come: int, created: list[Instance]) -> BullpenError | None:
         """Ask for fleets until there are `count`. If one falls short and nothing will help: what to say of it."""
         needs = self._book.record.needs
-        own_class = self._settings.resource_class(needs.resource_class)
-        tries = Tries(needs.usage_class, own_class.spot_fallback, own_class.attempts)
+        attempts = self._settings.resource_class(needs.resource_class).attempts
+        tries = Tries(needs.usage_class, needs.fallback or (), attempts)
         number = 0
         while True:
             launched, lack = await self._fleets.launch(count - len(created), tries.usage_class, to_come)

@@ -8,6 +8,9 @@ It is one per provision, shared by its workers, never a global. When the queue h
 a *last look* at the index of what is on offer, so that an instance whose ticket was lost in a crash, or is hidden by
 another run's put-back, is not passed over for a cold start. Only then is the pool exhausted, for this provision once
 and for all.
+
+A run may accept a second usage class (spot that falls back to on-demand). Tickets of that one are kept in reserve until
+the queue has no more of the requested one. The last look hands out the requested usage class first, then the fallback.
 """
 
 import asyncio
@@ -40,6 +43,7 @@ class Pickup:
         self._start = "i-" + hashlib.sha256(run_id.encode()).hexdigest()[:16]
         self._waiting: deque[asyncio.Future[Instance | None]] = deque()
         self._ready: deque[Instance] = deque()
+        self._reserve: list[Instance] = []  # of the fallback, until the last look
         self._return_at_close: dict[str, str] = {}  # tickets we took out or made, by id, until a worker has them
         self._handed: dict[str, int] = {}  # id → version: no id is handed out twice
         self._seen: Counter[str] = Counter()
@@ -116,7 +120,7 @@ class Pickup:
             self._queue_is_over = True
 
     async def _sort(self, bodies: list[str]) -> bool:
-        """Judge a batch; True if it held anything for us."""
+        """Judge a batch; True if it held anything of the requested usage class for us."""
         now = self._ports.clock.now()
         fits: list[tuple[Ticket, str]] = []
         put_back: list[str] = []
@@ -149,8 +153,13 @@ class Pickup:
         for ticket, _ in fits:
             if ticket.instance_id not in ready_ids:
                 del self._return_at_close[ticket.instance_id]
-        self._ready.extend(ready)
-        return bool(ready)
+        requested = [record for record in ready if self._is_requested(record)]
+        self._ready.extend(requested)
+        self._reserve += [record for record in ready if not self._is_requested(record)]
+        return bool(requested)
+
+    def _is_requested(self, one: Instance) -> bool:
+        return one.usage_class is self._needs.usage_class
 
     def _judge(self, ticket: Ticket, now: datetime) -> Verdict:
         handed = self._handed.get(ticket.instance_id)
@@ -161,15 +170,17 @@ class Pickup:
         return judge(ticket, self._needs, self._class.cpu, self._class.mem, now).verdict
 
     async def _look_at_index(self) -> bool:
-        """The last look; True if it found anything new."""
+        """The last look, at the reserve too; True if there was anything new."""
         wanted = sum(not turn.done() for turn in self._waiting)
         limit = wanted + len(self._handed) + INDEX_MARGIN
         now = self._ports.clock.now()
         found = await self._ports.records.claimable(self._needs, now, limit, self._start)
-        fresh = [one for one in found if one.id not in self._handed]
+        by_id = {one.id: one for one in (*self._reserve, *found)}
+        fresh = [one for id, one in by_id.items() if id not in self._handed]
         if len(fresh) < wanted:
             fresh += await self._finish_pending(wanted - len(fresh))
-        self._ready.extend(fresh)
+        self._reserve.clear()
+        self._ready.extend(sorted(fresh, key=self._is_requested, reverse=True))  # stable: otherwise in this order
         return bool(fresh)
 
     async def _finish_pending(self, wanted: int) -> list[Instance]:

@@ -126,6 +126,7 @@ class Runners:
             asked.mem,
             asked.trust_domain,
             asked.repository,
+            asked.fallback,
         )
         return Request(label, count, needs, model.max_runtime, spares_silent=True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import NOW, an_instance, claim, claimed, cleaning, later, open_provision, registered, running
+from builders import NOW, an_instance, claim, claimed, cleaning, later, needs, open_provision, registered, running
 from bullpen.engines.aws.dynamodb.entries import LEASE_SHARDS, derived, lease_key, lease_keys
 from bullpen.engines.aws.dynamodb.expressions import update_of
 from bullpen.engines.aws.dynamodb.items import (
@@ -29,6 +29,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import direct_key
+from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Debt
 from bullpen.model.worker import Card, Worker
 
@@ -137,6 +138,14 @@ def test_an_instance_is_in_the_indexes_of_what_it_is() -> None:
         "todoKey": "OWES#Instance",
         "liveKey": "LIVE#Instance",
     }
+
+
+def test_requirements_stored_before_there_was_a_fallback_are_read() -> None:
+    asked = needs(usage_class=UsageClass.SPOT, fallback=(UsageClass.ON_DEMAND,))
+    opened = open_provision(needs=asked).after
+    item = {**key_of(Provision, opened.id), **encode(opened)}
+    assert item["needs"]["M"].pop("fallback") == {"L": [{"S": "on-demand"}]}
+    assert decode(Provision, item).needs == replace(asked, fallback=None)
 
 
 def test_a_closed_provision_is_only_told() -> None:

@@ -111,6 +111,18 @@ async def test_the_due_time_follows_the_record_even_where_a_ticket_cut_the_thres
         assert stored == [(to_micros(later(420)), to_micros(later(420)))]
 
 
+async def test_requirements_stored_before_there_was_a_fallback_are_read(tmp_path: Path) -> None:
+    async with Database.open(tmp_path) as database:
+        records = SqliteRecords(database)
+        await records.apply(open_provision("p-1"))
+        older = "UPDATE provisions SET needs = json_remove(needs, '$.fallback') WHERE needs LIKE '%fallback%'"
+        assert await database.write(lambda tx: tx.execute(older).rowcount) == 1
+        found = await records.provision("p-1")
+        assert found is not None
+        assert found.needs == open_provision("p-1").after.needs
+        assert found.needs.fallback is None
+
+
 async def test_fifty_changes_of_apply_each_are_one_transaction(tmp_path: Path) -> None:
     async with Database.open(tmp_path) as database:
         records = SqliteRecords(database)

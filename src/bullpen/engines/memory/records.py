@@ -70,8 +70,14 @@ class MemoryRecords:
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         def fitting() -> list[Instance]:
-            offers = self._current().claimable.around(needs.resource_class, start)
-            return list(islice((offer for offer in offers if _fits(offer, needs, now)), limit))
+            index = self._current().claimable
+            offers = (
+                offer
+                for usage_class in needs.acceptable_usage_classes
+                for offer in index.around(needs.resource_class, start)
+                if offer.usage_class is usage_class and _fits(offer, needs, now)
+            )
+            return list(islice(offers, limit))
 
         return await self._faults.call("records.claimable", fitting)
 

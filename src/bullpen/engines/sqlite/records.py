@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from itertools import product
 from typing import Any
 
 from bullpen.engines.sqlite import purging
@@ -107,15 +108,13 @@ class SqliteRecords:
             f"{_INSTANCE} WHERE resource_class = ? AND attested = 1 AND usage_class = ? AND cpu >= ? AND mem >= ?"
             f" AND image_generation = ? AND threshold > ? AND trust_domain IN ({', '.join('?' * len(domains))})"
         )
-        fits = (
-            *(needs.resource_class, needs.usage_class.value, needs.cpu, needs.mem),
-            *(needs.image_generation, to_micros(now), *domains, start),
-        )
+        fits = (needs.cpu, needs.mem, needs.image_generation, to_micros(now), *domains, start)
 
         def look(snapshot: Snapshot) -> list[Row]:
             found: list[Row] = []
-            for side in ("id >= ?", "id < ?"):
-                for row in snapshot.execute(f"{statement} AND {side} ORDER BY id", fits):
+            for usage_class, side in product(needs.acceptable_usage_classes, ("id >= ?", "id < ?")):
+                of_class = (needs.resource_class, usage_class.value, *fits)
+                for row in snapshot.execute(f"{statement} AND {side} ORDER BY id", of_class):
                     if len(found) >= limit:
                         return found
                     # Here and not in SQL: what a pattern means is said in one place.

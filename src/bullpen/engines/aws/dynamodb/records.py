@@ -19,7 +19,7 @@ from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision
-from bullpen.model.ticket import Requirements, Verdict, judge
+from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Worker
 
@@ -74,14 +74,17 @@ class DynamoRecords:
         return await read_listed(self._table, walk, Provision, is_told, limit)
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
-        fitting: list[Instance] = []
+        # One walk for all usage classes; it is over once there are enough of the requested one.
+        fitting: dict[UsageClass, list[Instance]] = {one: [] for one in needs.acceptable_usage_classes}
+        requested = fitting[needs.usage_class]
         offers = ("poolKey", f"CLAIMABLE#{needs.resource_class}")
         for side in (">=", "<") if start else (">=",):  # from `start` and around
             walk = self._table.walk(offers, ("SK", side, f"ID#{start}"), index="pool", page=OFFERS_PAGE)
-            while not walk.over and len(fitting) < limit:
-                page = decode_listed(Instance, await walk.page())
-                fitting += [offer for offer in page if _fits(offer, needs, now)]
-        return fitting[:limit]
+            while not walk.over and len(requested) < limit:
+                for offer in decode_listed(Instance, await walk.page()):
+                    if _fits(offer, needs, now):
+                        fitting[offer.usage_class].append(offer)
+        return [offer for of_class in fitting.values() for offer in of_class][:limit]
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
         walk = self._table.walk(
