@@ -19,7 +19,7 @@ from bullpen.model import provision as provisions
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import Requirements, Ticket, Verdict, judge, parse_ticket
-from bullpen.ports import Ports
+from bullpen.ports import Message, Ports
 
 POLL = 0.5
 BY = "plain"
@@ -85,7 +85,7 @@ class Plain:
                 if judged.verdict is Verdict.TAKE:
                     return ticket
                 if judged.verdict is Verdict.PUT_BACK:
-                    await queue.send(name, bodies, self.settings.timings.put_back)
+                    await queue.send(name, [Message(bodies[0], ticket.threshold)], self.settings.timings.put_back)
         return None
 
     async def _is_healthy(self, claimed: Instance) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, TypeVar
 
 from bullpen.config import Limits, ResourceClass, Settings, Timings
@@ -12,7 +11,7 @@ from bullpen.engines.memory.queue import MemoryQueue
 from bullpen.engines.memory.signals import MemorySignals
 from bullpen.model.instance import RUNNING
 from bullpen.model.signal import Pulse
-from bullpen.ports import Ports
+from bullpen.ports import Message, Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import Released, release
 from bullpen.sim.agent import Temper
@@ -103,11 +102,9 @@ class TenAtATime(MemoryQueue):
     async def take(self, resource_class: str, limit: int) -> list[str]:
         return [body for bodies in await self._portions(resource_class, limit) for body in bodies]
 
-    async def send(
-        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-    ) -> None:
-        portions = (bodies[at : at + 10] for at in range(0, len(bodies), 10))
-        await asyncio.gather(*(super(TenAtATime, self).send(resource_class, some, delay, expires) for some in portions))
+    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
+        portions = (messages[at : at + 10] for at in range(0, len(messages), 10))
+        await asyncio.gather(*(super(TenAtATime, self).send(resource_class, some, delay) for some in portions))
 
     async def _portions(self, resource_class: str, limit: int) -> list[list[str]]:
         return await asyncio.gather(*(self._ten(resource_class, min(10, limit - at)) for at in range(0, limit, 10)))

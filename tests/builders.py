@@ -1,5 +1,6 @@
 """Records, tickets and reports for tests. Every record that is not absent came about by the real steps."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -13,6 +14,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, Ticket, UsageClass
 from bullpen.model.transition import Change
+from bullpen.ports import Message
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 BY = "a test"
@@ -49,6 +51,11 @@ def a_ticket(**changed: Any) -> Ticket:
         **changed,
     }
     return Ticket(**fields)
+
+
+def messages(bodies: Iterable[str], expires: datetime | None = None) -> list[Message]:
+    """Messages of a pool queue with these bodies, all with the same expiry or none."""
+    return [Message(body, expires) for body in bodies]
 
 
 def a_plan(**changed: Any) -> FleetPlan:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders import a_signal, claimed, on_offer, open_provision, running, terminated
+from builders import a_signal, claimed, messages, on_offer, open_provision, running, terminated
 from bullpen import inventory, jobs
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
@@ -45,7 +45,7 @@ async def test_the_status_goes_on_after_the_first_page(monkeypatch: pytest.Monke
 
 async def test_a_pool_counts_its_tickets_and_what_could_be_claimed() -> None:
     ports = await holding(on_offer("i-1"), on_offer("i-2"), claimed("i-3"))
-    await ports.queue.send("small", ["a ticket"])
+    await ports.queue.send("small", messages(["a ticket"]))
     pools = {pool.resource_class: pool for pool in (await inventory.status(ports, Settings())).pools}
     assert pools["small"] == inventory.Pool("small", tickets=1, claimable=2)
     assert pools["large"] == inventory.Pool("large", tickets=0, claimable=0)

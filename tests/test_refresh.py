@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import a_plan
+from builders import a_plan, messages
 from bullpen.config import Aws, Engines, ResourceClass, Settings, Timings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError, Refused
@@ -504,7 +504,7 @@ async def test_a_heap_of_stale_tickets_is_dropped_and_what_is_current_stays() ->
         pool = await with_pool(world, 3)
         stale = [one.ticket() for one in records(world, IDLE)]
         bodies = [replace(ticket, version=1).to_json() for ticket in stale for _ in range(50)]
-        await world.ports().queue.send("small", [*bodies, "no ticket at all"])
+        await world.ports().queue.send("small", messages([*bodies, "no ticket at all"]))
         assert done_to(await refreshed(world), "small") == ["drop stale tickets"]
         assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
         assert {ticket.version for ticket in tickets(world)} == {one.version for one in records(world, IDLE)}
@@ -514,7 +514,7 @@ async def test_a_heap_of_stale_tickets_is_dropped_and_what_is_current_stays() ->
 async def test_a_few_stale_tickets_are_not_worth_the_work() -> None:
     async with a_world(settings=small()) as world:
         await with_pool(world, 1)
-        await world.ports().queue.send("small", ["stale"] * 11)
+        await world.ports().queue.send("small", messages(["stale"] * 11))
         assert await refreshed(world) == []
 
 

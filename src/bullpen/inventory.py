@@ -46,11 +46,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The offers of a class: messages in its queue, and instances that a run could claim now."""
+    """The offers of a class: messages in its queue, and instances that a run could claim now.
+
+    Where `counts_expired`, `tickets` includes expired ones until a run or refresh takes them out.
+    """
 
     resource_class: str
     tickets: int
     claimable: int
+    counts_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> t
     now = ports.clock.now()
     claimable = Counter(one.resource_class for one in live if one.is_claimable and one.threshold > now)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
-    return tuple([Pool(name, await ports.queue.count(name), claimable[name]) for name in names])
+    rough = ports.queue.counts_expired
+    return tuple([Pool(name, await ports.queue.count(name), claimable[name], rough) for name in names])
 
 
 async def roster(ports: Ports, limit: int, after: str = "", state: str = "") -> Roster:

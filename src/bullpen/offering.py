@@ -15,7 +15,7 @@ from bullpen.model import instance as instances
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.transition import Change
-from bullpen.ports import Ports
+from bullpen.ports import Message, Ports
 from bullpen.watch import Watcher
 
 
@@ -188,5 +188,10 @@ async def send_tickets(ports: Ports, on_offer: Sequence[Instance], delay: float 
     """One ticket each, to the queue of its class."""
     for name in dict.fromkeys(one.resource_class for one in on_offer):
         offers = [one for one in on_offer if one.resource_class == name]
-        last = max(one.threshold for one in offers)
-        await ports.queue.send(name, [one.ticket().to_json() for one in offers], delay, expires=last)
+        await ports.queue.send(name, [ticket_message(one) for one in offers], delay)
+
+
+def ticket_message(one: Instance) -> Message:
+    """The ticket of an instance on offer; it expires with the offer."""
+    ticket = one.ticket()
+    return Message(ticket.to_json(), expires=ticket.threshold)

@@ -1,6 +1,7 @@
 """What the commands answer: the JSON fields are a promise to scripts, the text one to people."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from builders import NOW, cleaning, on_offer, open_provision, running
 from bullpen.cli.answers import of_status
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
+from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.handover import Fate
 from bullpen.inventory import Pool, Standing, Status
 from bullpen.model import worker
@@ -205,7 +207,8 @@ def test_status_answers_with_every_field_of_the_record() -> None:
     one = cleaning("i-1")[-1].after
     pulse = Pulse(Signal("i-1", Kind.OK, "", one.round, 1), Heartbeat("i-1", NOW, 2))
     answer = of_status(Status((Standing(one, pulse, 4711),), (Pool("small", 1, 2),)))
-    assert answer["pools"] == [{"resourceClass": "small", "tickets": 1, "claimable": 2}]
+    pool = {"resourceClass": "small", "tickets": 1, "ticketsIncludeExpired": False, "claimable": 2}
+    assert answer["pools"] == [pool]
     (found,) = answer["instances"]
     assert found == {
         "instanceId": "i-1",
@@ -249,6 +252,19 @@ def test_status_names_the_loops_of_services_that_keep_failing(bullpen: CommandLi
     assert "serve on ci-1 (7)" in told
     (one,) = bullpen("status", "--json").answer["failingLoops"]
     assert (one["loop"], one["process"], one["error"]) == ("reap", "serve on ci-1 (7)", "i-1: it cannot be ended")
+
+
+@pytest.mark.parametrize("counts_expired", [False, True])
+def test_status_says_where_the_count_of_tickets_includes_expired_ones(
+    bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch, counts_expired: bool
+) -> None:
+    monkeypatch.setattr(MemoryQueue, "counts_expired", counts_expired)
+    assert "SQS" not in bullpen("status").out
+    memory.queues["small"] = Messages()
+    memory.queues["small"].add("a ticket", 0.0, math.inf)
+    assert ("SQS counts a message until it is received" in bullpen("status").out) is counts_expired
+    pools = bullpen("status", "--json").answer["pools"]
+    assert {pool["ticketsIncludeExpired"] for pool in pools} == {counts_expired}
 
 
 def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandLine, memory: Memory) -> None:

@@ -26,7 +26,6 @@ from stage import (
     records,
     refreshed,
     requests,
-    tickets,
     with_pool,
 )
 
@@ -231,13 +230,22 @@ async def test_an_engine_that_refuses_the_fleet_is_an_answer_and_no_error() -> N
 async def test_tickets_of_candidates_in_hand_survive_a_stop() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 3)
+        before = sorted(world.memory.queues["small"].bodies())
         stop = asyncio.Event()
-        stop.set()
-        outcome = await provisioned(world, "run", 2, stop=stop)
-        assert outcome.interrupted
-        await asyncio.sleep(world.settings.timings.takeover + 1)
-        await refreshed(world)
-        assert {ticket.instance_id for ticket in tickets(world)} == set(pool)
+        ports = world.ports(rates=Rates(latency=(0.1, 0.1)))
+        queue = world.memory.queues["small"]
+        take = queue.take
+
+        def stopping(limit: int, now: float) -> list[str]:
+            stop.set()  # the tickets are out of the queue, and the answer is on its way
+            return take(limit, now)
+
+        queue.take = stopping  # type: ignore[method-assign]
+        assert (await provisioned(world, "run", 2, ports, stop=stop)).interrupted
+        assert requests(ports)["queue.take"] == 1
+        assert [one.id for one in records(world, CLAIMED)] == []
+        assert sorted(world.memory.queues["small"].bodies()) == before
+        assert len(await world.ports().queue.take("small", 10)) == len(pool), "they went back without delay"
 
 
 async def test_a_provision_takes_over_debts_of_the_dead() -> None:

@@ -2,17 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from builders import messages
 from bullpen.config import Pickup as PickupSettings
 from bullpen.config import ResourceClass, Settings
-from bullpen.model.ticket import TICKET_LIMIT, UsageClass
-from bullpen.ports import Ports
+from bullpen.engines.memory import Rates
+from bullpen.inventory import status
+from bullpen.model.ticket import TICKET_LIMIT, Ticket, UsageClass
+from bullpen.ports import Message, Ports
 from bullpen.provision.pickup import Pickup
 from bullpen.sim.world import World
 from stage import a_world, ids, provisioned, refreshed, released, requests, small, tickets, with_pool
@@ -22,7 +25,7 @@ async def put(world: World, *bodies: str) -> None:
     """Put messages in front of everything else."""
     queue = world.ports().queue
     waiting = await queue.take("small", 1000)
-    await queue.send("small", [*bodies, *waiting])
+    await queue.send("small", messages([*bodies, *waiting]))
 
 
 def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> Pickup:
@@ -34,19 +37,17 @@ class Sends:
     """Notes what is sent to a queue, and with which delay."""
 
     def __init__(self, ports: Ports) -> None:
-        self.noted: list[tuple[list[str], float]] = []
+        self.noted: list[tuple[list[Message], float]] = []
         send = ports.queue.send
 
-        async def noting(
-            resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-        ) -> None:
-            self.noted.append((list(bodies), delay))
-            await send(resource_class, bodies, delay, expires)
+        async def noting(resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
+            self.noted.append((list(messages), delay))
+            await send(resource_class, messages, delay)
 
         ports.queue.send = noting  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(
+MISFITS = pytest.mark.parametrize(
     "misfit",
     [
         {"usage_class": UsageClass.SPOT},
@@ -57,18 +58,91 @@ class Sends:
     ],
     ids=lambda misfit: str(next(iter(misfit))),
 )
-async def test_a_ticket_that_fits_others_goes_back_with_its_original_body_after_three_seconds(
+
+BODIES = pytest.mark.parametrize(
+    "written",
+    [
+        lambda ticket: ticket.to_json(),
+        lambda ticket: replace(ticket, version=None, trust_domain="", image_generation=None).to_json(),
+        lambda ticket: json.dumps(json.loads(ticket.to_json()) | {"rack": "ü-7"}, indent=2),
+        lambda ticket: json.dumps(dict(reversed(json.loads(ticket.to_json()).items()))) + "\n",
+        lambda ticket: ticket.to_json().replace("Z", "+00:00"),
+    ],
+    ids=["ours", "seven fields", "unknown field", "other order", "other time format"],
+)
+"""Ways to write one ticket: encoded again, no two of them would be the same text."""
+
+
+@MISFITS
+async def test_a_ticket_that_fits_others_goes_back_after_three_seconds_and_expires_with_its_offer(
     misfit: dict[str, Any],
 ) -> None:
     async with a_world() as world:
         await with_pool(world, 1)
         (body,) = world.memory.queues["small"].bodies()
+        (ticket,) = tickets(world)
         ports = world.ports()
         sends = Sends(ports)
         pickup = a_pickup(world, ports, **misfit)
         assert await pickup.next() is None
         await pickup.close()
-        assert sends.noted == [([body], 3.0)]
+        assert sends.noted == [([Message(body, ticket.threshold)], 3.0)]
+
+
+@BODIES
+async def test_a_ticket_that_is_put_back_keeps_its_body_byte_for_byte(written: Callable[[Ticket], str]) -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        (ticket,) = tickets(world)
+        world.memory.queues.clear()
+        await put(world, written(ticket))
+        pickup = a_pickup(world, world.ports(), usage_class=UsageClass.SPOT)
+        assert await pickup.next() is None
+        await pickup.close()
+        assert world.memory.queues["small"].bodies() == [written(ticket)]
+
+
+@BODIES
+@pytest.mark.parametrize("in_hand", [False, True], ids=["on its way to the worker", "in the worker's hands"])
+async def test_a_ticket_that_was_not_needed_goes_back_at_once_byte_for_byte_and_expires_with_its_offer(
+    written: Callable[[Ticket], str], in_hand: bool
+) -> None:
+    async with a_world() as world:
+        await with_pool(world, 1)
+        (ticket,) = tickets(world)
+        world.memory.queues.clear()
+        await put(world, written(ticket))
+        ports = world.ports(rates=Rates(latency=(0.1, 0.1)))
+        sends = Sends(ports)
+        pickup = a_pickup(world, ports)
+        worker = asyncio.create_task(pickup.next())
+        hand_out = pickup._hand_out
+
+        def cancelling() -> bool:
+            waits = hand_out()
+            if pickup._handed:
+                worker.cancel()
+            return waits
+
+        if in_hand:
+            pickup._hand_out = cancelling  # type: ignore[method-assign]
+        else:
+            asyncio.get_running_loop().call_later(0.05, worker.cancel)
+        await asyncio.gather(worker, return_exceptions=True)
+        assert worker.cancelled()
+        await pickup.close()
+        assert sends.noted == [([Message(written(ticket), ticket.threshold)], 0.0)]
+        assert world.memory.queues["small"].bodies() == [written(ticket)]
+
+
+async def test_tickets_that_went_back_are_gone_once_their_offers_are() -> None:
+    async with a_world() as world:
+        await with_pool(world, 2)
+        await provisioned(world, "misfit", 1, trust_domain="another")
+        assert len(tickets(world)) == 2
+        await asyncio.sleep(world.settings.timings.idle)
+        pools = {pool.resource_class: pool for pool in (await status(world.ports(), world.settings)).pools}
+        assert (pools["small"].tickets, pools["small"].claimable) == (0, 0)
 
 
 async def test_a_put_back_never_makes_another_run_launch_cold() -> None:
@@ -77,6 +151,7 @@ async def test_a_put_back_never_makes_another_run_launch_cold() -> None:
         await asyncio.sleep(6)
         misfit = await provisioned(world, "one", 1, trust_domain="another")
         assert misfit.created == 1
+        assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
         assert ids(await provisioned(world, "two", 2)) == pool
 
 

@@ -18,6 +18,7 @@ from stage import (
     provisioned,
     records,
     released,
+    requests,
     small,
     steps,
     tickets,
@@ -247,12 +248,14 @@ async def test_the_token_of_a_fleet_is_stored_before_its_call() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_tickets_that_were_not_needed_go_back_without_delay() -> None:
+async def test_tickets_that_nobody_needs_stay_in_the_queue() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 5)
-        outcome = await provisioned(world, "run", 2)
+        ports = world.ports()
+        outcome = await provisioned(world, "run", 2, ports)
         left = sorted(set(pool) - set(ids(outcome)))
         assert sorted(ticket.instance_id for ticket in tickets(world)) == left
+        assert requests(ports)["queue.send"] == 0  # none was taken in vain: none had to go back
 
 
 async def test_every_member_has_one_story_from_its_claim_to_its_commit() -> None:

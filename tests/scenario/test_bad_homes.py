@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import messages
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.wake import socket_directory
@@ -125,7 +126,7 @@ def plant(pool: Pool, *bodies: str) -> None:
 
 async def _plant(pool: Pool, bodies: tuple[str, ...]) -> None:
     async with Database.open(pool.home) as database:
-        await SqliteQueue(database, SystemClock()).send("small", bodies)
+        await SqliteQueue(database, SystemClock()).send("small", messages(bodies))
 
 
 def a_ticket(id: str, **changed: object) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plants
+from builders import messages
 from bullpen import debts, handover
 from bullpen.config import ResourceClass, Settings
 from bullpen.engines.memory import Failure, Rates
@@ -90,7 +91,7 @@ def slow_engines() -> World:
 async def doubled_tickets(world: World) -> None:
     """Each twice, one after the other."""
     bodies = world.memory.queues.pop("small").bodies()
-    await world.ports().queue.send("small", sorted(bodies * 2))
+    await world.ports().queue.send("small", messages(sorted(bodies * 2)))
 
 
 async def no_tickets(world: World) -> None:
@@ -113,7 +114,7 @@ def forged(stored: Callable[[World], Any], **said: Any) -> Callable[[World], Any
         (one,) = [i for i in world.memory.tables.instances.values() if i.state is IDLE]
         ticket = replace(one.ticket(), threshold=world.clock.now() + ONE_HOUR, **said)
         world.memory.queues.clear()
-        await world.ports().queue.send("small", [ticket.to_json()])
+        await world.ports().queue.send("small", messages([ticket.to_json()]))
 
     return stage
 

@@ -67,7 +67,12 @@ def of_status(status: "Status", limits: "Sequence[Limit]" = ()) -> dict[str, Any
     return {
         "instances": [_of_standing(standing) for standing in status.instances],
         "pools": [
-            {"resourceClass": pool.resource_class, "tickets": pool.tickets, "claimable": pool.claimable}
+            {
+                "resourceClass": pool.resource_class,
+                "tickets": pool.tickets,
+                "ticketsIncludeExpired": pool.counts_expired,
+                "claimable": pool.claimable,
+            }
             for pool in status.pools
         ],
         "silentWorkers": [

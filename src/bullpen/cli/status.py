@@ -68,6 +68,8 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
             ]
         )
     )
+    if any(pool.counts_expired and pool.tickets > pool.claimable for pool in found.pools):
+        say("\nTICKETS includes expired ones: SQS counts a message until it is received")
     if limits:
         say("\nGitHub allows " + ", ".join(_left(one, now) for one in limits))
 

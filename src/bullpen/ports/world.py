@@ -23,8 +23,20 @@ class Chance(Protocol):
         """A number between both, for jitter."""
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a pool queue. No one can take it after `expires`."""
+
+    body: str
+    expires: datetime | None = None
+
+
 class PoolQueue(Protocol):
     """One queue of tickets per resource class. Unordered; a message may come twice or, after a crash, never."""
+
+    @property
+    def counts_expired(self) -> bool:
+        """Whether `count` includes expired messages until someone takes them away."""
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
         """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none.
@@ -32,10 +44,8 @@ class PoolQueue(Protocol):
         Raise Refused where a queue that somebody has to make is missing.
         """
 
-    async def send(
-        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-    ) -> None:
-        """Add messages, hidden for `delay` seconds. They are gone after `expires`, whether anybody took them or not.
+    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
+        """Add messages, hidden for `delay` seconds. Each keeps its body character by character and its own expiry.
 
         A class without a queue is no error: tickets are hints, and these are lost unless the engine makes the queue.
         """

@@ -22,7 +22,7 @@ from bullpen import offering
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Malformed, Requirements, Ticket, Verdict, judge, parse_ticket
-from bullpen.ports import Ports
+from bullpen.ports import Message, Ports
 
 INDEX_MARGIN = 10
 """Asked of the index beyond what is wanted: some will be claimed by others while the answer travels."""
@@ -44,7 +44,8 @@ class Pickup:
         self._waiting: deque[asyncio.Future[Instance | None]] = deque()
         self._ready: deque[Instance] = deque()
         self._reserve: list[Instance] = []  # of the fallback, until the last look
-        self._return_at_close: dict[str, str] = {}  # tickets we took out or made, by id, until a worker has them
+        self._return_at_close: dict[str, Message] = {}  # tickets we took out or made, by id, until a worker has them
+        self._with_workers: dict[str, Message] = {}  # the same tickets, once a worker has them
         self._handed: dict[str, int] = {}  # id → version: no id is handed out twice
         self._seen: Counter[str] = Counter()
         self._misses = 0
@@ -101,14 +102,16 @@ class Pickup:
                 continue
             candidate = self._ready.popleft()
             self._handed[candidate.id] = candidate.version
-            self._return_at_close.pop(candidate.id, None)
+            if (message := self._return_at_close.pop(candidate.id, None)) is not None:
+                self._with_workers[candidate.id] = message
             turn.set_result(candidate)
         return any(not turn.done() for turn in self._waiting)
 
     def _take_back(self, candidate: Instance) -> None:
         """A worker was cancelled with a candidate in its hands: its ticket is still good."""
         del self._handed[candidate.id]
-        self._return_at_close[candidate.id] = candidate.ticket().to_json()
+        message = self._with_workers.pop(candidate.id, None)
+        self._return_at_close[candidate.id] = message or offering.ticket_message(candidate)
 
     async def _receive(self) -> None:
         wanted = sum(not turn.done() for turn in self._waiting)
@@ -122,26 +125,28 @@ class Pickup:
     async def _sort(self, bodies: list[str]) -> bool:
         """Judge a batch; True if it held anything of the requested usage class for us."""
         now = self._ports.clock.now()
-        fits: list[tuple[Ticket, str]] = []
-        put_back: list[str] = []
+        fits: list[Ticket] = []
+        put_back: list[Message] = []
         for body in bodies:
             ticket = parse_ticket(body)
             if isinstance(ticket, Malformed):
                 continue
             self._seen[ticket.instance_id] += 1
+            # Goes back as it came, also what we do not understand of it; and it ends when its offer does.
+            message = Message(body, expires=ticket.threshold)
             match self._judge(ticket, now):
                 case Verdict.TAKE:
-                    fits.append((ticket, body))
-                    self._return_at_close[ticket.instance_id] = body  # at once: its double may be in the same batch
+                    fits.append(ticket)
+                    self._return_at_close[ticket.instance_id] = message  # at once: its double may be in the same batch
                 case Verdict.PUT_BACK:
-                    put_back.append(body)
+                    put_back.append(message)
         if put_back:
             await self._ports.queue.send(self._needs.resource_class, put_back, self._settings.timings.put_back)
-        plain = [ticket.instance_id for ticket, _ in fits if ticket.version is None]
+        plain = [ticket.instance_id for ticket in fits if ticket.version is None]
         records = await self._ports.records.instances(plain) if plain else {}
         ready = [
             record
-            for ticket, _ in fits
+            for ticket in fits
             if (
                 record := Instance.from_ticket(ticket)
                 if ticket.version is not None
@@ -150,7 +155,7 @@ class Pickup:
             and record.is_claimable
         ]
         ready_ids = {record.id for record in ready}
-        for ticket, _ in fits:
+        for ticket in fits:
             if ticket.instance_id not in ready_ids:
                 del self._return_at_close[ticket.instance_id]
         requested = [record for record in ready if self._is_requested(record)]
@@ -203,7 +208,7 @@ class Pickup:
         pulses = await self._ports.signals.read([one.id for one in fitting])
         landed = await offering.land_offers(self._ports, self._settings, fitting, pulses, by=self._by)
         offered = [one for one in landed.values() if isinstance(one, Instance)]
-        self._return_at_close.update((one.id, one.ticket().to_json()) for one in offered)
+        self._return_at_close.update((one.id, offering.ticket_message(one)) for one in offered)
         return offered
 
     def fits(self, one: Instance, now: datetime) -> bool:

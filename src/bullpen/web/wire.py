@@ -204,6 +204,8 @@ class RunAnswer(Answer, frozen=True):
 
 
 class PoolAnswer(Answer, frozen=True):
+    """`tickets` includes expired ones where SQS holds them: it counts a message until it is received."""
+
     resource_class: str
     tickets: int
     claimable: int

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from aws.java_engines import Engines
 from aws.proxy import Drop, Failure, LeaveOut, Proxy, Refuse
 from aws.stage import MakeSettings
+from builders import messages
 from bullpen.config import NAME
 from bullpen.engines.aws.session import opened
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, queue_name
 from bullpen.engines.system import SystemChance
 from bullpen.errors import PermissionDenied, Refused, Unavailable
+from bullpen.ports import Message
 from engines.aws.tables import Overhear
 from real_machines import ShiftedClock
 
@@ -75,7 +77,7 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_many_are_taken_and_sent_by_tens(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         bodies = sorted(f"body {n}" for n in range(35))
-        await bench.queue.send("small", bodies)
+        await bench.queue.send("small", messages(bodies))
         assert sorted(await bench.queue.take("small", 40)) == bodies
         assert bench.proxy.counts == {"SendMessageBatch": 4, "ReceiveMessage": 4, "DeleteMessageBatch": 4}
 
@@ -90,17 +92,28 @@ async def test_of_many_takers_no_two_get_the_same_message(engines: Engines, aws_
     async with a_bench(engines, aws_settings) as bench, opened(aws_settings().aws) as elsewhere:
         other = SqsQueue(elsewhere, bench.clock, SystemChance())
         bodies = sorted(f"body {n}" for n in range(100))
-        await bench.queue.send("small", bodies)
+        await bench.queue.send("small", messages(bodies))
         takers = [(bench.queue, other)[n % 2].take("small", 15) for n in range(12)]
         assert sorted(body for share in await asyncio.gather(*takers) for body in share) == bodies
 
 
 async def test_a_message_that_expired_in_the_queue_is_dropped(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
-        await bench.queue.send("small", ["over"], expires=bench.clock.now() + timedelta(seconds=60))
-        await bench.queue.send("small", ["lasts"], expires=bench.clock.now() + timedelta(seconds=120))
+        await bench.queue.send("small", messages(["over"], expires=bench.clock.now() + timedelta(seconds=60)))
+        await bench.queue.send("small", messages(["lasts"], expires=bench.clock.now() + timedelta(seconds=120)))
         bench.clock.shift = timedelta(seconds=90)
         assert await bench.queue.take("small", 10) == ["lasts"]
+        assert await bench.queue.count("small") == 0
+
+
+async def test_a_message_that_expired_counts_until_it_is_received(engines: Engines, aws_settings: MakeSettings) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        now = bench.clock.now()
+        await bench.queue.send("small", [Message("over", now + timedelta(seconds=60)), Message("stays")])
+        bench.clock.shift = timedelta(seconds=90)
+        assert bench.queue.counts_expired
+        assert await bench.queue.count("small") == 2
+        assert await bench.queue.take("small", 10) == ["stays"]
         assert await bench.queue.count("small") == 0
 
 
@@ -120,14 +133,14 @@ async def test_a_delay_is_whole_seconds_and_never_shorter(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         bench.proxy.fail("SendMessageBatch", heard := Overhear())
-        await bench.queue.send("small", ["a"], delay=delay)
+        await bench.queue.send("small", messages(["a"]), delay=delay)
         assert [entry["DelaySeconds"] for entry in heard.asked[0]["Entries"]] == [seconds]
 
 
 async def test_what_sqs_leaves_out_of_a_batch_is_sent_again(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         bench.proxy.fail("SendMessageBatch", LeaveOut(4), times=2)
-        await bench.queue.send("small", ["a", "b", "c", "d", "e"])
+        await bench.queue.send("small", messages(["a", "b", "c", "d", "e"]))
         assert sorted(await bench.queue.take("small", 10)) == ["a", "b", "c", "d", "e"]
         assert bench.proxy.counts["SendMessageBatch"] == 3
 
@@ -140,7 +153,7 @@ async def test_what_sqs_keeps_leaving_out_is_reported_and_the_rest_is_sent(
         with pytest.raises(
             Unavailable, match=rf"SQS SendMessageBatch: queue {bench.pool}-small did not take 1 message"
         ):
-            await bench.queue.send("small", [f"body {n}" for n in range(12)])
+            await bench.queue.send("small", messages([f"body {n}" for n in range(12)]))
         assert await bench.queue.count("small") == 10
 
 
@@ -149,7 +162,7 @@ async def test_what_sqs_refuses_is_refused_by_name_and_the_rest_is_sent(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         with pytest.raises(Refused, match="refused 1 messages: InvalidMessageContents"):
-            await bench.queue.send("small", ["good", "bad \x01", "good too"])
+            await bench.queue.send("small", messages(["good", "bad \x01", "good too"]))
         assert bench.proxy.counts["SendMessageBatch"] == 1
         assert sorted(await bench.queue.take("small", 10)) == ["good", "good too"]
 
@@ -158,7 +171,7 @@ async def test_deleted_messages_are_handed_out_though_the_answer_was_lost(
     engines: Engines, aws_settings: MakeSettings, one_attempt: None
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
-        await bench.queue.send("small", ["a", "b"])
+        await bench.queue.send("small", messages(["a", "b"]))
         bench.proxy.fail("DeleteMessageBatch", Drop())
         assert sorted(await bench.queue.take("small", 10)) == ["a", "b"]
         assert await bench.queue.count("small") == 0
@@ -169,7 +182,7 @@ async def test_a_message_that_was_not_deleted_comes_twice_and_is_gone_then(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         await bench.set(VisibilityTimeout="0")
-        await bench.queue.send("small", ["a", "b"])
+        await bench.queue.send("small", messages(["a", "b"]))
         bench.proxy.fail("DeleteMessageBatch", Refuse())
         bench.proxy.fail("DeleteMessageBatch", LeaveOut(1), after=1)
         assert sorted(await bench.queue.take("small", 10)) == ["a", "b"]
@@ -182,7 +195,7 @@ async def test_what_one_request_got_is_handed_out_though_another_failed(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
-        await bench.queue.send("small", [f"body {n}" for n in range(20)])
+        await bench.queue.send("small", messages([f"body {n}" for n in range(20)]))
         bench.proxy.fail("ReceiveMessage", Failure("AccessDenied", 403))
         assert len(await bench.queue.take("small", 20)) == 10
         bench.proxy.fail("ReceiveMessage", Failure("AccessDenied", 403), times=2)
@@ -202,7 +215,7 @@ async def test_a_queue_deleted_underneath_is_named_with_the_call_and_the_remedy(
             assert "`bullpen refresh`" in refused.value.remedy
         assert await bench.queue.count("small") == 0
         await bench.queue.ensure("small")
-        await bench.queue.send("small", ["a"])
+        await bench.queue.send("small", messages(["a"]))
         assert await bench.queue.take("small", 1) == ["a"]
 
 
@@ -213,7 +226,7 @@ async def test_tickets_for_a_queue_deleted_underneath_are_lost_with_a_warning(
         await bench.sqs.delete_queue(QueueUrl=await bench.url())
         for call in ("SendMessageBatch", "GetQueueUrl"):
             caplog.clear()
-            await bench.queue.send("small", ["a", "b"])
+            await bench.queue.send("small", messages(["a", "b"]))
             assert f"SQS {call}: queue {bench.pool}-small" in caplog.text
             assert "2 tickets are lost" in caplog.text
 

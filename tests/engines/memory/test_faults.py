@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from builders import a_plan, claim, later, needs, on_offer, register
+from builders import a_plan, claim, later, messages, needs, on_offer, register
 from bullpen.engines.memory import Failure, Faults, Memory, Rates, Yard
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.errors import Conflict, InsufficientCapacity, Throttled, Unavailable
@@ -96,16 +96,16 @@ async def test_requests_are_counted_by_kind() -> None:
 
 async def test_tickets_get_lost_doubled_and_hidden_by_a_false_empty() -> None:
     memory = Memory()
-    await memory.ports(faults=Faults(rates=Rates(lost_ticket=ALWAYS))).queue.send("small", ["a"])
+    await memory.ports(faults=Faults(rates=Rates(lost_ticket=ALWAYS))).queue.send("small", messages(["a"]))
     assert await memory.ports().queue.count("small") == 0
-    await memory.ports(faults=Faults(rates=Rates(duplicate=ALWAYS))).queue.send("small", ["b"])
+    await memory.ports(faults=Faults(rates=Rates(duplicate=ALWAYS))).queue.send("small", messages(["b"]))
     assert await memory.ports(faults=Faults(rates=Rates(false_empty=ALWAYS))).queue.take("small", 10) == []
     assert await memory.ports().queue.take("small", 10) == ["b", "b"]
 
 
 async def test_a_queue_in_disorder_still_gives_each_message_once() -> None:
     queue = Memory().ports(faults=Faults(seed=1, rates=Rates(disorder=ALWAYS))).queue
-    await queue.send("small", [str(n) for n in range(20)])
+    await queue.send("small", messages([str(n) for n in range(20)]))
     taken = await queue.take("small", 20)
     assert taken != sorted(taken, key=int) == [str(n) for n in range(20)]
 

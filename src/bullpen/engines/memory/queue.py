@@ -5,10 +5,10 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
 
 from bullpen.engines.memory.clock import LoopClock
 from bullpen.engines.memory.faults import Faults
+from bullpen.ports import Message
 
 
 class Messages:
@@ -51,6 +51,8 @@ class Messages:
 class MemoryQueue:
     """One process's access to the queues, which are shared: a queue per resource class."""
 
+    counts_expired = False
+
     def __init__(self, queues: dict[str, Messages], faults: Faults) -> None:
         self._queues = queues
         self._clock = LoopClock()  # the service's own: no process's wrong clock makes a message last longer
@@ -59,11 +61,8 @@ class MemoryQueue:
     async def take(self, resource_class: str, limit: int) -> list[str]:
         return await self._faults.call("queue.take", lambda: self._take(resource_class, limit))
 
-    async def send(
-        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-    ) -> None:
-        lasts = (expires - self._clock.now()).total_seconds() if expires else math.inf
-        await self._faults.call("queue.send", lambda: self._send(resource_class, bodies, delay, lasts))
+    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
+        await self._faults.call("queue.send", lambda: self._send(resource_class, messages, delay))
 
     async def count(self, resource_class: str) -> int:
         return await self._faults.call("queue.count", lambda: self._count(resource_class))
@@ -87,16 +86,17 @@ class MemoryQueue:
             self._faults.random.shuffle(messages.ready(now))
         return messages.take(limit, now)
 
-    def _send(self, resource_class: str, bodies: Sequence[str], delay: float, lasts: float) -> None:
+    def _send(self, resource_class: str, messages: Sequence[Message], delay: float) -> None:
         rates = self._faults.rates
-        messages = self._queues.setdefault(resource_class, Messages())
+        queue = self._queues.setdefault(resource_class, Messages())
         now = asyncio.get_running_loop().time()
-        for body in bodies:
+        for one in messages:
+            lasts = (one.expires - self._clock.now()).total_seconds() if one.expires else math.inf
             if self._faults.happens(rates.lost_ticket):
                 continue
-            messages.add(body, now + delay, now + lasts)
+            queue.add(one.body, now + delay, now + lasts)
             if self._faults.happens(rates.duplicate):
-                messages.add(body, now + delay, now + lasts)
+                queue.add(one.body, now + delay, now + lasts)
 
     def _count(self, resource_class: str) -> int:
         messages = self._queues.get(resource_class)

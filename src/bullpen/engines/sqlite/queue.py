@@ -4,12 +4,12 @@ An expired ticket is invisible at once, and removed by the next that takes or se
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.rows import to_micros
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.ports import Clock
+from bullpen.ports import Clock, Message
 
 LASTS = "(expires_at IS NULL OR expires_at > ?2)"
 IS_VISIBLE = f"resource_class = ?1 AND visible_at <= ?2 AND {LASTS}"
@@ -32,6 +32,8 @@ RETIRE = "DELETE FROM queues WHERE resource_class = ?"
 class SqliteQueue:
     """`ports.PoolQueue` on one home's database."""
 
+    counts_expired = False
+
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
@@ -49,20 +51,20 @@ class SqliteQueue:
             return []
         return await self._database.write(write)
 
-    async def send(
-        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-    ) -> None:
+    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
         now = self._clock.now()
         visible_at = to_micros(now + timedelta(seconds=delay))
-        expires_at = to_micros(expires) if expires else None
+        rows = [
+            (resource_class, visible_at, to_micros(one.expires) if one.expires else None, one.body) for one in messages
+        ]
 
         def write(transaction: Transaction) -> None:
             # Made again if it has just been retired: no ticket lies where refresh, which goes by names, does not look.
             transaction.execute(ENSURE, (resource_class,))
             transaction.execute(SWEEP, (to_micros(now), SWEPT))
-            transaction.executemany(SEND, [(resource_class, visible_at, expires_at, body) for body in bodies])
+            transaction.executemany(SEND, rows)
 
-        if bodies:
+        if rows:
             await self._database.write(write)
 
     async def count(self, resource_class: str) -> int:

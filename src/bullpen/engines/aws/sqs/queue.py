@@ -10,13 +10,12 @@ import logging
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.queues import Missing, Queues
 from bullpen.errors import Refused, Unavailable
-from bullpen.ports import Chance, Clock
+from bullpen.ports import Chance, Clock, Message
 
 BATCH = 10
 """Messages that one request carries."""
@@ -39,6 +38,8 @@ _COUNTS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", 
 class SqsQueue:
     """`ports.PoolQueue` of one pool."""
 
+    counts_expired = True  # SQS knows nothing of our expiry: an expired message counts until `take` deletes it
+
     def __init__(self, cloud: Cloud, clock: Clock, chance: Chance) -> None:
         self._queues = Queues(cloud)
         self._clock = clock
@@ -55,16 +56,16 @@ class SqsQueue:
             raise failures[0]
         return taken
 
-    async def send(
-        self, resource_class: str, bodies: Sequence[str], delay: float = 0.0, expires: datetime | None = None
-    ) -> None:
-        if not bodies or (expires is not None and expires <= self._clock.now()):
+    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
+        now = self._clock.now()
+        lasting = [one for one in messages if one.expires is None or one.expires > now]
+        if not lasting:
             return
         try:
-            await self._send(resource_class, bodies, delay, expires)
+            await self._send(resource_class, lasting, delay)
         except Missing as gone:
             # The offers stand in the records. A run that asks for this class is told, by `take`.
-            log.warning("%s; %d tickets are lost: refresh sends them once it is there", gone, len(bodies))
+            log.warning("%s; %d tickets are lost: refresh sends them once it is there", gone, len(lasting))
 
     async def count(self, resource_class: str) -> int:
         try:
@@ -105,13 +106,13 @@ class SqsQueue:
         now = self._clock.now().timestamp()
         return [one["Body"] for one in messages if _expiry(one) > now]
 
-    async def _send(self, resource_class: str, bodies: Sequence[str], delay: float, expires: datetime | None) -> None:
+    async def _send(self, resource_class: str, messages: Sequence[Message], delay: float) -> None:
         await self._queues.url(resource_class)
-        common: dict[str, Any] = {"DelaySeconds": min(math.ceil(delay), LONGEST_DELAY)}
-        if expires is not None:
-            value = f"{expires.timestamp():.6f}"
-            common["MessageAttributes"] = {EXPIRES: {"DataType": "Number", "StringValue": value}}
-        entries = [{"Id": str(at), "MessageBody": body, **common} for at, body in enumerate(bodies)]
+        hidden = min(math.ceil(delay), LONGEST_DELAY)
+        entries = [
+            {"Id": str(at), "MessageBody": one.body, "DelaySeconds": hidden, **_attributes(one)}
+            for at, one in enumerate(messages)
+        ]
         portions = [entries[at : at + BATCH] for at in range(0, len(entries), BATCH)]
         batches = (self._send_batch(resource_class, portion) for portion in portions)
         outcomes = await asyncio.gather(*batches, return_exceptions=True)  # all are tried, whatever becomes of one
@@ -138,6 +139,13 @@ class SqsQueue:
             raise Refused(f"{subject} refused {len(refused)} messages: {_reason(refused[0])}")
         if left:
             raise Unavailable(f"{subject} did not take {len(left)} messages: {_reason(left[0])}")
+
+
+def _attributes(message: Message) -> dict[str, Any]:
+    if message.expires is None:
+        return {}
+    value = f"{message.expires.timestamp():.6f}"
+    return {"MessageAttributes": {EXPIRES: {"DataType": "Number", "StringValue": value}}}
 
 
 def _expiry(message: dict[str, Any]) -> float:
