@@ -41,7 +41,7 @@ Main = Callable[[World, Ports], Coroutine[Any, Any, object]]
 
 def asks(run_id: str, count: int, settings: Settings = SETTINGS, **changed: Any) -> Request:
     partial = changed.pop("allow_partial", False)
-    needs = settings.requirements("small", **changed)
+    needs = settings.requirements(changed.pop("resource_class", "small"), **changed)
     return Request(run_id, count, needs, settings.timings.max_runtime, allow_partial=partial)
 
 
@@ -153,7 +153,8 @@ class Witness:
         acceptable = self.world.memory.tables.provisions[plan.provision_id].needs.acceptable_usage_classes
         for one in self.world.memory.tables.instances.values():
             on_offer = one.is_claimable and one.threshold > now and one.usage_class in acceptable
-            if on_offer and one.offered_at and one.offered_at + timedelta(seconds=5) <= now:
+            fits = one.resource_class == plan.resource_class
+            if on_offer and fits and one.offered_at and one.offered_at + timedelta(seconds=5) <= now:
                 self.broken.append(f"{plan.run_id} launched a machine although {one.id} was on offer")
 
 

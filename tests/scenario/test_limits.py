@@ -56,3 +56,13 @@ def test_two_runs_racing_at_the_cap_do_not_exceed_it(pool: Pool) -> None:
     assert len(pool.rows("SELECT * FROM machines")) <= 2
     pool.settle()
     assert pool.audit() == []
+
+
+def test_idle_runners_of_another_class_make_room_at_the_cap(pool: Pool) -> None:
+    pool.settings |= {"limits.max-instances": 2, "local.capacity": 2}
+    idle = ids(pool.provision("before", 2, "--resource-class", "medium"))
+    pool.release("before")
+    answer = pool.provision("run-1", 1)
+    assert answer["created"] == 1
+    assert len(set(pool.live()) & set(idle)) == 1
+    assert pool.audit() == []

@@ -25,6 +25,7 @@ from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
 from bullpen.provision.pickup import Pickup
 from bullpen.provision.presence import Presence
+from bullpen.provision.room import Room
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement
 from bullpen.provision.validation import validate
@@ -121,8 +122,10 @@ class Attempt:
         """Fill every place, verified and alive at the same moment."""
         watcher = Watcher(self.ports.signals, self.ports.clock, self.settings.timings)
         pickup = Pickup(self.ports, self.settings, self.request.needs, self.request.run_id, by=self.by)
+        room = Room(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
+        partial = self.request.allow_partial
         creation = Creation(
-            self.ports, self.settings, self.book, self.holdings, allow_partial=self.request.allow_partial, by=self.by
+            self.ports, self.settings, self.book, self.holdings, room, allow_partial=partial, by=self.by
         )
         worker = ClaimWorker(self.ports, self.settings, self.book.record, pickup, watcher, self.holdings, self.by)
         async with watcher:

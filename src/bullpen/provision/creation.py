@@ -16,18 +16,27 @@ from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.fleets import FLEET_LIMIT, Fleets
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.room import Room
 
 Place = asyncio.Future[Instance | None]
 
 
 class Creation:
     def __init__(
-        self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, *, allow_partial: bool, by: str
+        self,
+        ports: Ports,
+        settings: Settings,
+        book: Book,
+        holdings: Holdings,
+        room: Room,
+        *,
+        allow_partial: bool,
+        by: str,
     ) -> None:
         self._settings = settings
         self._book = book
         self._allow_partial = allow_partial
-        self._fleets = Fleets(ports, settings, book, holdings, by=by)
+        self._fleets = Fleets(ports, settings, book, holdings, room, by=by)
         self.refusal: BullpenError | None = None
         """Why there were fewer than asked, where fewer are acceptable."""
         self._places: list[Place] = []

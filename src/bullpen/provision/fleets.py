@@ -14,7 +14,6 @@ from bullpen.errors import (
     BullpenError,
     ConfigError,
     InsufficientCapacity,
-    LimitReached,
     PermissionDenied,
     Refused,
     Throttled,
@@ -30,6 +29,7 @@ from bullpen.ports import TOGETHER_LIMIT, Ports
 from bullpen.provision.book import Book
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Origin
+from bullpen.provision.room import Room
 
 FLEET_LIMIT = TOGETHER_LIMIT - 1
 """Machines of one fleet: with the provision's own change they still land together."""
@@ -52,8 +52,11 @@ class Lack:
 class Fleets:
     """The fleets of one provision. `abandoned` is set when nobody waits for machines any more."""
 
-    def __init__(self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, *, by: str) -> None:
+    def __init__(
+        self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, room: Room, *, by: str
+    ) -> None:
         self._ports = ports
+        self._room = room
         self._settings = settings
         self._book = book
         self._holdings = holdings
@@ -63,7 +66,7 @@ class Fleets:
     async def launch(self, count: int, usage_class: UsageClass, to_come: int) -> tuple[list[Instance], Lack | None]:
         """Ask for one fleet: the registered instances, and why there are fewer than `count` if there are."""
         plan = await self._plan(count, usage_class)
-        await self._respect_limits(to_come)
+        await self._room.make(self._book.record, to_come)
         try:
             answer = await self._ask(plan)
         except InsufficientCapacity as refusal:
@@ -163,41 +166,6 @@ class Fleets:
             repository=record.needs.repository,
         )
         return instances.register(instances.absent(machine.id, now), event)
-
-    async def _respect_limits(self, to_come: int) -> None:
-        """Refuse to grow past the caps, with the fleets that are `to_come` after this one.
-
-        Our plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may
-        be behind. Then a burst passes a cap by what was asked for within their lag, but nobody passes it alone.
-        """
-        name = self._book.record.needs.resource_class
-        live = await self._ports.records.count()
-        planned = {c: await self._planned(c) for c in self._settings.classes}
-        in_class = sum(n for (c, _), n in live.items() if c == name) + planned[name] + to_come
-        in_pool = sum(live.values()) + sum(planned.values()) + to_come
-        cap = self._settings.classes[name].max_instances
-        if cap and in_class > cap:
-            raise LimitReached(
-                f"classes.{name}.max-instances is {cap}; this would make {in_class}",
-                remedy="release runners, wait, or raise the limit",
-            )
-        if in_pool > self._settings.limits.max_instances:
-            raise LimitReached(
-                f"limits.max-instances is {self._settings.limits.max_instances}; this would make {in_pool}",
-                remedy="release runners, wait, or raise the limit",
-            )
-
-    async def _planned(self, resource_class: str) -> int:
-        found = {one.id: one for one in await self._ports.records.open_provisions(resource_class)}
-        own = self._book.record
-        if own.needs.resource_class == resource_class:
-            found[own.id] = own  # as we wrote it: an index may not show it yet
-        return sum(
-            fleet.count
-            for provision in found.values()
-            for fleet in provision.fleets
-            if fleet.state is provisions.FleetState.PLANNED
-        )
 
 
 def _without_answer(error: Unavailable) -> Unavailable:

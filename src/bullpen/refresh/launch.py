@@ -24,6 +24,7 @@ from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.creation import Creation
 from bullpen.provision.holdings import Holdings
+from bullpen.provision.room import Room
 
 BY = "refresh"
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
@@ -96,7 +97,8 @@ def _to_come(launches: Iterable[Provision]) -> int:
 async def _create(ports: Ports, settings: Settings, book: Book) -> None:
     now = ports.clock.now()
     holdings = Holdings(ports)
-    creation = Creation(ports, settings, book, holdings, allow_partial=True, by=BY)
+    room = Room(ports, settings, evicts=False, by=BY)
+    creation = Creation(ports, settings, book, holdings, room, allow_partial=True, by=BY)
     await asyncio.gather(*(creation.create() for _ in range(book.record.want)))
     if members := tuple(holdings.held):
         due = handover.later(now, settings.timings.takeover)
