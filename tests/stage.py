@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -71,8 +71,10 @@ async def released(world: World, run_id: str, ports: Ports | None = None) -> Rel
     return await release(ports or world.ports(), world.settings, run_id, stop=asyncio.Event())
 
 
-async def refreshed(world: World, ports: Ports | None = None, *, dry_run: bool = False) -> list[Action]:
-    return await refresh(ports or world.ports(), world.settings, dry_run=dry_run)
+async def refreshed(
+    world: World, ports: Ports | None = None, *, dry_run: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> list[Action]:
+    return await refresh(ports or world.ports(), world.settings, dry_run=dry_run, tell=tell)
 
 
 async def with_pool(world: World, count: int, **needs: Any) -> list[str]:

@@ -227,7 +227,8 @@ async def test_a_class_that_cannot_be_launched_keeps_nothing_else_from_being_don
         ports.records.purge = purge  # type: ignore[method-assign]
         with pytest.raises(Hindered, match="no type fits") as caught:
             await refreshed(world, ports)
-        assert [one.subject for one in caught.value.actions if one.what == "create"] == ["1 × small", "1 × large"]
+        done = [(one.what, one.subject) for one in caught.value.actions]
+        assert done[-2:] == [("cannot create", "1 × small"), ("create", "1 × large")]
         assert (caught.value.exit_code, caught.value.remedy) == (2, "allow more")
         assert [one.resource_class for one in records(world)] == ["large"]
         assert purged

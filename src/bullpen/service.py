@@ -19,7 +19,7 @@ while GitHub is away, `runs` fails, and heartbeats must still be received.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -32,7 +32,7 @@ from bullpen.liveness import Liveness
 from bullpen.ports import Chance, Ports
 from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
-from bullpen.refresh.action import Attempts, Hindered, Plan, mend
+from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
 from bullpen.setbacks import Setbacks, reason_of
 from bullpen.workflows.follower import Follower
 
@@ -162,6 +162,7 @@ class Service:
         self._has_noted = False
         self._liveness = Liveness(ports, settings, receives=True)
         self.runs = Follower(ports, settings)
+        self._cannot: list[str] = []  # what keeping warm could not do the last time: logged once, not every 5 s
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
             ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -244,7 +245,7 @@ class Service:
 
     async def _warm(self) -> None:
         live, attempts = await every_live(self._ports), Attempts()
-        await _perform("warm", warm.plans(self._ports, self._settings, live), attempts)
+        self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), attempts, self._cannot)
         attempts.check()
 
     async def _follow(self) -> None:
@@ -254,11 +255,22 @@ class Service:
             log.error("runs: %s", alarm)
 
 
-async def _perform(duty: str, plans: AsyncIterator[Plan], attempts: Attempts) -> None:
-    """Perform each plan. One that fails does not keep the others from being performed; `attempts` has the failures."""
+async def _perform(duty: str, plans: AsyncIterator[Plan], attempts: Attempts, told: Sequence[str] = ()) -> list[str]:
+    """Perform each plan; returns the lines about what could not be done, of which those `told` before are not logged
+    again. One that fails does not keep the others from being performed; `attempts` has the failures."""
+    cannot: list[str] = []
     async for plan in plans:
-        _tell(duty, [f"{action.what} {action.subject}: {action.reason}" for action in plan.actions])
-        await attempts.make(plan)
+        if plan.is_certain:
+            _tell(duty, _lines(plan.actions))
+        reported = await attempts.make(plan)
+        _tell(duty, _lines([one for one in reported if one.is_done]))
+        cannot += _lines([one for one in reported if not one.is_done])
+    _tell(duty, [line for line in cannot if line not in told])
+    return cannot
+
+
+def _lines(actions: Iterable[Action]) -> list[str]:
+    return [f"{one.what} {one.subject}: {one.reason}" for one in actions]
 
 
 def _tell(duty: str, lines: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from stage import a_world, ids, machines, provisioned, records, refreshed, relea
 
 def full_at(cap: int, **classes: dict[str, Any]) -> Settings:
     """Classes `small` and `large`, and a pool of at most `cap`."""
-    kinds = {"small": {}, "large": {}} | classes
+    kinds: dict[str, dict[str, Any]] = {"small": {}, "large": {}} | classes
     return Settings(
         timings=SETTINGS.timings,
         limits=Limits(max_instances=cap),
@@ -191,7 +191,7 @@ async def test_an_engine_that_does_not_answer_the_termination_leaves_a_debt_and_
         async def terminate(chosen: Any) -> list[str]:
             raise Unavailable("no answer")
 
-        ports.compute.terminate = terminate  # type: ignore[method-assign]
+        ports.compute.terminate = terminate  # type: ignore[method-assign, assignment]
         outcome = await provisioned(world, "run", 1, ports)
         assert not outcome.succeeded
         (record,) = [one for one in records(world, TERMINATED) if one.id == ended]

@@ -47,7 +47,12 @@ def command(given: Given, dry_run: bool, as_json: bool) -> int:
     elif not actions:
         say("nothing to do")
     else:
-        say(columns((f"would {one.what}" if dry_run else one.what, one.subject, one.reason) for one in actions))
+        say(
+            columns(
+                (f"would {one.what}" if dry_run and one.is_done else one.what, one.subject, one.reason)
+                for one in actions
+            )
+        )
     if hindered is not None:
         complain(str(hindered), hindered.remedy)
         return hindered.exit_code

@@ -111,7 +111,9 @@ class Creation:
         tries = Tries(needs.usage_class, needs.fallback or (), attempts)
         number = 0
         while True:
-            launched, lack = await self._fleets.launch(count - len(created), tries.usage_class, to_come)
+            launched, lack = await self._fleets.launch(
+                count - len(created), tries.usage_class, to_come, allow_partial=self._allow_partial
+            )
             created += launched
             if lack is None:
                 return None

@@ -63,16 +63,31 @@ class Fleets:
         self._by = by
         self.abandoned = asyncio.Event()
 
-    async def launch(self, count: int, usage_class: UsageClass, to_come: int) -> tuple[list[Instance], Lack | None]:
-        """Ask for one fleet: the registered instances, and why there are fewer than `count` if there are."""
-        plan = await self._plan(count, usage_class)
-        await self._room.make(self._book.record, to_come)
+    async def launch(
+        self, count: int, usage_class: UsageClass, to_come: int, *, allow_partial: bool
+    ) -> tuple[list[Instance], Lack | None]:
+        """Ask for one fleet: the registered instances, and why there are fewer than `count` if there are.
+
+        Raise LimitReached if the caps leave no room for all of it; with `allow_partial`, for none of it.
+        """
+        limited: Lack | None = None
+        while True:
+            plan = await self._plan(count, usage_class)
+            short = await self._room.make(self._book.record, to_come)
+            if short is None:
+                break
+            if not allow_partial:
+                raise short.error
+            await self._register(plan, ())  # not to come any more: others may have that room
+            if (count := count - short.over) <= 0:
+                raise short.error
+            limited = Lack(Cause.QUOTA, short.error)
         try:
             answer = await self._ask(plan)
         except InsufficientCapacity as refusal:
             await self._register(plan, ())  # an answer like any other: the fleet is no longer to come
             return [], Lack(Cause.CAPACITY, refusal)
-        return await self._register(plan, answer.machines), _lack(plan, answer)
+        return await self._register(plan, answer.machines), _lack(plan, answer) or limited
 
     async def pause(self, number: int, least: float = 0.0) -> None:
         """Wait before a repeat; no longer than somebody waits for it."""

@@ -59,6 +59,14 @@ def caps(settings: Settings, resource_class: str) -> list[Cap]:
     return [*of_class, Cap("limits.max-instances", pool)]
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """So many are too many, and the error that says so."""
+
+    over: int
+    error: LimitReached
+
+
 class Room:
     """Of one provision. `evicts` is False for one that warms the pool: it must not end one class to warm another."""
 
@@ -69,55 +77,60 @@ class Room:
         self._by = by
         self._tell = tell
 
-    async def make(self, own: Provision, to_come: int) -> None:
-        """Raise LimitReached if the planned fleets of `own`, and those that are `to_come` after them, pass a cap and
-        no eviction helps.
+    async def make(self, own: Provision, to_come: int) -> Shortage | None:
+        """The shortage, if the planned fleets of `own` and what is `to_come` after them pass a cap and no eviction
+        helps.
 
         Its plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may be
         behind. Then a burst passes a cap by what was asked for within their lag, but nobody passes it alone.
         """
+        asked = {own.needs.resource_class: to_come}
         live: Counts = await self._ports.records.count()
-        excesses = await self._excesses(own, live, to_come)
+        excesses = await self._excesses(own.needs.resource_class, live, asked, own)
         if excesses and self._evicts:
-            live, excesses = await self._evict(own, to_come)
-        if excesses:
-            raise LimitReached(
-                f"{excesses[0]}; it is held by {_holders(excesses[0].cap, live)}",
-                remedy="release runners, wait, or raise the limit",
-            )
+            live, excesses = await self._evict(own, asked)
+        return _shortage(excesses, live)
 
-    async def _excesses(self, own: Provision, live: Counts, to_come: int) -> list[Excess]:
-        counted = Counter({own.needs.resource_class: to_come})
+    async def shortage(self, resource_class: str, asked: Mapping[str, int]) -> Shortage | None:
+        """What would be too many of a class if so many were asked for, by class. Nothing is planned or ended."""
+        live = await self._ports.records.count()
+        return _shortage(await self._excesses(resource_class, live, asked), live)
+
+    async def _excesses(
+        self, resource_class: str, live: Counts, asked: Mapping[str, int], own: Provision | None = None
+    ) -> list[Excess]:
+        counted = Counter(asked)
         for (name, _), number in live.items():
             counted[name] += number
         for name in self._settings.classes:
-            counted[name] += await self._planned(own, name)
+            counted[name] += await self._planned(name, own)
         totals = [
             Excess(cap, sum(number for name, number in counted.items() if cap.covers(name)))
-            for cap in caps(self._settings, own.needs.resource_class)
+            for cap in caps(self._settings, resource_class)
         ]
         return [one for one in totals if one.over > 0]
 
-    async def _planned(self, own: Provision, resource_class: str) -> int:
+    async def _planned(self, resource_class: str, own: Provision | None) -> int:
         found = {one.id: one for one in await self._ports.records.open_provisions(resource_class)}
-        if own.needs.resource_class == resource_class:
+        if own is not None and own.needs.resource_class == resource_class:
             found[own.id] = own  # as we wrote it: an index may not show it yet
         fleets = [fleet for one in found.values() for fleet in one.fleets]
         return sum(fleet.count for fleet in fleets if fleet.state is FleetState.PLANNED)
 
-    async def _evict(self, own: Provision, to_come: int) -> tuple[Counts, list[Excess]]:
+    async def _evict(self, own: Provision, asked: Mapping[str, int]) -> tuple[Counts, list[Excess]]:
         """End idle instances until the caps are kept; returns the counts, and what is in excess all the same."""
         seen: dict[str, Instance] = {}  # as our own writes found them: an index may not show it yet
-        for _ in range(ROUNDS):
+        rounds = 0
+        while True:
             live = [one for one in _newest(await every_live(self._ports), seen) if one.state in LIVE]
             counts = Counter((one.resource_class, one.state) for one in live)
-            excesses = await self._excesses(own, counts, to_come)
+            excesses = await self._excesses(own.needs.resource_class, counts, asked, own)
             chosen = _cover(excesses, _surplus(self._settings, live))
-            if not chosen:
-                break
+            if not chosen or rounds == ROUNDS:
+                return counts, excesses
+            rounds += 1
             why = f"{excesses[0].cap.setting} is {excesses[0].cap.limit}, and {own.id} needs its place"
             seen |= await self._end(chosen, why)
-        return counts, excesses
 
     async def _end(self, chosen: Sequence[Instance], why: str) -> dict[str, Instance]:
         """End them; the records as they stand then."""
@@ -131,6 +144,14 @@ class Room:
         await handover.terminate(self._ports, self._settings, ended, by=self._by)
         found = [one.found if isinstance(one, Conflict) else one for one in landed]
         return {one.id: one for one in found if isinstance(one, Instance)}
+
+
+def _shortage(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
+    if not excesses:
+        return None
+    message = f"{excesses[0]}; it is held by {_holders(excesses[0].cap, live)}"
+    error = LimitReached(message, remedy="release runners, wait, or raise the limit")
+    return Shortage(max(one.over for one in excesses), error)
 
 
 def _newest(listed: Iterable[Instance], seen: Mapping[str, Instance]) -> list[Instance]:

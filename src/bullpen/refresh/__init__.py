@@ -6,7 +6,7 @@
 Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from bullpen import jobs
 from bullpen.config import Settings
@@ -34,26 +34,26 @@ async def refresh(
     actions: list[Action] = []
     failures: list[BullpenError] = []
 
-    def note(action: Action) -> None:
-        actions.append(action)
-        if not dry_run:
+    def note(some: Sequence[Action]) -> None:
+        actions.extend(some)
+        for action in () if dry_run else some:
             tell(f"{action.what} {action.subject}: {action.reason}")
 
     gaps = await ports.foundation.gaps()
     for gap in gaps:
-        note(Action(gap.what, gap.subject, gap.reason))
+        note([Action(gap.what, gap.subject, gap.reason)])
         if not dry_run and (failure := await mend(ports.foundation, gap)) is not None:
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
     attempts = Attempts(failures)
     async for plan in _plans(ports, settings, dry_run):
-        for action in plan.actions:
-            note(action)
+        if dry_run or plan.is_certain:
+            note(plan.actions)
         if not dry_run:
-            await attempts.make(plan)
+            note(await attempts.make(plan))
     for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
-        note(Action("give up", id, "its run has no runner"))
+        note([Action("give up", id, "its run has no runner")])
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
     attempts.check(actions)
@@ -83,5 +83,5 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
         yield plan
         has_acted = True
     live = await every_live(ports) if has_acted else live
-    async for plan in warm.plans(ports, settings, live):
+    async for plan in warm.plans(ports, settings, live, dry_run=dry_run):
         yield plan

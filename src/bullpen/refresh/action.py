@@ -20,13 +20,31 @@ class Action:
     subject: str
     reason: str
 
+    @property
+    def is_done(self) -> bool:
+        """False if it reports what cannot be done: a dry run would not do it either."""
+        return not self.what.startswith("cannot ")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a plan did that only its performance could show, and the refusal if an operator has to mend something."""
+
+    actions: tuple[Action, ...] = ()
+    refusal: BullpenError | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions that are performed together."""
+    """Actions that are performed together.
+
+    Where it is not certain before how much of them will be done, `is_certain` is False: a dry run shows `actions`, and
+    `perform` returns a Report of what was done instead.
+    """
 
     actions: tuple[Action, ...]
     perform: Callable[[], Awaitable[object]]
+    is_certain: bool = True
 
 
 class Attempts:
@@ -36,11 +54,11 @@ class Attempts:
         self.failures = list(failures)
         self._unanswered = 0
 
-    async def make(self, plan: Plan) -> None:
-        """Perform a plan and note why it failed. Raise Outdated, and Unavailable once several in a row had no answer:
-        then the rest has none either."""
+    async def make(self, plan: Plan) -> tuple[Action, ...]:
+        """Perform a plan and note why it failed; returns what only its performance could show. Raise Outdated, and
+        Unavailable once several in a row had no answer: then the rest has none either."""
         try:
-            await plan.perform()
+            done = await plan.perform()
         except Outdated:
             raise
         except Unavailable as failure:
@@ -56,6 +74,10 @@ class Attempts:
             self.failures.append(BullpenError(f"{subjects}: an unexpected error: {reason_of(failure)}"))
         else:
             self._unanswered = 0
+            if isinstance(done, Report):
+                self.failures += [done.refusal] if done.refusal else []
+                return done.actions
+        return ()
 
     def check(self, actions: Sequence[Action] = ()) -> None:
         """Raise Hindered if anything failed."""

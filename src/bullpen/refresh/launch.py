@@ -12,11 +12,12 @@ smaller one waits for that; one that has planned its fleet had decided before th
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
 from bullpen import handover
 from bullpen.config import Settings
-from bullpen.errors import InsufficientCapacity, LimitReached, Throttled
+from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached, Throttled
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
@@ -25,6 +26,7 @@ from bullpen.provision.book import Book
 from bullpen.provision.creation import Creation
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.room import Room
+from bullpen.refresh.action import Action, Report
 
 BY = "refresh"
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
@@ -37,18 +39,40 @@ async def under_way(ports: Ports, resource_class: str) -> int:
     return _to_come(await _launches(ports, resource_class))
 
 
-async def launch(ports: Ports, settings: Settings, resource_class: str, count: int) -> None:
-    """Launch up to `count` machines. They are adopted once they have booted, by whoever looks first."""
+async def launch(ports: Ports, settings: Settings, resource_class: str, count: int) -> Report:
+    """Launch up to `count` machines; reports how many, and what refused the rest. They are adopted once they have
+    booted, by whoever looks first."""
     missing = count
     for _ in range(TRIES):
         book = await _opened(ports, settings, resource_class, missing)
         if await _has_place(ports, settings, book.record):
-            await _create(ports, settings, book)
-            return
+            created, refusal = await _create(ports, settings, book)
+            actions = _actions(settings, resource_class, created, missing - created if refusal else 0, refusal)
+            return Report(actions, None if isinstance(refusal, PASSING) else refusal)
         await _abort(ports, settings, book, "others fill the pool")
         missing = await _room(ports, settings, resource_class, await _launches(ports, resource_class))
         if missing <= 0:
-            return
+            break
+    return Report()
+
+
+async def foresee(
+    ports: Ports, settings: Settings, resource_class: str, count: int, foreseen: Counter[str]
+) -> tuple[Action, ...]:
+    """What a launch would create within the caps, beside what is `foreseen` for other classes, and what not."""
+    room = Room(ports, settings, evicts=False, by=BY)
+    short = await room.shortage(resource_class, foreseen + Counter({resource_class: count}))
+    over = min(short.over, count) if short else 0
+    foreseen[resource_class] += count - over
+    return _actions(settings, resource_class, count - over, over, short.error if short else None)
+
+
+def _actions(
+    settings: Settings, name: str, created: int, refused: int, refusal: BullpenError | None
+) -> tuple[Action, ...]:
+    target = f"the idle target is {settings.resource_class(name).idle_target}"
+    told = [Action("create", f"{created} × {name}", target)] if created else []
+    return (*told, Action("cannot create", f"{refused} × {name}", str(refusal))) if refused else tuple(told)
 
 
 async def _opened(ports: Ports, settings: Settings, resource_class: str, count: int) -> Book:
@@ -94,7 +118,8 @@ def _to_come(launches: Iterable[Provision]) -> int:
     )
 
 
-async def _create(ports: Ports, settings: Settings, book: Book) -> None:
+async def _create(ports: Ports, settings: Settings, book: Book) -> tuple[int, BullpenError | None]:
+    """How many were created, and what refused the rest."""
     now = ports.clock.now()
     holdings = Holdings(ports)
     room = Room(ports, settings, evicts=False, by=BY)
@@ -106,8 +131,7 @@ async def _create(ports: Ports, settings: Settings, book: Book) -> None:
         await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
     else:
         await _abort(ports, settings, book, str(creation.refusal))
-    if creation.refusal and not isinstance(creation.refusal, PASSING):
-        raise creation.refusal
+    return len(members), creation.refusal
 
 
 async def _abort(ports: Ports, settings: Settings, book: Book, why: str) -> None:

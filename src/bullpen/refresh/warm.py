@@ -1,5 +1,6 @@
 """Warm: each class has its idle target on offer; the youngest are kept, only the surplus expires."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -15,8 +16,11 @@ from bullpen.refresh.action import Action, Plan
 BY = "refresh"
 
 
-async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> AsyncIterator[Plan]:
+async def plans(
+    ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool = False
+) -> AsyncIterator[Plan]:
     now = ports.clock.now()
+    foreseen: Counter[str] = Counter()  # by a dry run, of the classes before: they share the cap of the pool
     for name, own_class in settings.classes.items():
         of_class = [one for one in live if one.resource_class == name]
         pending = [one for one in of_class if one.is_pending]
@@ -34,8 +38,8 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
             )
         missing = own_class.idle_target - len(on_offer) - len(pending)
         if missing > 0 and (missing := missing - await launch.under_way(ports, name)) > 0:
-            action = Action("create", f"{missing} × {name}", f"the idle target is {own_class.idle_target}")
-            yield Plan((action,), partial(launch.launch, ports, settings, name, missing))
+            actions = await launch.foresee(ports, settings, name, missing, foreseen) if dry_run else ()
+            yield Plan(actions, partial(launch.launch, ports, settings, name, missing), is_certain=False)
 
 
 async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance]) -> Plan:
