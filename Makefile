@@ -35,9 +35,10 @@ demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 4
 
-engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, an IAM simulator
 	$(PY) tests/aws/java_engines.py
 	$(PY) tests/github/description.py
+	$(PY) tests/aws/iam_simulator.py
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal

@@ -12,6 +12,7 @@ from typing import Any
 from bullpen.engines.aws.dynamodb.schema import POOL_TAG, recovery_specification, table_definition, ttl_specification
 from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, workflow
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, ENCRYPTED
+from bullpen.model.boot import CALLER
 
 MODULE = Path(__file__).parents[1] / "deploy/terraform/main.tf.json"
 PLACE = Place(
@@ -77,7 +78,7 @@ def module() -> dict[str, Any]:
             "control_plane": _with_lists(control_plane(PLACE)),
             "workflow": _with_lists(workflow(PLACE)),
             "instance": instance(PLACE),
-            "served_instance": instance(replace(PLACE, served=True)),
+            "served_instance": _escaped(instance(replace(PLACE, served=True))),
             "github_instance": instance(replace(PLACE, on_github=True)),
             **{f"{who}_trust": trust for who, trust in _trusts().items()},
             "github_provider": MADE_OR_GIVEN,
@@ -288,6 +289,12 @@ def _identities() -> dict[str, Any]:
 def _trust(principal: dict[str, str], action: str, condition: dict[str, Any] | None = None) -> Policy:
     statement = {"Effect": "Allow", "Principal": principal, "Action": action}
     return {"Version": "2012-10-17", "Statement": [{**statement, "Condition": condition} if condition else statement]}
+
+
+def _escaped(policy: Policy) -> Policy:
+    """What IAM puts in when it judges is not for Terraform to put in."""
+    escaped: Policy = json.loads(json.dumps(policy).replace(CALLER, f"${CALLER}"))
+    return escaped
 
 
 def _with_lists(policy: Policy) -> Policy:

@@ -95,6 +95,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     with _needing_aws():
         from bullpen.engines.aws import session
     from bullpen.engines.aws.boot.userdata import own_user_data
+    from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
     from bullpen.engines.aws.dynamodb.gone import GoneNotes
     from bullpen.engines.aws.dynamodb.health import DynamoHealth
@@ -115,12 +116,13 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     clock, chance = SystemClock(), SystemChance()
     async with session.opened(settings.aws) as cloud:
         table, queue = TableClient(cloud, chance), SqsQueue(cloud, clock, chance)
+        failures = BootFailures(table, settings.aws.instance_role) if settings.agent.serve_url else None
         script, store_agent = partial(own_user_data, settings), Tending(cloud, clock).store_agent
         yield Ports(
             clock=clock,
             chance=chance,
             records=DynamoRecords(table),
-            signals=DynamoSignals(table, clock),
+            signals=DynamoSignals(table, clock, failures),
             queue=queue,
             compute=Ec2Compute(cloud, settings, clock, script, store_agent, GoneNotes(table).first_missing),
             ci=DynamoCI(table),

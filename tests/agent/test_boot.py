@@ -11,6 +11,7 @@ import pytest
 from bullpen.agent.boot import PATIENCE, RECORD_WITHIN, TEXT_LIMIT, Boot, BootFailed, last_lines, persistently, write
 from bullpen.agent.dynamodb import Away, DynamoDB, Refused
 from bullpen.agent.imds import Identity, Metadata, NoMetadata
+from bullpen.model.boot import ATTRIBUTES, ITEM, failure_kind, machine_arn
 
 TOLD = {"table": "pool", "endpoint": ""}
 RECORD = {"round": {"S": "a1"}, "runId": {"S": ""}}
@@ -32,7 +33,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Time:
     monkeypatch.setattr(time, "sleep", passing.sleep)
     monkeypatch.setattr(time, "monotonic", lambda: passing.now)
     monkeypatch.setattr(
-        Metadata, "identity", lambda self: Identity("i-1", "eu-central-1a", "eu-central-1", "m7g.large")
+        Metadata, "identity", lambda self: Identity("i-1", "eu-central-1a", "eu-central-1", "m7g.large", "123456789012")
     )
     return passing
 
@@ -61,6 +62,23 @@ def test_a_failure_waits_for_the_record_whose_round_it_names(monkeypatch: pytest
     assert request["ExpressionAttributeValues"][":round"] == {"S": "a1"}
     assert request["ExpressionAttributeValues"][":text"] == {"S": "no agent"}
     assert request["UpdateExpression"].endswith("ADD #seq :one")
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "cn-north-1", "us-gov-west-1"])
+def test_a_served_machine_leaves_word_at_once_in_a_partition_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, passing: Time, region: str
+) -> None:
+    """It reads no record, for its role may not, and puts nothing into the item by which the pool would be searched."""
+    written = answering(monkeypatch, passing, appears_at=1e9)
+    who = Identity("i-1", f"{region}a", region, "m7g.large", "123456789012")
+    monkeypatch.setattr(Metadata, "identity", lambda self: who)
+    Boot({**TOLD, "serve_url": "https://pool.example"}).report("no agent")
+    [request] = written
+    item = request["Item"]
+    assert item["PK"] == {"S": f"TYPE#{failure_kind(machine_arn(region, '123456789012', 'i-1'))}"}
+    assert (item["SK"], item["text"]) == ({"S": f"ID#{ITEM}"}, {"S": "no agent"})
+    assert set(item) == set(ATTRIBUTES)
+    assert passing.now == 0.0
 
 
 def test_a_record_that_never_comes_is_not_awaited_for_ever(monkeypatch: pytest.MonkeyPatch, passing: Time) -> None:

@@ -43,7 +43,8 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Machine:
-    who = {"instanceId": "i-1", "availabilityZone": "eu-1a", "region": "eu-1", "instanceType": "c7.large", "more": 1}
+    who = {"instanceId": "i-1", "availabilityZone": "eu-1a", "region": "eu-1", "instanceType": "c7.large"}
+    who["accountId"] = "123456789012"
     return Machine({DOCUMENT: json.dumps(who)})
 
 
@@ -55,7 +56,7 @@ def service(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servi
 
 
 def test_a_machine_knows_who_and_where_it_is(service: Service) -> None:
-    assert Metadata().identity() == Identity("i-1", "eu-1a", "eu-1", "c7.large")
+    assert Metadata().identity() == Identity("i-1", "eu-1a", "eu-1", "c7.large", "123456789012")
 
 
 def test_an_endpoint_may_have_a_path(service: Service, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
     engines        DynamoDB Local and ElasticMQ, started by the first test that asks; one process for all of a run
     aws_settings   makes Settings of a pool of the test's own on them
+    iam            judges IAM policies, by a simulator that is not ours
 
-Without Java and Maven these tests are skipped, and the end of the run says so; BULLPEN_REQUIRE_ENGINES=1 fails it.
+Without Java and Maven, or node and npm, these tests are skipped, and the end of the run says so;
+BULLPEN_REQUIRE_ENGINES=1 fails it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from aws import iam_simulator
 from aws.java_engines import Engines, EnginesMissing, ToolsMissing, fetch, install_tools, running
 from bullpen import config
 
@@ -42,7 +45,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         try:
             install_tools()
             fetch()
-        except EnginesMissing as exc:
+            iam_simulator.fetch()
+        except (EnginesMissing, iam_simulator.SimulatorMissing) as exc:
             pytest.exit(f"BULLPEN_REQUIRE_ENGINES=1, and {exc}", returncode=1)
 
 
@@ -85,6 +89,17 @@ def engines(tmp_path_factory: pytest.TempPathFactory, models_read_once: None) ->
         if _engines_required():
             raise
         pytest.skip(f"{SKIPPED}: {exc}")
+
+
+@pytest.fixture(scope="session")
+def iam() -> iam_simulator.Judge:
+    try:
+        iam_simulator.fetch()
+    except iam_simulator.SimulatorMissing as exc:
+        if _engines_required():
+            raise
+        pytest.skip(f"{SKIPPED}: {exc}")
+    return iam_simulator.allowed
 
 
 @pytest.fixture

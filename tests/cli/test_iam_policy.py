@@ -39,8 +39,8 @@ def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) ->
     role = 'instance-role = "arn:aws:iam::123456789012:role/machines"'
     bullpen.write_settings(f'{AWS}{role}\n[agent]\nserve-url = "https://pool.example"\n')
     text = bullpen("iam-policy", "instance").out
-    assert "TYPE#WS" in text
-    assert not [kind for kind in ("Heartbeat", "Registration") if f"TYPE#{kind}" in text]
+    assert "TYPE#BootFailure#${ec2:SourceInstanceARN}" in text
+    assert not [kind for kind in ("WS", "Heartbeat", "Registration", "Instance") if f"TYPE#{kind}" in text]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, later
 from bullpen.model.activity import LONGEST
-from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
+from bullpen.model.signal import SEQ_STEP, TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
 from bullpen.ports import Signals
 
 SIGNAL = Signal("i-1", Kind.REG_OK, "run-1", "round-1", seq=5, text="the last lines\nof a script: ü, 'quoted'")
@@ -131,3 +131,14 @@ async def test_a_heartbeat_says_when_its_machine_is_to_be_taken_away(signals: Si
     pulse = (await signals.read(["i-1"]))["i-1"]
     assert pulse.heartbeat == beat
     assert pulse.departure == f"its machine is to be taken away at {later(120):%H:%M:%S}Z"
+
+
+@pytest.mark.parametrize("ahead", [SEQ_STEP + 1, 10 * SEQ_STEP])
+async def test_a_signal_whose_number_runs_far_ahead_is_not_stored(signals: Signals, ahead: int) -> None:
+    """Else it would keep out the agent itself, which counts on from what stands there."""
+    assert not await signals.report(replace(SIGNAL, seq=ahead))
+    assert await signals.report(SIGNAL)
+    assert not await signals.report(replace(SIGNAL, kind=Kind.REG_FAILED, seq=SIGNAL.seq + ahead))
+    assert (await signals.read(["i-1"]))["i-1"].signal == SIGNAL
+    assert await signals.report(last := replace(SIGNAL, seq=SIGNAL.seq + SEQ_STEP))
+    assert (await signals.read(["i-1"]))["i-1"].signal == last

@@ -75,28 +75,34 @@ class Boot:
         return bz2.BZ2Decompressor().decompress(content, LARGEST)
 
     def report(self, text: str) -> None:
-        """Signal UD_FAILED in the round of our record, once there is one."""
-        record = persistently(self._record, RECORD_WITHIN)
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(now))
-        value = {"signal": {"S": "UD_FAILED"}, "runId": record.get("runId", {"S": ""})}
-        written = {
-            "value": {"M": value},
-            "round": record["round"],
+        """Signal UD_FAILED in the round of our record, once there is one; where agents are served, see `model.boot`."""
+        now, table = time.time(), self.told["table"]
+        said: Item = {
             "text": {"S": text},
-            "updatedAt": {"S": stamp},
+            "updatedAt": {"S": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(now))},
             "ttl": {"N": str(int(now) + REMEMBERED)},
         }
+        if self.told.get("serve_url"):
+            item = {**key(f"BootFailure#{self._arn()}", "boot"), **said}
+            persistently(lambda: self._table.call("PutItem", TableName=table, Item=item))
+            return
+        record = persistently(self._record, RECORD_WITHIN)
+        value = {"signal": {"S": "UD_FAILED"}, "runId": record.get("runId", {"S": ""})}
+        written = {"value": {"M": value}, "round": record["round"], **said}
         persistently(
             lambda: self._table.call(
                 "UpdateItem",
-                TableName=self.told["table"],
+                TableName=table,
                 Key=key("WS", self.identity.instance_id),
                 UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in written) + " ADD #seq :one",
                 ExpressionAttributeNames={f"#{name}": name for name in (*written, "seq")},
                 ExpressionAttributeValues={f":{name}": value for name, value in {**written, "one": {"N": "1"}}.items()},
             )
         )
+
+    def _arn(self) -> str:
+        partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(self.region.rsplit("-", 2)[0], "aws")
+        return f"arn:{partition}:ec2:{self.region}:{self.identity.account}:instance/{self.identity.instance_id}"
 
     def _record(self) -> Item:
         found = self._item("Instance", self.identity.instance_id, consistent=True)

@@ -30,6 +30,7 @@ class Identity(NamedTuple):
     zone: str
     region: str
     type: str
+    account: str
 
 
 class Metadata:
@@ -45,7 +46,8 @@ class Metadata:
 
     def identity(self) -> Identity:
         path = "/latest/dynamic/instance-identity/document"
-        if (found := self.texts(path, "instanceId", "availabilityZone", "region", "instanceType")) is None:
+        names = ("instanceId", "availabilityZone", "region", "instanceType", "accountId")
+        if (found := self.texts(path, *names)) is None:
             raise NoMetadata("the metadata service knows no identity")
         return Identity(*found)
 

@@ -30,7 +30,7 @@ from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
 from bullpen.model.instance import Instance
-from bullpen.model.signal import direct_key
+from bullpen.model.signal import SEQ_STEP, direct_key
 from bullpen.model.worker import Card, Worker
 from bullpen.model.worker import State as WorkerState
 
@@ -191,8 +191,8 @@ class DynamoLink:
         self, kind: str, seq: int, said: Mapping[str, Value | None], first: Item | None = None
     ) -> tuple[bool, Item]:
         """Write our item of this kind as number `seq`, unless it is as far already, or its worker is cleaned up, and
-        `first` only where it is missing; what is None goes. Returns whether what stands there now is ours, and what
-        stands there."""
+        `first` only where it is missing; what is None goes. A number that is too far ahead is none of ours: another
+        machine wrote it, and would silence us. Returns whether what stands there now is ours, and what stands there."""
         first, gone = first or {}, [name for name, value in said.items() if value is None]
         values = {name: value for name, value in said.items() if value is not None}
         values |= {"seq": number(seq), "updatedAt": text(moment(datetime.now(UTC)))}
@@ -204,10 +204,13 @@ class DynamoLink:
                 "UpdateItem",
                 Key=raw_key(kind, self._id),
                 UpdateExpression=f"SET {', '.join(written)}{removed}",
-                ConditionExpression="(attribute_not_exists(#seq) OR #seq < :seq) AND NOT #state = :gone",
+                ConditionExpression=(
+                    "(attribute_not_exists(#seq) OR #seq < :seq OR #seq > :ahead) AND NOT #state = :gone"
+                ),
                 ExpressionAttributeNames={f"#{name}": name for name in (*values, *gone, *first, "state")},
                 ExpressionAttributeValues={
                     **{f":{name}": value for name, value in (values | first).items()},
+                    ":ahead": number(seq + SEQ_STEP),
                     ":gone": text("cleaned-up"),
                 },
                 ReturnValues="ALL_NEW",

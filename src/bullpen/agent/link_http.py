@@ -71,7 +71,7 @@ class HttpLink:
         found = self._news if self._news is not None else self._call("GET", f"{self._base}/record")
         if not found["found"]:
             return ABSENT
-        self._seq = max(self._seq, found["signalSeq"])
+        self._seq = max(self._seq, found["signalSeq"])  # news may be older than our last signal
         try:
             state = State(found["state"])
         except ValueError as exc:
@@ -113,13 +113,13 @@ class HttpLink:
         if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
             self.deregister()  # the answer to a registration may have been lost
         for _ in range(ATTEMPTS):
-            self._seq += 1
-            said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq}
+            said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq + 1}
             said["text"] = text[:TEXT_LIMIT]
             if self._call("POST", f"{self._base}/signals", said, self._pulse)["stored"]:
+                self._seq += 1  # only now: the service takes no number that runs far ahead of the last one
                 return
-            # An agent before us came further than we knew.
-            self._seq = max(self._seq, self._call("GET", f"{self._base}/record").get("signalSeq", 0))
+            # An agent before us came further than we knew, or the last one was stored and its answer lost.
+            self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
         raise StoreUnreachable(f"{kind} was not stored")
 
     def register(self, record: Record) -> Pass | bool:

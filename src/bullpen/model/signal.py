@@ -2,7 +2,8 @@
 
 Neither is part of the instance record: a pulse must not fail a claim. A signal names the round it speaks of, so that
 one left over from an earlier owner proves nothing, and carries a sequence number, so that a late one never overwrites a
-newer one. Within a round signals climb a ladder: a later one implies those before it.
+newer one. The number may run ahead by a bounded step only: whoever could write a huge one would silence the agent,
+whose next number is never larger. Within a round signals climb a ladder: a later one implies those before it.
 """
 
 from dataclasses import dataclass, replace
@@ -42,6 +43,14 @@ TEXT_LIMIT = 2000
 """Characters of a signal's text that are kept: the last lines of a failed script, not its megabyte of output."""
 
 
+SEQ_STEP = 10_000
+"""How far a sequence number may run ahead of the stored one, or of 0. An agent counts its signals, a handful in a
+round; one of an earlier version also counts every second in which `serve` did not answer, for hours at most."""
+
+SEQ_MOST = 10**9
+"""No agent counts so far: a larger number is somebody else's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """One report. `text` explains a failure."""
@@ -52,6 +61,10 @@ class Signal:
     round: str
     seq: int
     text: str = ""
+
+    def follows(self, stored: int) -> bool:
+        """True if it may take the place of the signal with the number `stored`, 0 if there is none."""
+        return stored < self.seq <= stored + SEQ_STEP
 
     def proves(self, kind: Kind, round: str) -> bool:
         """True if this signal shows that `kind` was reached in `round`."""

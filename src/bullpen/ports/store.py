@@ -90,7 +90,8 @@ class Signals(Protocol):
     """What agents report. Reads are consistent."""
 
     async def report(self, signal: Signal) -> bool:
-        """Store a signal unless one with the same or a higher `seq` stands there; say whether it was stored."""
+        """Store a signal if it follows the one that stands there (`Signal.follows`): its `seq` is higher, and not by
+        more than `SEQ_STEP`. Say whether it was stored."""
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
         """Store a heartbeat unless one with the same or a higher `seq` stands there; say whether it was stored."""

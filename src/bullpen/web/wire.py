@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bullpen.config import DOMAIN
+from bullpen.model.signal import SEQ_MOST
 from bullpen.settings.ci import REPOSITORY
 
 RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x1f\x7f]+\Z", description="A run's id.")]
@@ -80,7 +81,7 @@ class ReportSignal(Asked, frozen=True):
     ]
     run_id: Annotated[str, Meta(max_length=128)]
     round: Round
-    seq: Annotated[int, Meta(ge=1, le=2**53)]
+    seq: Annotated[int, Meta(ge=1, le=SEQ_MOST)]
     text: Annotated[str, Meta(max_length=8000)] = ""
 
 

@@ -31,6 +31,7 @@ IDENTITY = {
     "availabilityZone": "eu-central-1a",
     "region": "eu-central-1",
     "instanceType": "m7g.large",
+    "accountId": "123456789012",
 }
 CREDENTIALS = {
     "AccessKeyId": "ASIAX",

@@ -8,14 +8,16 @@ from aws.java_engines import Engines
 from aws.proxy import Drop, LeaveOut
 from aws.stage import MakeSettings
 from builders import NOW, later
+from bullpen.agent.progress import Kind as AgentKind
+from bullpen.agent.progress import Record, State
 from bullpen.engines.aws.dynamodb.beats import POINTERS_LAST
-from bullpen.engines.aws.dynamodb.items import number, raw_key, text
+from bullpen.engines.aws.dynamodb.items import Item, number, raw_key, text
 from bullpen.engines.aws.dynamodb.signals import SIGNALS_LAST, DynamoSignals
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
-from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
+from bullpen.model.signal import SEQ_STEP, TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
 from conformance.leases import accepted
-from engines.aws.counted import a_bench
+from engines.aws.counted import Bench, a_bench
 
 pytestmark = pytest.mark.real_loop
 
@@ -124,3 +126,49 @@ async def test_a_pointer_goes_by_itself_and_leaves_a_direct_heartbeat_alone(
         assert (await signals.read(["i-1"]))["i-1"].heartbeat == Heartbeat("i-1", later(1), 5)
         await accepted(DynamoWorkers(bench.table), token=1, at=later(2))
         assert (await signals.read(["i-1"]))["i-1"].heartbeat == Heartbeat("i-1", later(2), 2)
+
+
+def written(signal: Signal) -> Item:
+    """As a machine writes it that has no service."""
+    value = {"M": {"signal": text(signal.kind), "runId": text(signal.run_id)}}
+    return {**raw_key("WS", signal.instance_id), "value": value, "round": text(signal.round), "seq": number(signal.seq)}
+
+
+async def test_within_a_round_a_number_that_runs_far_ahead_is_not_believed(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await bench.table.put(written(SIGNAL))
+        assert (await signals.read(["i-1"]))["i-1"].signal == SIGNAL
+        forged = replace(SIGNAL, kind=Kind.REG_FAILED, seq=SIGNAL.seq + SEQ_STEP + 1)
+        await bench.table.put(written(forged))
+        assert (await signals.read(["i-1"]))["i-1"].signal == SIGNAL
+        await bench.table.put(written(later_round := replace(forged, round="round-2")))
+        assert (await signals.read(["i-1"]))["i-1"].signal == later_round
+
+
+async def test_a_number_that_no_agent_reaches_is_none_and_keeps_nobody_out(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        signals = DynamoSignals(bench.table, SystemClock())
+        await bench.table.put(written(replace(SIGNAL, seq=10**30)))
+        assert (await signals.read(["i-1"]))["i-1"].signal is None
+        assert await signals.report(replace(SIGNAL, seq=1))
+
+
+def in_direct_mode(bench: Bench) -> None:
+    record = Record(State.CLAIMED, "run-1", "round-1", 0.0)
+    bench.agent().report(AgentKind.CLAIM_SEEN, record, "")
+
+
+@pytest.mark.parametrize("seq", [SEQ_STEP + 2, 10**37])
+async def test_an_agent_is_not_silenced_by_a_number_that_another_machine_wrote(
+    engines: Engines, aws_settings: MakeSettings, seq: int
+) -> None:
+    async with a_bench(engines, aws_settings) as bench:
+        await bench.table.put(written(replace(SIGNAL, kind=Kind.REG_FAILED, seq=seq)))
+        in_direct_mode(bench)
+        (found,) = (await DynamoSignals(bench.table, SystemClock()).read(["i-1"])).values()
+        assert found.signal == replace(SIGNAL, kind=Kind.CLAIM_SEEN, seq=1)

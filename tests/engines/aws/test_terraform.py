@@ -137,7 +137,8 @@ def test_the_policies_are_those_that_iam_policy_prints(policy: Any) -> None:
 
 def test_machines_get_the_policy_of_their_way_to_work() -> None:
     place = Place("acme", "acme-instance", "acme-instance", region="eu-central-1", account="123456789012")
-    assert filled(MODULE["locals"]["served_instance"]) == instance(dataclasses.replace(place, served=True))
+    escaped = json.loads(json.dumps(MODULE["locals"]["served_instance"]).replace("$${", "${"))
+    assert filled(escaped) == instance(dataclasses.replace(place, served=True))
     assert filled(MODULE["locals"]["github_instance"]) == instance(dataclasses.replace(place, on_github=True))
     assert RESOURCES["aws_iam_policy"]["instance"]["policy"] == (
         "${var.served ? jsonencode(local.served_instance)"
@@ -239,3 +240,9 @@ def test_services_have_the_names_of_their_partition() -> None:
     text = json.dumps(MODULE).replace("role/aws-service-role/spot.amazonaws.com", "")
     named = set(re.findall(r"[a-z0-9]+\.amazonaws\.com", text))
     assert named == {"spot.amazonaws.com"}, "the names of service-linked roles are the same everywhere"
+
+
+def test_what_iam_puts_in_when_it_judges_terraform_leaves_alone() -> None:
+    text = json.dumps(MODULE)
+    assert "#$${ec2:SourceInstanceARN}" in text
+    assert not re.findall(r"(?<!\$)\$\{[a-z0-9]+:", text)

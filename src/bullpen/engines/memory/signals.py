@@ -24,7 +24,7 @@ class Reports:
 
     def report(self, signal: Signal) -> bool:
         stored = self.signals.get(signal.instance_id)
-        if stored and stored.seq >= signal.seq:
+        if not signal.follows(stored.seq if stored else 0):
             return False
         self.signals[signal.instance_id] = signal
         self.bell.ring()

@@ -11,13 +11,15 @@ from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import Row, from_micros, from_micros_or_null
 from bullpen.engines.sqlite.waiting import Wakes
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
+from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
 
-REPORT = """
-    INSERT INTO signals (instance_id, kind, run_id, round, seq, text) VALUES (?, ?, ?, ?, ?, ?)
+REPORT = f"""
+    INSERT INTO signals (instance_id, kind, run_id, round, seq, text)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6
+    WHERE ?5 <= {SEQ_STEP} OR EXISTS (SELECT 1 FROM signals WHERE instance_id = ?1)
     ON CONFLICT (instance_id) DO UPDATE
     SET kind = excluded.kind, run_id = excluded.run_id, round = excluded.round, seq = excluded.seq, text = excluded.text
-    WHERE excluded.seq > seq
+    WHERE excluded.seq > seq AND excluded.seq <= seq + {SEQ_STEP}
 """
 SIGNAL = "SELECT kind, run_id, round, seq, text FROM signals WHERE instance_id = ?"
 HEARTBEAT = (

@@ -12,8 +12,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from bullpen.engines.aws.dynamodb.beats import stored_worker
+from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, parse_moment, raw_key, text
@@ -21,7 +23,17 @@ from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Conflict, Unavailable
 from bullpen.model.activity import LONGEST
-from bullpen.model.signal import TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
+from bullpen.model.signal import (
+    SEQ_MOST,
+    SEQ_STEP,
+    TEXT_LIMIT,
+    Heartbeat,
+    Kind,
+    Pulse,
+    Signal,
+    beat_directly,
+    direct_key,
+)
 from bullpen.model.worker import CLEANED_UP, Worker
 from bullpen.ports import Clock
 
@@ -29,7 +41,7 @@ SIGNALS_LAST = 7 * 86400
 """Seconds after which a signal goes by itself: no round takes that long."""
 
 REMEMBERED = 10_000
-"""Instances whose pointer is remembered."""
+"""Instances whose pointer, and whose last signal, are remembered."""
 
 FOLLOWED = 8
 """Workers of one instance that are asked for: the last that began, and others. Nobody makes us read thousands."""
@@ -41,17 +53,22 @@ ATTEMPTS = 8
 
 PARTS = ("value", "round", "seq", "text", "updatedAt", "activity", "leaving", "state", "worker", "workers")
 
+T = TypeVar("T")
+
 log = logging.getLogger("bullpen.engines.aws")
 
 
 class DynamoSignals:
     """`ports.Signals` on the table of a pool."""
 
-    def __init__(self, table: TableClient, clock: Clock) -> None:
+    def __init__(self, table: TableClient, clock: Clock, failures: BootFailures | None = None) -> None:
+        """`failures` are those of machines that may write no signals; None where they may."""
         self._table = table
         self._clock = clock
         self._forgotten = ForgottenEpoch(table)
+        self._failures = failures
         self._pointers: dict[str, tuple[str, ...]] = {}  # instance → the workers that may beat for it
+        self._signals: dict[str, Signal] = {}  # the last of each instance that was read and believed
 
     async def report(self, signal: Signal) -> bool:
         expression = Expression()
@@ -67,7 +84,11 @@ class DynamoSignals:
             "stamp": stamp,
         }
         writes, seq = expression.update(said), expression.name("seq")
-        condition = f"attribute_not_exists({seq}) OR {seq} < {expression.value(number(signal.seq))}"
+        # As `Signal.follows` says, where a number that no agent reaches stands for none.
+        low, high = expression.value(number(signal.seq - SEQ_STEP)), expression.value(number(signal.seq))
+        condition = f"({seq} < {high} AND {seq} >= {low})"
+        if signal.follows(0):
+            condition += f" OR attribute_not_exists({seq}) OR {seq} > {expression.value(number(SEQ_MOST))}"
         key = raw_key("WS", signal.instance_id)
         try:
             await self._table.update(expression.request(key, UpdateExpression=writes, ConditionExpression=condition))
@@ -100,10 +121,19 @@ class DynamoSignals:
         news = self._follow(ids, found)
         if news:
             found |= _by_key(await self._table.get_many([key_of(Worker, worker) for worker in news], PARTS))
-        return {id: self._pulse(id, found) for id in ids}
+        failed = await self._failed(ids, found)
+        return {id: failed.get(id) or self._pulse(id, found) for id in ids}
 
     async def wait(self, timeout: float) -> None:
         await asyncio.sleep(timeout)
+
+    async def _failed(self, ids: Sequence[str], found: dict[str, Item]) -> dict[str, Pulse]:
+        """Those that say why they have no agent. Asked are only those that were never heard: an agent speaks for
+        itself."""
+        unheard = [id for id in ids if not any(_name(raw_key(kind, id)) in found for kind in ("WS", "Heartbeat"))]
+        if self._failures is None or not unheard:
+            return {}
+        return {id: Pulse(signal) for id, signal in (await self._failures.read(unheard)).items()}
 
     def _follow(self, ids: Sequence[str], found: dict[str, Item]) -> list[str]:
         """Remember where these instances point; the workers among them that were not asked for."""
@@ -112,16 +142,34 @@ class DynamoSignals:
             pointed, known = _pointed(found.get(_name(raw_key("Heartbeat", id)), {})), self._pointers.get(id, ())
             if pointed and pointed != known:
                 news += [worker for worker in pointed if worker not in known]
-                while len(self._pointers) >= REMEMBERED:
-                    del self._pointers[next(iter(self._pointers))]
-                self._pointers[id] = pointed
+                _remember(self._pointers, id, pointed)
         return news
 
     def _pulse(self, id: str, found: dict[str, Item]) -> Pulse:
         keys = [raw_key("Heartbeat", id), *(key_of(Worker, worker) for worker in self._pointers.get(id, ()))]
         beats = [beat for key in keys if (beat := _heartbeat(id, found.get(_name(key)))) is not None]
         newest = max(beats, key=lambda beat: beat.at, default=None)
-        return Pulse(_signal(id, found.get(_name(raw_key("WS", id)))), newest)
+        return Pulse(self._believed(_signal(id, found.get(_name(raw_key("WS", id))))), newest)
+
+    def _believed(self, signal: Signal | None) -> Signal | None:
+        """The signal, unless its number runs ahead too far within its round: then the last one that did not. Machines
+        that write signals by themselves can write those of others."""
+        if signal is None:
+            return None
+        known = self._signals.get(signal.instance_id)
+        if known is not None and known.round == signal.round and signal.seq > known.seq + SEQ_STEP:
+            log.debug("%s: signal %s after %s in one round: not believed", known.instance_id, signal.seq, known.seq)
+            return known
+        _remember(self._signals, signal.instance_id, signal)
+        return signal
+
+
+def _remember(known: dict[str, T], id: str, news: T) -> None:
+    """As the newest of a bounded number."""
+    known.pop(id, None)
+    while len(known) >= REMEMBERED:
+        del known[next(iter(known))]
+    known[id] = news
 
 
 def _is_key(worker: str) -> bool:
@@ -151,7 +199,10 @@ def _signal(id: str, item: Item | None) -> Signal | None:
         value = item["value"]["M"]
         kind, run_id = Kind(value["signal"]["S"]), value["runId"]["S"]
         said = item.get("text", {}).get("S", "")[:TEXT_LIMIT]  # an agent may write any
-        return Signal(id, kind, run_id, item["round"]["S"], int(item["seq"]["N"]), said)
+        seq = int(item["seq"]["N"])
+        if not 0 < seq <= SEQ_MOST:
+            raise ValueError(f"seq {seq} is out of bounds")
+        return Signal(id, kind, run_id, item["round"]["S"], seq, said)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         log.warning("%s: somebody else wrote its signal (%r); taken for none", id, exc)
         return None

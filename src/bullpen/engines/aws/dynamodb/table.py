@@ -97,6 +97,10 @@ class TableClient:
         self._is_ours = False
         self._looking = asyncio.Lock()
 
+    async def region(self) -> str:
+        """Where the table is, and so the pool."""
+        return str((await self._cloud.client("dynamodb", repeats=False)).meta.region_name)
+
     async def get(self, key: Item) -> Item | None:
         """Consistent."""
         found = await self.get_many([key])

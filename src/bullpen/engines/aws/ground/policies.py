@@ -3,8 +3,8 @@
     control plane    refresh, serve, doctor and everything else: the whole pool, and nothing outside it
     workflow         provision and release: no table, queue or template of refresh's is made, changed or deleted, and no
                      secret is read or written
-    instance         an agent: reads instances and its own code, writes signals and heartbeats; with `serve` less, and
-                     without it, where runners are GitHub's, the secret that registers them
+    instance         an agent: reads instances and its own code, writes signals and heartbeats, and where runners are
+                     GitHub's reads the secret that registers them; with `serve` nothing of that but its code
 
 Everything is tied to the pool's name: the table and queues by their ARNs, machines and templates by their tag. IAM
 takes 6,144 characters of a policy: what names itself, as the id of a subnet does, needs neither region nor account.
@@ -16,6 +16,7 @@ from typing import Any
 
 from bullpen.config import Settings
 from bullpen.engines.aws.ec2.fleet import POOL_TAG
+from bullpen.model.boot import ATTRIBUTES, CALLER, failure_kind, partition_of
 
 Statement = dict[str, Any]
 Policy = dict[str, Any]
@@ -23,7 +24,6 @@ QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
 SECRET = "Secret"
 """The kind of items that hold secrets, as `dynamodb.vault` writes them."""
-PARTITIONS = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
         security_groups=aws.security_groups or ("*",),
         region=aws.region or "*",
         account=account,
-        partition=next((name for prefix, name in PARTITIONS if aws.region.startswith(prefix)), "aws"),
+        partition=partition_of(aws.region),
         makes_templates=aws.manage == "refresh",
         served=bool(settings.agent.serve_url),
         on_github=settings.on_github,
@@ -95,16 +95,18 @@ def workflow(place: Place) -> Policy:
 
 
 def instance(place: Place) -> Policy:
-    """DynamoDB can tell apart kinds of items, not whose they are: machines are told apart by `serve` only.
+    """DynamoDB tells apart kinds of items, not whose they are: machines are told apart by `serve` only.
 
-    With it only the boot uses the table: it fetches the agent, or reports why it has none in the round of its record.
+    With it only the boot uses the table: it fetches the agent, or leaves word why it has none, in a partition whose
+    name IAM takes from the machine's credentials.
     """
     table = place.arn("dynamodb", f"table/{place.pool}")
     if place.served:
+        own = {**_leading(failure_kind(CALLER))["ForAllValues:StringEquals"], "dynamodb:Attributes": [*ATTRIBUTES]}
         return _policy(
             [
-                _allow("Read", ["dynamodb:GetItem"], [table], _leading("Instance", "Agent")),
-                _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS")),
+                _allow("FetchAgent", ["dynamodb:GetItem"], [table], _leading("Agent")),
+                _allow("LeaveWord", ["dynamodb:PutItem"], [table], {"ForAllValues:StringEquals": own}),
             ]
         )
     read = ("Instance", "Agent", SECRET) if place.on_github else ("Instance", "Agent")

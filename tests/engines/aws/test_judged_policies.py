@@ -1,0 +1,133 @@
+"""The IAM policies, judged by a simulator that is not ours: what each role may do, and what it may not."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from aws.iam_simulator import Judge, Request
+from bullpen.config import Agent, Aws, Engines, Settings
+from bullpen.engines.aws.ground.policies import Policy, control_plane, instance, place_of
+from bullpen.engines.aws.ground.rights import questions
+from bullpen.model.boot import ATTRIBUTES, failure_kind, machine_arn
+
+ACCOUNT, REGION = "123456789012", "eu-central-1"
+SETTINGS = Settings(
+    engines=Engines(pool="aws"),
+    aws=Aws(
+        pool="acme",
+        region=REGION,
+        image="ami-0123456789abcdef0",
+        subnets=("subnet-0123456789abcdef0",),
+        security_groups=("sg-0123456789abcdef0",),
+        instance_profile="machines",
+        instance_role=f"arn:aws:iam::{ACCOUNT}:role/machines",
+    ),
+)
+SERVED = replace(SETTINGS, agent=Agent(serve_url="https://pool.example"))
+ON_GITHUB = replace(SETTINGS, engines=Engines(pool="aws", ci="github"))
+TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/acme"
+OPERATOR = f"arn:aws:iam::{ACCOUNT}:role/operators"
+OWN_ID, OTHER_ID = "i-0123456789abcdef0", "i-0fedcba9876543210"
+OWN, OTHER = (machine_arn(REGION, ACCOUNT, id) for id in (OWN_ID, OTHER_ID))
+MACHINE = f"arn:aws:sts::{ACCOUNT}:assumed-role/machines/{OWN_ID}"
+SECRETS = ("Secret", "Token", "AgentSecret")
+"""Kinds of items that hold secrets, or are going to."""
+RECORDS = ("Instance", "Provision", "Job", "Heartbeat", "WS", "Registration", "Agent", "Meta", *SECRETS)
+
+
+def on_item(action: str, kind: str, **context: Any) -> Request:
+    """A request for one item of the table, by the machine `OWN`."""
+    keys = {"dynamodb:LeadingKeys": [f"TYPE#{kind}"], "ec2:SourceInstanceARN": OWN}
+    return Request(f"dynamodb:{action}", TABLE, {**keys, **context})
+
+
+def those_allowed(judge: Judge, policy: Policy, requests: Sequence[Request], principal: str) -> list[Request]:
+    return [one for one, is_so in zip(requests, judge(policy, requests, principal), strict=True) if is_so]
+
+
+def leave_word(arn: str, *more: str) -> Request:
+    return on_item("PutItem", failure_kind(arn), **{"dynamodb:Attributes": [*ATTRIBUTES, *more]})
+
+
+def test_a_served_machine_fetches_its_agent_and_leaves_word_in_its_own_partition(iam: Judge) -> None:
+    policy = instance(place_of(SERVED, ACCOUNT))
+    asked = [on_item("GetItem", "Agent"), leave_word(OWN)]
+    assert those_allowed(iam, policy, asked, MACHINE) == asked
+
+
+def test_a_served_machine_reads_and_writes_nothing_else(iam: Judge) -> None:
+    policy = instance(place_of(SERVED, ACCOUNT))
+    verbs = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem", "ConditionCheckItem")
+    asked = [on_item(verb, kind) for verb, kind in product(verbs, RECORDS) if (verb, kind) != ("GetItem", "Agent")]
+    asked += [on_item(verb, failure_kind(OWN)) for verb in verbs if verb != "PutItem"]
+    asked += [leave_word(OTHER), leave_word(OWN, "poolKey"), leave_word("")]
+    assert those_allowed(iam, policy, asked, MACHINE) == []
+
+
+def test_credentials_that_belong_to_no_machine_leave_no_word(iam: Judge) -> None:
+    context = {"dynamodb:Attributes": [*ATTRIBUTES]}
+    asked = [
+        Request("dynamodb:PutItem", TABLE, {**context, "dynamodb:LeadingKeys": [f"TYPE#{failure_kind(arn)}"]})
+        for arn in (OWN, "", "${ec2:SourceInstanceARN}")
+    ]
+    assert those_allowed(iam, instance(place_of(SERVED, ACCOUNT)), asked, MACHINE) == []
+
+
+def test_a_machine_without_a_service_writes_what_agents_write(iam: Judge) -> None:
+    policy = instance(place_of(SETTINGS, ACCOUNT))
+    verbs = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem", "ConditionCheckItem")
+    found = those_allowed(iam, policy, [on_item(verb, kind) for verb, kind in product(verbs, RECORDS)], MACHINE)
+    assert found == [
+        *(on_item("GetItem", kind) for kind in ("Instance", "Agent")),
+        on_item("PutItem", "Registration"),
+        *(on_item("UpdateItem", kind) for kind in ("Heartbeat", "WS")),
+        on_item("DeleteItem", "Registration"),
+        *(on_item("ConditionCheckItem", kind) for kind in ("Instance", "Agent")),
+    ]
+
+
+@pytest.mark.parametrize(("settings", "read"), [(SETTINGS, []), (SERVED, []), (ON_GITHUB, ["Secret"])])
+def test_no_machine_reaches_secrets_but_the_one_that_registers_it(
+    iam: Judge, settings: Settings, read: list[str]
+) -> None:
+    policy = instance(place_of(settings, ACCOUNT))
+    verbs = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem")
+    asked = [on_item(verb, kind) for verb, kind in product(verbs, SECRETS)]
+    asked.append(Request("dynamodb:Scan", TABLE))
+    assert those_allowed(iam, policy, asked, MACHINE) == [on_item("GetItem", kind) for kind in read]
+
+
+@pytest.mark.parametrize("manage", ["refresh", "external"])
+@pytest.mark.parametrize("caller", [OPERATOR, f"arn:aws:iam::{ACCOUNT}:user/operator"])
+def test_the_control_plane_may_do_all_that_doctor_asks_about(iam: Judge, manage: str, caller: str) -> None:
+    place = place_of(replace(SETTINGS, aws=replace(SETTINGS.aws, manage=manage)), ACCOUNT)
+    asked = [
+        Request(action, resource.replace("snapshot/*", "snapshot/snap-0123456789abcdef0"), dict(one.context))
+        for one in questions(place, caller)
+        for action, resource in product(one.actions, one.resources)
+    ]
+    assert those_allowed(iam, control_plane(place), asked, caller) == asked
+
+
+def test_the_control_plane_ends_launches_and_passes_nothing_of_others(iam: Judge) -> None:
+    here, iam_of = f"arn:aws:ec2:{REGION}:{ACCOUNT}", f"arn:aws:iam::{ACCOUNT}"
+    foreign = {"aws:ResourceTag/bullpen:pool": "other"}
+    to_ec2 = {"iam:PassedToService": "ec2.amazonaws.com"}
+    asked = [
+        Request("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}", foreign),
+        Request("ec2:TerminateInstances", f"{here}:instance/{OWN_ID}"),
+        Request("ec2:DeleteLaunchTemplate", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
+        Request("ec2:RunInstances", f"{here}:launch-template/lt-0123456789abcdef0", foreign),
+        Request("ec2:RunInstances", f"{here}:instance/*", {"aws:RequestTag/bullpen:pool": "other"}),
+        Request("ec2:RunInstances", f"arn:aws:ec2:{REGION}::image/ami-0fedcba9876543210"),
+        Request("iam:PassRole", f"{iam_of}:role/admin", to_ec2),
+        Request("iam:PassRole", f"{iam_of}:role/machines", {"iam:PassedToService": "lambda.amazonaws.com"}),
+        Request("iam:SimulatePrincipalPolicy", f"{iam_of}:group/admins"),
+        Request("dynamodb:DeleteTable", TABLE),
+        Request("dynamodb:PutItem", f"{TABLE}-other", {"dynamodb:LeadingKeys": ["TYPE#Instance"]}),
+        Request("sqs:DeleteQueue", f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-small"),
+    ]
+    assert those_allowed(iam, control_plane(place_of(SETTINGS, ACCOUNT)), asked, OPERATOR) == []
