@@ -17,6 +17,7 @@ from agent.actions_stage import AS_JOBS, USER, a_ground
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.admission import Asked
 from bullpen.agent.actions.hooks import LONGEST, Hooks
+from bullpen.engines.processes import descendants, identify
 
 TOLD = {
     "PATH": os.environ["PATH"],
@@ -42,6 +43,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hooks(directory: Path) -> Iterator[Hooks]:
     hooks = Hooks(directory, account_of(USER) if USER else None)
+    hooks.open()
     yield hooks
     hooks.close()
 
@@ -106,12 +108,19 @@ def test_without_an_agent_the_job_fails_soon_and_says_why(hooks: Hooks, director
     code, said = end(begin(hooks))
     assert (code, "The agent of this machine is gone" in said, "always" in said) == (REFUSED, True, False)
     assert time.monotonic() - began < 10
+
+
+def test_an_agent_that_was_killed_leaves_a_pipe_that_takes_no_question(hooks: Hooks) -> None:
+    os.close(hooks.fileno())
+    code, said = end(begin(hooks))
+    assert (code, "The agent of this machine is gone" in said, "always" in said) == (REFUSED, True, False)
     hooks._ask = os.open(os.devnull, os.O_RDONLY)  # to be closed with the test
 
 
 def test_without_an_answer_the_job_does_not_wait_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bullpen.agent.actions.hook.ANSWER_WITHIN", 1)
     hooks = Hooks(directory, account_of(USER) if USER else None)
+    hooks.open()
     code, said = end(begin(hooks))
     assert (code, "did not answer" in said, "always" in said) == (REFUSED, True, False)
     hooks.close()
@@ -162,6 +171,7 @@ def test_what_is_no_question_is_not_heard_and_deafens_nobody(hooks: Hooks, direc
 def test_whatever_is_written_not_more_than_one_line_is_kept_and_nothing_of_before(
     hooks: Hooks, directory: Path
 ) -> None:
+    """Not even by a descriptor of the pipe that a job of the last run opened, whatever process has it now."""
     pipe = os.open(directory / "ask", os.O_WRONLY | os.O_NONBLOCK)
     question = b"1-1\tstarted\t1\t1\ta/b\tr\tj\n"
     for _ in range(50):
@@ -171,9 +181,38 @@ def test_whatever_is_written_not_more_than_one_line_is_kept_and_nothing_of_befor
         assert len(hooks._heard) <= LONGEST
     with suppress(BlockingIOError):
         os.write(pipe, question * 2000)
-    hooks.forget()
+    hooks.open()
+    assert hooks.asked() == []
+    with pytest.raises(BrokenPipeError):
+        os.write(pipe, question)
     assert hooks.asked() == []
     os.close(pipe)
+
+
+def test_a_question_is_in_no_argument_that_other_users_can_see(hooks: Hooks, directory: Path) -> None:
+    pipe = os.open(directory / "ask", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"x" * 4096)  # until the question has to wait
+    process = begin(hooks)
+    until = time.monotonic() + 20
+    seen: list[bytes] = []
+    while not any(b"timeout" in one for one in seen):
+        assert time.monotonic() < until
+        seen = arguments(process)
+    assert [one for one in seen if b"acme/widgets" in one] == []
+    hooks.open()
+    end(process)
+    os.close(pipe)
+
+
+def arguments(process: subprocess.Popen[str]) -> list[bytes]:
+    """Of all the processes of a hook."""
+    found = []
+    for one in descendants(identify(process.pid), "no mark"):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{one.pid}/cmdline").read_bytes())
+    return found
 
 
 @pytest.mark.skipif(not USER, reason="jobs run as we do here")

@@ -351,3 +351,22 @@ def test_a_user_that_jobs_cannot_or_must_not_run_as_fails_the_boot(config: Confi
     progress = Tasks(replace(config, runner_user=named), print).begin_boot(a_progress())
     assert progress.boot.phase is Phase.FAILED
     assert why in progress.boot.text
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_on_a_machine_that_we_share_the_places_of_the_next_run_are_other_directories(
+    config: Config, shares: bool
+) -> None:
+    script = 'touch "$HOME/.boot"'
+    _, _, tasks, progress = after(replace(config, shares_machine=shares, pre_runner_script=script), "touch file")
+    held = [os.open(place, os.O_RDONLY) for place in config.places.values()]
+    for _ in range(2):
+        outcome = cleaned(tasks, progress)
+        assert (outcome.phase, outcome.text) == (Phase.DONE, "")
+    account = account_of(config.runner_user)
+    for place, descriptor in zip(config.places.values(), held, strict=True):
+        now, before = place.stat(), os.fstat(descriptor)
+        assert (now.st_ino != before.st_ino) is shares
+        assert (now.st_uid, now.st_gid, now.st_mode) == (account.user, account.group, before.st_mode)
+        os.close(descriptor)
+    assert (config.directory / "home" / ".boot").stat().st_uid == account.user

@@ -16,6 +16,10 @@ class Account:
     group: int
     groups: tuple[int, ...]  # all of them, such as docker's
 
+    def owns(self, user: int) -> bool:
+        """Whether what has this user id is the account's."""
+        return user == self.user
+
     @property
     def environment(self) -> dict[str, str]:
         return {"USER": self.name, "LOGNAME": self.name}

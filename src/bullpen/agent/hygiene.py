@@ -1,6 +1,7 @@
 """Gives the next run a machine as it was at boot, or says why it cannot.
 
     boot ── take_baseline ──▶ run ──▶ clean: end strays ─▶ remove what is new ─▶ look again ──▶ Clean | Dirty(reasons)
+                                                                  on a shared machine: ▲ └─▶ renew the places, and look
 
 The baseline is what the pre-runner script left. What is new is removed; what the baseline had and is changed or missing
 cannot be brought back, so it makes the instance Dirty. Cleaning does not believe itself: the verdict comes from a
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
 from bullpen.agent.baseline import Baseline, bring_back_attributes, differences, where
 from bullpen.agent.keep import KeepList
+from bullpen.agent.renewal import Renewal
 from bullpen.agent.turn import Turn
 from bullpen.engines.processes import TreeSurvived, end_tree, identify
 from bullpen.engines.sweep import Fate, Judge, Path, sweep
@@ -43,6 +45,8 @@ class Cleaning:
 class Clean:
     """The second look found the baseline and nothing else: the instance may be attested."""
 
+    baseline: Baseline | None = field(default=None, compare=False)  # as it is from now on
+
 
 @dataclass(frozen=True, slots=True)
 class Dirty:
@@ -61,8 +65,11 @@ class Aspect(Protocol):
         """Look again: every difference from the baseline, one sentence each."""
 
 
-def clean(baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = ()) -> Iterator[Cleaning | Clean | Dirty]:
-    """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last."""
+def clean(
+    baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = (), renews: Collection[str] = ()
+) -> Iterator[Cleaning | Clean | Dirty]:
+    """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last. The
+    places `renews` are other directories afterwards, unless they are Dirty: the verdict says what is their baseline."""
     yield from _end_strays(baseline)
     troubles: dict[str, str] = {}
     gone = 0
@@ -76,13 +83,27 @@ def clean(baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = ()) -> 
             gone = before + removed
             yield Cleaning(gone)
     found: list[str] = []
-    for difference in chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside)):
+    if renews:
+        yield from _note(differences(baseline, keep), found, gone)
+        if not found:
+            renewal = Renewal(baseline, renews, keep)
+            for _ in renewal.run():
+                yield Cleaning(gone)
+            baseline = renewal.baseline
+    if not found:
+        looks = chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside))
+        yield from _note(looks, found, gone)
+    resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
+    yield Dirty((*resisted, *found)) if found else Clean(baseline)
+
+
+def _note(looks: Iterable[str | Turn | None], found: list[str], gone: int) -> Iterator[Cleaning]:
+    """Add the differences to `found`, as far as they are of use to people."""
+    for difference in looks:
         if not isinstance(difference, str):
             yield Cleaning(gone, waits=difference is Turn.WAITING)
         elif len(found) < MOST_REASONS:
             found.append(difference)
-    resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
-    yield Dirty((*resisted, *found)) if found else Clean()
 
 
 def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from itertools import chain
 
+from bullpen.agent import descriptors
 from bullpen.agent.account import account_of, obstacle, settle_in
 from bullpen.agent.baseline import Baseline, take_baseline
 from bullpen.agent.config import Config
@@ -36,6 +37,8 @@ class Machine:
         """Raise ValueError if jobs cannot run as the user that the agent is told of."""
         self.account = account_of(config.runner_user)
         self.beside: tuple[Aspect, ...] = ()  # what is cleaned beside the places
+        # Jobs of other instances outlive a cleaning of ours, with what jobs of ours have passed to them.
+        self.renews = tuple(config.places) if config.shares_machine else ()
         self._config = config
         self._mark = mark_of(config.instance_id)
         self._log = log
@@ -58,7 +61,7 @@ class Machine:
             end_tree(None, self._mark, patience=ENDED_WITHIN, user=user)
         except (OSError, TreeSurvived) as exc:
             raise CannotSettle(f"what earlier jobs of user {self.account.name} left cannot be ended: {exc}") from exc
-        earlier = (SystemV(user, empty=True), self._shared((), empty=True))
+        earlier: tuple[Aspect, ...] = (SystemV(user, empty=True), self._shared((), empty=True), *self._holders())
         troubles: dict[str, str] = {}
         for aspect in earlier:
             yield from aspect.sweep(KeepList(), troubles)
@@ -88,7 +91,8 @@ class Machine:
                 self._log(f"docker does not answer, and should have nothing to clean: {trouble}")
             self.beside += (docker,)
         baseline = take_baseline(config.cleaned, self._mark, growing, user)
-        self.beside += (self._shared([baseline.root(name) for name in baseline.places]),)
+        # The places are in it. Their own directories do not last, and another one may be given their number.
+        self.beside += (self._shared([baseline.root("instance")]), *self._holders())
         return baseline
 
     def _await_no_process(self) -> Iterator[Turn]:
@@ -104,6 +108,15 @@ class Machine:
                     "script"
                 )
             yield Turn.WAITING
+
+    def _holders(self) -> tuple[Aspect, ...]:
+        """Who else may have open files of the user: on a machine of our own nobody that matters."""
+        if not self._config.shares_machine:
+            return ()
+        if not descriptors.may_look():
+            self._log("has no CAP_SYS_PTRACE: which open files jobs have passed to other users' processes is not seen")
+            return ()
+        return (descriptors.Holders(self.account),)
 
     def _shared(self, spare: Collection[tuple[int, int]], *, empty: bool = False) -> SharedPlaces:
         places = (*PLACES, f"{LOGINS}/{self.account.user}")

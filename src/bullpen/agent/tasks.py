@@ -247,8 +247,9 @@ class Tasks:
     def begin_cleaning(self, progress: Progress, record: Record, keep: bool) -> Progress:
         assert self._baseline is not None, "booted without a baseline"
         self._cleaning_keeps = keep
-        beside = self._machine.beside if self._machine is not None else ()
-        self._cleaning = clean(self._baseline, self._keep if keep else KeepList(), beside)
+        machine = self._machine
+        beside, renews = (machine.beside, machine.renews) if machine is not None else ((), ())
+        self._cleaning = clean(self._baseline, self._keep if keep else KeepList(), beside, renews)
         self._slice_at = 0.0
         return progress.cleaning_began(record)
 
@@ -262,6 +263,8 @@ class Tasks:
                     continue
             except OSError as exc:
                 outcome = Dirty((f"cleaning failed: {exc}",))
+            if isinstance(outcome, Clean):
+                self._baseline = outcome.baseline
             progress = self._finish_cleaning(progress, "; ".join(outcome.reasons) if isinstance(outcome, Dirty) else "")
         return progress
 

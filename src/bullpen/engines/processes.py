@@ -91,6 +91,15 @@ def descendants(
     return tuple(member for member in _members([root] if root else [], mark, spare, user) if member != root)
 
 
+def users_of(pid: int) -> tuple[int, ...]:
+    """The user ids of a process: real, effective, saved, and that for files; none once it is gone."""
+    with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("Uid:"):
+                return tuple(map(int, line.split()[1:]))
+    return ()
+
+
 def running_as(user: int) -> tuple[Identity, ...]:
     """Every process with this user id."""
     processes = (process for process in _snapshot().values() if not process.ended)
@@ -275,11 +284,7 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 def _runs_as(pid: int, user: int) -> bool:
     """Whether any of its user ids is this one: a program may have put one of them on for a while."""
-    with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("Uid:"):
-                return str(user) in line.split()[1:]
-    return False
+    return user in users_of(pid)
 
 
 @contextlib.contextmanager

@@ -10,15 +10,18 @@ import asyncio
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from agent.actions_stage import a_stage
+from agent.actions_stage import Stage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.pass_ import Pass
@@ -262,3 +265,78 @@ def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
         stage.releases()
         stage.reported(Kind.CLEAN_OK)
         assert [path for path in left if path.exists()] == []
+
+
+@dataclass(frozen=True)
+class Accomplice:
+    """A process of another instance's job."""
+
+    stage: Stage
+    pid: int
+    script: str
+    socket: Path
+    report: Path
+
+    def is_passed(self, *paths: Path) -> str:
+        """A step that passes these on."""
+        return f"python3 -I -S {self.script} pass {self.socket} {' '.join(map(str, paths))}"
+
+    def has(self) -> bool:
+        return Path(f"{self.report}.has").exists()
+
+    def uses_it(self, run: str) -> list[str]:
+        go = Path(f"{self.report}.go")
+        go.write_text(run)
+        self.stage.until(self.report.exists)
+        for path in (go, Path(f"{self.report}.has")):
+            path.unlink()
+        found: list[str] = json.loads(self.report.read_text())
+        self.report.unlink()
+        return found
+
+
+@contextmanager
+def an_accomplice(stage: Stage, user: str) -> Iterator[Accomplice]:
+    script = shutil.copy(Path(__file__).with_name("accomplice.py"), stage.ground)
+    loot = stage.ground / "loot"
+    loot.mkdir()
+    loot.chmod(0o777)
+    account = account_of(user)
+    command = [sys.executable, "-I", "-S", script, "wait", loot / "socket", loot / "report"]
+    command += [str(account.user), str(account.group)]
+    with subprocess.Popen(["setsid", "--fork", *command], stdout=subprocess.PIPE, cwd="/", text=True) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        try:
+            yield Accomplice(stage, pid, str(script), loot / "socket", loot / "report")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the_next_run(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lent(2) as (user, other), a_stage(github, runner_user=user) as stage, an_accomplice(stage, other) as friend:
+        places, pipe = stage.config.places, stage.config.directory / "hooks" / "ask"
+        run = stage.starts(friend.is_passed(places["work"], places["home"], pipe))
+        with monkeypatch.context() as unseen:  # as if what was passed had moved while it was looked for
+            unseen.setattr("bullpen.agent.descriptors.Holders.differences", lambda *_: iter(()))
+            stage.serves(str(run.id))
+            stage.until(lambda: run.state == "completed" and friend.has())
+            assert run.conclusion == "success", run.job("build").log
+            stage.releases()
+            stage.reported(Kind.CLEAN_OK)
+        later = stage.starts(friend.is_passed(places["work"]))
+        stage.claimed(str(later.id), "r3")
+        stage.reported(Kind.REG_OK)
+        for place in ("work", "home"):
+            (places[place] / "of-the-next-run").touch()
+        assert friend.uses_it(str(later.id)) == ["sees ", "sees ", "BrokenPipeError"]
+        stage.commits()
+        stage.until(lambda: later.state == "completed" and friend.has())
+        assert later.conclusion == "success", later.job("build").log
+        stage.releases("r4")
+        stage.until(lambda: stage.store.reports[-1][1] == "r4" and stage.store.reports[-1][0] is not Kind.REMOVE_REG_OK)
+        kind, _, text = stage.store.reports[-1]
+        assert kind is Kind.CLEAN_FAILED
+        assert f"process {friend.pid} (python" in text

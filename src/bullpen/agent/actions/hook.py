@@ -2,7 +2,8 @@
 
 They need bash and coreutils, as the runner does itself; our Python may lie where that user cannot reach it. A question
 is one line into a pipe, the answer a file: a pipe without a reader does not take the line, so whoever asks a dead agent
-learns it in seconds. Nothing has to be trusted that a job could have written.
+learns it in seconds. Nothing has to be trusted that a job could have written. The question goes to its writer by the
+environment, never as an argument: all users of a machine can see arguments, and one could ask first in its name.
 
 A hook that fails stops no job: steps with `if: always()` run all the same. So the script that refuses a job ends the
 worker that would run its steps, which is its parent, and never returns to it. The listener above them notices, tells
@@ -21,7 +22,8 @@ here={here}
 id=$$-$RANDOM$RANDOM
 question=$(printf '%s\\t' "$id" {event} "$GITHUB_RUN_ID" "$GITHUB_RUN_ATTEMPT" "$GITHUB_REPOSITORY" "$RUNNER_NAME")
 ask() {{
-  [[ -p $here/ask ]] && timeout {patience} bash -c 'printf "%s\\n" "$1" >"$2"' ask "$question$GITHUB_JOB" "$here/ask"
+  [[ -p $here/ask ]] &&
+    QUESTION=$question$GITHUB_JOB timeout {patience} bash -c 'printf "%s\\n" "$QUESTION" >"$1"' ask "$here/ask"
 }}
 """
 STARTED = """#!/bin/bash

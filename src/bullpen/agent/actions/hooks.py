@@ -2,11 +2,13 @@
 
 <instance>/hooks/
     started.sh  completed.sh    what the runner executes: see `hook`
-    ask                         a pipe that the jobs' user may write to
+    ask                         a pipe that the jobs' user may write to, another one for every registration
     answers/<id>                empty: the job may run; else why it may not
 <instance>/runner/.env          tells the runner of the scripts
 
-Only the pipe is open to jobs. One that writes to it can ask, and be refused; the answer is not theirs to write.
+Only the pipe is open to jobs. One that writes to it can ask, and be refused; the answer is not theirs to write. A job
+can pass its descriptor of the pipe to a process of another instance, which no cleaning of this one ends: so the next
+run has another pipe.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 EVENTS = ("started", "completed")
 AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless whoever writes to it has made it larger
-LARGEST = 1024 * 1024  # bytes: as large as that may be
 LONGEST = 4096  # bytes that a pipe takes whole, and far more than a question has
 QUESTION = re.compile(
     r"([0-9]{1,10}-[0-9]{1,12})\t(started|completed)\t([0-9]{1,20})\t([0-9]{1,4})"  # id, event, run, attempt
@@ -36,8 +37,11 @@ QUESTION = re.compile(
 
 class Hooks:
     def __init__(self, directory: Path, account: Account | None) -> None:
-        """Lay everything out. Raise OSError."""
-        self._directory = directory
+        """Lay everything out but the pipe. Raise OSError."""
+        self._directory, self._account = directory, account
+        self._pipe = directory / "ask"
+        self._ask = -1
+        self._heard = b""
         self._answers = directory / "answers"
         for made in (directory, self._answers):
             made.mkdir()
@@ -46,13 +50,26 @@ class Hooks:
             path = self.path(event)
             path.write_text(script(event, shlex.quote(str(directory))), encoding="utf-8")
             path.chmod(0o755)
-        os.mkfifo(directory / "ask", 0o600)
-        if account is not None:
-            os.chown(directory / "ask", -1, account.group)
-            os.chmod(directory / "ask", 0o620)
+
+    def open(self) -> None:
+        """Hear questions, by a pipe that no job has seen yet. Raise OSError."""
+        self.close()
+        os.mkfifo(self._pipe, 0o600)
+        if self._account is not None:
+            os.chown(self._pipe, -1, self._account.group)
+            os.chmod(self._pipe, 0o620)
         # For writing too: so there is always a reader, and never an end.
-        self._ask = os.open(directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._ask = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Hear nothing any more: whoever has the pipe still open writes in vain. A pipe that resists is found by the
+        cleaning."""
         self._heard = b""
+        if self._ask >= 0:
+            os.close(self._ask)
+            self._ask = -1
+        with suppress(OSError):
+            self._pipe.unlink(missing_ok=True)
 
     def path(self, event: str) -> Path:
         return self._directory / f"{event}.sh"
@@ -75,18 +92,13 @@ class Hooks:
     def asked(self) -> list[Asked]:
         """The questions about jobs that are about to begin, and notes that one is over, since the last time. Never
         waits."""
+        if self._ask < 0:
+            return []
         with suppress(BlockingIOError):
             self._heard += os.read(self._ask, AT_ONCE)
         *lines, rest = self._heard.split(b"\n")
         self._heard = rest[-LONGEST:]
         return [asked for line in lines if (asked := _parsed(line)) is not None]
-
-    def forget(self) -> None:
-        """Drop what was asked before: nobody waits for an answer any more."""
-        with suppress(BlockingIOError):
-            for _ in range(LARGEST // AT_ONCE):
-                os.read(self._ask, AT_ONCE)
-        self._heard = b""
 
     def answer(self, asked: Asked, refusal: str) -> None:
         """Tell whoever asks; empty: the job may run. Earlier answers go: their askers have read them, or are gone."""
@@ -98,9 +110,6 @@ class Hooks:
             draft.write_text(refusal, encoding="utf-8")
             draft.chmod(0o644)
             draft.rename(self._answers / asked.id)
-
-    def close(self) -> None:
-        os.close(self._ask)
 
 
 def _parsed(line: bytes) -> Asked | None:

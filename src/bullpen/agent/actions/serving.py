@@ -83,7 +83,7 @@ class Actions:
         self._at_boot = frozenset(descendants(identify(os.getpid()), mark_of(config.instance_id), self._user))
         # A file that others link to as well changes its time with each of them.
         shared = (("instance", "runner", *file.parts) for file in linked)
-        return ("instance", "hooks", "ask"), *shared
+        return tuple(shared)
 
     def _ask_version(self) -> Generator[Turn, None, str]:
         self._asking = child = self._launch(
@@ -117,7 +117,7 @@ class Actions:
         if given.oldest and _number(self.version) < _number(given.oldest):
             why = f"runner {self.version} is too old: GitHub takes {given.oldest} or later"
             return began.hung_up().listening(why)
-        self._hooks.forget()
+        self._hooks.open()
         self._job = self._judged = 0
         work, told = self._config.places["work"], self._hooks.variables
         installed = Installed(self._directory, self.version)
@@ -206,11 +206,11 @@ class Actions:
                 return progress.listening(listener.why)
             case Stage.LOST if progress.removal is None:
                 self._log("its registration is over")
-                self._listener = None
+                self._hang_up()
                 return progress.forgotten()
             case Stage.OVER:
                 self._log(f"listens no more{f', but {listener.why}' if listener.why else ''}")
-                self._listener = None
+                self._hang_up()
                 if listener.why and progress.removal is None:
                     progress = progress.listening(listener.why)  # nobody asked for it
                 return progress.hung_up(listener.why)
@@ -219,7 +219,8 @@ class Actions:
     def give_up(self, progress: Progress, why: str) -> Progress:
         """What nobody foresaw costs the runner, never the agent. A registration that only we can remove stays behind:
         what removes it may be what failed."""
-        listener, self._listener = self._listener, None
+        listener = self._listener
+        self._hang_up()
         if listener is None or progress.registration is None:
             return progress
         if listener.child is not None:
@@ -238,6 +239,12 @@ class Actions:
         while listener.stage is not Stage.OVER and time.monotonic() < until:
             select.select([child.output for child in self._running() if child.output >= 0], [], [], LOOK_AGAIN)
             listener.check(time.monotonic())
+
+    def _hang_up(self) -> None:
+        """There is nothing to ask about any more, and nothing left to ask by."""
+        self._listener = None
+        if self._hooks is not None:
+            self._hooks.close()
 
     @property
     def _user(self) -> int | None:

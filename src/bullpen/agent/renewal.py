@@ -1,0 +1,113 @@
+"""Puts what outlives a run into new directories and files, on a machine that several instances share.
+
+A job can pass an open file or directory to a process of another instance, by a socket, and no cleaning of this one ends
+that process. So what it holds must not be the next run's: each place becomes another directory, with other directories
+in it, and the files of boot become copies. What is kept moves over as it is, with its files: whatever has these open
+reads, and may write, what is kept, like any later run of the trust domain.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from bullpen.agent import attributes
+from bullpen.agent.baseline import Baseline, Fingerprint
+from bullpen.agent.keep import KeepList
+from bullpen.engines.sweep import Path, shown
+
+SLICE = 4 * 1024 * 1024  # bytes copied at a time: a heartbeat fits in between
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Renewal:
+    """Of the places `names`, once they are as they were at boot. Then `baseline` is what they are now."""
+
+    def __init__(self, baseline: Baseline, names: Collection[str], keep: KeepList) -> None:
+        self.baseline = baseline
+        self._names, self._keep = names, keep
+        self._entries = dict(baseline.entries)
+
+    def run(self) -> Iterator[None]:
+        """Raise OSError: then a place may be in pieces."""
+        for name in self._names:
+            place = self.baseline.places[name]
+            fresh = f"{place}.fresh"  # beside it, where no job can write
+            os.mkdir(fresh, 0o700)
+            yield from self._move(place, fresh, (name,))
+            os.rename(fresh, place)
+        # A place inside another place is an entry there as well, known by what it was: numbers are given out again.
+        roots = {self.baseline.root(name): name for name in self._names}
+        for path, was in self.baseline.entries.items():
+            if root := roots.get((was.device, was.inode)):
+                self._entries[path] = self._entries[(root,)]
+        self.baseline = replace(self.baseline, entries=self._entries)
+
+    def _move(
+        self, old: str, new: str, path: Path, above: tuple[int | None, int | None] = (None, None)
+    ) -> Iterator[None]:
+        """Move what is in one directory to another one, and remove it; `above` is where their names are."""
+        source = os.open(old, DIRECTORY, dir_fd=above[0])
+        target = os.open(new, DIRECTORY, dir_fd=above[1])
+        try:
+            for name in os.listdir(source):
+                yield from self._treat(name, (*path, name), source, target)
+            _dress(target, os.fstat(source), self.baseline.attributes.get(path, attributes.NONE))
+            if path in self._entries:
+                self._entries[path] = Fingerprint.of(os.fstat(target))
+        finally:
+            os.close(source)
+            os.close(target)
+        os.rmdir(old, dir_fd=above[0])
+
+    def _treat(self, name: str, path: Path, source: int, target: int) -> Iterator[None]:
+        was = self.baseline.entries.get(path)
+        status = os.stat(name, dir_fd=source, follow_symlinks=False)
+        is_kept = self._keep.covers(path)
+        if not is_kept and stat.S_ISDIR(status.st_mode):
+            os.mkdir(name, 0o700, dir_fd=target)
+            yield from self._move(name, name, path, (source, target))
+            return
+        if not is_kept and stat.S_ISREG(status.st_mode):
+            yield from self._copy(name, path, source, target)
+            os.unlink(name, dir_fd=source)
+        else:
+            os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+        if was is not None and (not is_kept or was == Fingerprint.of(status)):
+            # A rename changes the change time as well. What was kept and is changed stays so.
+            self._entries[path] = Fingerprint.of(os.stat(name, dir_fd=target, follow_symlinks=False))
+        yield None
+
+    def _copy(self, name: str, path: Path, source: int, target: int) -> Iterator[None]:
+        old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
+        try:
+            new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=target)
+            try:
+                while _pour(old, new):
+                    yield None
+                status = os.fstat(old)
+                if Fingerprint.of(status) != self.baseline.entries.get(path):
+                    raise OSError(f"{shown(path)} was changed while it was copied")
+                _dress(new, status, attributes.read(old))
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+
+
+def _pour(old: int, new: int) -> int:
+    """Copy the next slice; 0: there was none. Where the file system can, the copy shares its blocks."""
+    try:
+        return os.copy_file_range(old, new, SLICE)
+    except OSError:
+        return os.sendfile(new, old, None, SLICE)
+
+
+def _dress(fd: int, status: os.stat_result, wanted: attributes.Attributes) -> None:
+    """Give it the owner, mode, attributes and times of another."""
+    os.fchown(fd, status.st_uid, status.st_gid)
+    attributes.bring_back(fd, wanted)
+    os.fchmod(fd, stat.S_IMODE(status.st_mode))
+    os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
