@@ -249,6 +249,10 @@ def conclude(provision: Provision, due: datetime | None = None) -> Change[Provis
     return provisions.release(provision, provisions.Concluded(at=NOW, by=BY, settle_due=due or later(5)))
 
 
+def revoke(provision: Provision, why: str = "one was lost", due: datetime | None = None) -> Change[Provision]:
+    return provisions.revoke(provision, provisions.Revoked(at=NOW, by=BY, why=why, settle_due=due or later(5)))
+
+
 def postpone(provision: Provision, due: datetime | None = None) -> Change[Provision]:
     return provisions.postpone(provision, provisions.Postponed(at=NOW, by=BY, due=due or later(20)))
 

@@ -114,8 +114,10 @@ def _provision_samples() -> list[Change[Any]]:
     renewed = provision.renew(opened.after, provision.Renewed(at=builders.NOW, by=builders.BY))
     decided, aborted = builders.decide(opened.after), builders.abort(opened.after)
     postponed = builders.postpone(decided.after)
+    revoked = builders.revoke(builders.decide(opened.after, "i-1").after)
     ended = [builders.conclude(decided.after), builders.settle(decided.after), builders.settle(aborted.after)]
-    return [opened, renewed, fleet, provision.answer_fleet(fleet.after, answered), decided, aborted, postponed, *ended]
+    answer = provision.answer_fleet(fleet.after, answered)
+    return [opened, renewed, fleet, answer, decided, aborted, postponed, revoked, *ended]
 
 
 def _worker_samples() -> list[Change[Any]]:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from bullpen import handover
 from bullpen.config import ResourceClass, Settings, Timings
 from bullpen.engines.memory import Failure, Rates
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.errors import BullpenError, Unavailable
 from bullpen.model import provision as provision_states
 from bullpen.model.instance import CLAIMED, CREATED, Instance
-from bullpen.model.provision import OPEN
+from bullpen.model.provision import OPEN, Provision
 from bullpen.model.signal import Kind
 from bullpen.model.transition import Change, Check
 from bullpen.ports import Ports
@@ -129,10 +130,18 @@ class Witness:
             self.broken.append(f"{after.id} was registered for a provision that is decided")
         if step == "claim":
             self._claimed(before, after)
+        if step in ("expire", "roll_back") and before is not None and before.state is CLAIMED:
+            self._given_up(before)
         if step == "offer":
             signal = self.world.memory.reports.signals.get(after.id)
             if signal is None or not signal.proves(Kind.CLEAN_OK, after.round):
                 self.broken.append(f"{after.id} was offered before it attested")
+
+    def _given_up(self, claimed: Instance) -> None:
+        """A claim may be given up by its provision; its time is never over before that of its provision."""
+        now, owner = self.world.clock.now(), self.world.memory.tables.provisions.get(claimed.provision_id)
+        if owner is not None and claimed.threshold <= now < owner.deadline and owner.state is OPEN:
+            self.broken.append(f"the claim of {claimed.id} expired under {owner.id}, which is open")
 
     def _claimed(self, before: Instance | None, after: Instance) -> None:
         """Each claim takes an instance on offer, of nobody else's trust domain and of the current image."""
@@ -189,6 +198,24 @@ class Loses:
         records._tables = Way()  # type: ignore[assignment]
 
 
+def loses_members(world: World, run_id: str, *, ended: int = 1, times: int = 1, capacity: int | None = None) -> None:
+    """As commits of this run land, so many times, so many of their members end before their own writes; and from then
+    on there is only so much capacity."""
+    tables, left = world.memory.tables, [times]
+    write = tables._write
+
+    def thieving(change: Any, record: Any) -> None:
+        write(change, record)
+        if isinstance(record, Provision) and change.step == "commit" and record.run_id == run_id and left[0]:
+            left[0] -= 1
+            for id in record.members[:ended]:
+                tables.land([handover.end(tables.instances[id], world.clock.now(), "a sweeper", "its worker is lost")])
+            if capacity is not None:
+                world.memory.yard.capacity = capacity
+
+    tables._write = thieving  # type: ignore[method-assign]
+
+
 def losing(loses: Loses, main: Main) -> Main:
     async def act(world: World, ports: Ports) -> object:
         loses.between(ports)
@@ -217,14 +244,15 @@ def double_claims(actors: list[Actor]) -> list[str]:
 
 
 def answers(actors: list[Actor], world: World) -> list[str]:
-    """An answer agrees with the record, and a failure has given everything back."""
+    """An answer agrees with the record, and a failure has given everything back: before its commit or after it."""
     broken = []
     for actor in actors:
         if not isinstance(actor.result, Outcome) or not actor.result.provision_id:
             continue
         record = world.memory.tables.provisions[actor.result.provision_id]
-        decided = provision_states.COMMITTED if actor.result.succeeded else provision_states.ABORTED
-        if record.state is not decided:
+        committed, aborted = (record.state is one for one in (provision_states.COMMITTED, provision_states.ABORTED))
+        given_back = committed and (record.is_over or record.is_closed)
+        if not (committed and not record.is_revoked if actor.result.succeeded else aborted or given_back):
             broken.append(
                 f"{actor.name} was told {actor.result.reason or 'success'!r}, but {record.id} is {record.state}"
             )

@@ -13,7 +13,7 @@ from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
 from bullpen.model import ticket as tickets
-from bullpen.model.transition import Transition
+from bullpen.model.transition import Debt, Transition
 from bullpen.ports import Ports
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.outcome import Member, Origin
@@ -168,6 +168,30 @@ def fallback_does_not_fit(*modules: ModuleType) -> Iterator[None]:
     with ExitStack() as planted:
         for module in modules:
             planted.enter_context(patch.object(module, "judge", judge))
+        yield
+
+
+@contextmanager
+def lost_members_count() -> Iterator[None]:
+    """A commit is answered as it was decided, whatever became of its members."""
+
+    async def finish_commit(self: Settlement, members: Any) -> Any:
+        landed, at_work = await self._carry_out()
+        await self._close(at_work)
+        return [Member(landed.get(m.instance.id) or m.instance, m.origin) for m in members]
+
+    with patch.object(Settlement, "finish_commit", finish_commit):
+        yield
+
+
+@contextmanager
+def revoked_without_the_intent() -> Iterator[None]:
+    async def write(self: Settlement, reason: str) -> bool:
+        debt = Debt(provision_steps.Owed.RELEASE, self._ports.clock.now())
+        self._book.record = replace(self._book.record, reason=reason, owes=debt)
+        return True
+
+    with patch.object(Settlement, "_write_revocation", write):
         yield
 
 

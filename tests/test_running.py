@@ -31,8 +31,9 @@ async def a_run(
     world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None, **needs: Any
 ) -> tuple[Ran, list[str]]:
     printed: list[str] = []
+    partial = needs.pop("allow_partial", False)
     asked = world.settings.requirements("small", **needs)
-    request = Request("run-1", count, asked, world.settings.timings.max_runtime)
+    request = Request("run-1", count, asked, world.settings.timings.max_runtime, allow_partial=partial)
     ran = await run(
         world.ports(),
         world.settings,
@@ -160,6 +161,24 @@ async def test_one_lost_runner_of_three_that_came_on_demand_instead_of_spot_gets
         ran, _ = await running
         assert ran.exit_code == 0
         assert len(records(world)) == 4
+
+
+@pytest.mark.parametrize("allow_partial", [False, True])
+async def test_a_replacement_that_cannot_be_launched_is_asked_for_again_after_a_while(allow_partial: bool) -> None:
+    async with a_world(settings=small()) as world:
+        run = a_run(world, wanted("sleep 300", "sleep 300"), count=2, allow_partial=allow_partial)
+        running = asyncio.get_running_loop().create_task(run)
+        victim, _ = await until_running(world, 2)
+        world.memory.yard.capacity = 0
+        world.agents[victim.instance_id].kill()
+        world.memory.yard.end(victim.instance_id)
+        await asyncio.sleep(100)
+        asked = len(world.memory.yard.answers)
+        await asyncio.sleep(100)
+        assert 15 <= len(world.memory.yard.answers) - asked <= 20, "every 5 s and a little"
+        world.memory.yard.capacity = 10
+        ran, _ = await running
+        assert ran.exit_code == 0
 
 
 async def test_a_mute_runner_is_kept_for_its_return_but_not_counted_and_ended_with_the_run() -> None:

@@ -8,7 +8,8 @@ an instance back, or end it, asks here first; and as a job may begin right after
                  └ a job begins ─▶ the agent says that it is busy, and does all that once the job has ended
 
 What a heartbeat names counts while its agent lives: the job of a dead one is lost, and keeps nothing from its end.
-Where jobs are our own nobody is busy in this sense, and nothing is read: they end with their run.
+Where jobs are our own nobody is busy in this sense, and nothing is read: they end with their run. Only where a runner
+is taken from a run that goes on, `executing` says which ones have a job of it.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from bullpen.config import Settings
 from bullpen.model import instance as instances
 from bullpen.model.activity import Activity, parse
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
+from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
@@ -30,6 +32,8 @@ EXCUSE = "busy:"
 TOLD = 20
 """Provisions of a label that are asked how long its jobs may last."""
 
+JOBS_PAGE = 500
+
 LOOK_AGAIN = 15.0
 """Seconds until a debt that a job holds up is looked at again: jobs take minutes, and each look costs some reads."""
 
@@ -39,6 +43,16 @@ async def at_work(ports: Ports, settings: Settings, ids: Sequence[str], *, hurry
     if not settings.on_github or not ids:
         return {}
     return await among(ports, settings, await ports.signals.read(ids), hurry=hurry)
+
+
+async def executing(ports: Ports, settings: Settings, run_id: str) -> set[str]:
+    """The instances that execute a job of ours for the run."""
+    found: set[str] = set()
+    after = ""
+    while not settings.on_github and (page := await ports.jobs.unfinished(run_id, JOBS_PAGE, after)):
+        found |= {job.instance_id for job in page if job.state is JOB_RUNNING}
+        after = page[-1].id
+    return found
 
 
 async def outlasting(ports: Ports, settings: Settings, ids: Sequence[str]) -> dict[str, Activity]:

@@ -130,7 +130,7 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
     landed, at_work = await handover.carry_out(ports, settings, decided, held, by=by)
     marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
     await handover.terminate(ports, settings, marked, by=by)
-    if decided.is_over:
+    if decided.is_over and not decided.is_revoked:
         await jobs.conclude(ports, settings, decided.run_id, by=by, why="its run was released")
     now = ports.clock.now()
     if at_work:

@@ -47,11 +47,15 @@ async def carry_out(
     leaving = [one for one in concerned if not _is_to_run(decided, one)]
     at_work = await busy.at_work(ports, settings, [one.id for one in leaving], hurry=hurry)
     await busy.spare(ports, settings, leaving, at_work, by=by, lasts=decided.max_runtime)
+    stay = set(at_work)
+    if decided.is_revoked:
+        # The run goes on: a runner that is given back would cancel the job that it executes.
+        stay |= await busy.executing(ports, settings, decided.run_id) & {one.id for one in leaving}
     now = ports.clock.now()
-    changes = [_consequence(ports, settings, decided, one, now, by) for one in concerned if one.id not in at_work]
+    changes = [_consequence(ports, settings, decided, one, now, by) for one in concerned if one.id not in stay]
     landed = await ports.records.apply_each(changes)
     standing = {c.before.id: r.found if isinstance(r, Conflict) else r for c, r in zip(changes, landed, strict=True)}
-    return standing, list(at_work)
+    return standing, sorted(stay)
 
 
 def _concerns(decided: Provision, held: Instance) -> bool:

@@ -209,8 +209,8 @@ class _Watch:
             if not self._replacement.done():
                 return
             outcome, self._replacement = self._replacement.result(), None
-            if not outcome.succeeded:
-                self._tell(f"no replacement: {outcome.reason}")
+            if len(outcome.members) < outcome.requested:
+                self._tell(f"no replacement: {outcome.reason or 'no more could be launched'}")
                 self._replace_at = time + REPLACE_AGAIN
         if time < self._replace_at:
             return

@@ -27,6 +27,7 @@ from builders import (
     register,
     registered,
     release,
+    revoke,
     roll_back,
     running,
     settle,
@@ -96,6 +97,19 @@ async def test_a_closed_provision_is_told_and_no_longer_of_its_run(records: Reco
     assert ids(await records.run_provisions("run-1")) == ["p-3", "p-4"]
     assert ids(await records.told_provisions("run-1", 10)) == ["p-4", "p-3", "p-2", "p-1"]
     assert ids(await records.told_provisions("run-1", 2)) == ["p-4", "p-3"]
+
+
+async def test_a_revoked_provision_is_of_its_run_and_due_until_it_is_settled(records: Records) -> None:
+    await records.apply(open_provision("p-1"))
+    (committed,) = await records.apply(decide(open_provision("p-1").after, "i-1"))
+    (settled,) = await records.apply(settle(committed))
+    assert await records.due_provisions(later(100), 10) == []
+    (revoked,) = await records.apply(revoke(settled, "i-1 was lost", due=later(50)))
+    assert await records.run_provisions("run-1") == await records.due_provisions(later(100), 10) == [revoked]
+    assert revoked.is_revoked
+    (closed,) = await records.apply(settle(revoked))
+    assert await records.run_provisions("run-1") == await records.due_provisions(later(100), 10) == []
+    assert await records.provision("p-1") == closed
 
 
 async def test_what_gave_a_run_its_runners_is_told_however_much_failed_since(records: Records) -> None:

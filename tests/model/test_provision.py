@@ -2,7 +2,20 @@
 
 import pytest
 
-from builders import BY, NOW, a_provision, abort, committed, conclude, decide, later, needs, open_provision, settle
+from builders import (
+    BY,
+    NOW,
+    a_provision,
+    abort,
+    committed,
+    conclude,
+    decide,
+    later,
+    needs,
+    open_provision,
+    revoke,
+    settle,
+)
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model.provision import (
     ABORTED,
@@ -78,6 +91,26 @@ def test_when_its_run_is_over_it_owes_the_return_of_its_members_and_is_not_purge
     assert (concluded.state, concluded.members, concluded.purge_at) == (COMMITTED, ("i-1", "i-2"), None)
     assert concluded.owes == Debt(Owed.RELEASE, later(5))
     assert settle(concluded).after.owes is None
+
+
+def test_revoked_it_owes_the_return_of_its_members_and_says_why() -> None:
+    settled = settle(committed(members=("i-1", "i-2"))).after
+    revoked = revoke(settled, "i-1 was lost", due=later(5)).after
+    assert (revoked.state, revoked.members, revoked.purge_at) == (COMMITTED, ("i-1", "i-2"), None)
+    assert (revoked.reason, revoked.owes) == ("i-1 was lost", Debt(Owed.RELEASE, later(5)))
+    assert revoked.is_over
+    assert revoked.is_revoked
+    closed = settle(revoked).after
+    assert closed.is_closed
+    assert closed.is_revoked
+
+
+def test_a_release_is_not_revoked_and_a_revoked_one_may_be_released() -> None:
+    released = conclude(committed(members=("i-1",))).after
+    for over in (released, settle(released).after):
+        with pytest.raises(Conflict, match="was released"):
+            revoke(over)
+    assert not conclude(revoke(committed(members=("i-1",))).after).after.is_revoked
 
 
 def test_only_what_was_committed_is_released() -> None:

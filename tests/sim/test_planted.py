@@ -19,7 +19,7 @@ from bullpen.engines.memory import Failure, Rates
 from bullpen.engines.memory import records as memory_records
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
-from bullpen.model.instance import IDLE, Instance
+from bullpen.model.instance import IDLE, RUNNING, Instance
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Ports
 from bullpen.provision import pickup, presence
@@ -33,6 +33,7 @@ from histories import (
     Main,
     fills_pool,
     history,
+    loses_members,
     losing,
     provisioning,
     provisions,
@@ -147,6 +148,21 @@ async def being_cleaned(world: World) -> None:
 async def counts_collisions(world: World, ports: Ports) -> object:
     outcome = await provisions(world, ports, "run", 2)
     assert outcome.collisions == 0, "an instance was handed out twice"
+    return outcome
+
+
+async def one_is_lost(world: World) -> None:
+    loses_members(world, "run")
+
+
+async def one_is_lost_for_good(world: World) -> None:
+    loses_members(world, "run", capacity=0)
+
+
+async def counts_what_runs(world: World, ports: Ports) -> object:
+    outcome = await provisions(world, ports, "run", 2)
+    states = [world.memory.tables.instances[member.instance.id].state for member in outcome.members]
+    assert states == [RUNNING, RUNNING], f"the answer names {states}"
     return outcome
 
 
@@ -268,6 +284,13 @@ PLANTED = {
     "a fallback that is not picked up": Planted(
         lambda: plants.fallback_does_not_fit(pickup, memory_records),
         played(provisioning("run", 1, usage_class=UsageClass.SPOT), pool=1, world=no_spot),
+    ),
+    "an answer that counts members which were lost": Planted(
+        plants.lost_members_count, played(counts_what_runs, TWO, pool=2, before=one_is_lost)
+    ),
+    "a revocation without its intent written first": Planted(
+        plants.revoked_without_the_intent,
+        killed(provisioning("run", 4), {"run": 3}, pool=4, before=one_is_lost_for_good, world=slow_engines),
     ),
     "a release without its intent written first": Planted(
         plants.released_without_the_intent, killed(releasing("run"), TWO, before=serves_two)

@@ -2,7 +2,7 @@
 
         renew, plan_fleet, answer_fleet
                  ┌────┐
-                 ▼    │     commit, with the N members       settle                release, settle
+                 ▼    │     commit, with the N members       settle             release or revoke, settle
     ─ open_ ─▶ ┌────────┐ ─────────────────▶ ┌───────────┐ ─────────▶ members run ─────────────────▶ nothing owed
                │  open  │                    │ committed │
                └────────┘ ─────────────────▶ └───────────┘
@@ -13,7 +13,8 @@
 Whatever becomes of the process that asked, anybody can finish its work by looking at this record: a claimed or created
 member of a committed provision is rolled forward; whatever belongs to an aborted one is given back; an open one past
 its deadline is aborted first; the members of a released one are given back. So "all or nothing" is one conditional
-write, not a sequence of them.
+write, not a sequence of them. A member may be lost before its own write: if the call cannot replace it, the commit is
+revoked, and the members that do run are given back.
 """
 
 from dataclasses import dataclass, replace
@@ -78,6 +79,11 @@ class Provision:
         return self.owes is not None and self.owes.kind is Owed.RELEASE
 
     @property
+    def is_revoked(self) -> bool:
+        """True if its members are owed back, or were given back, although the run is not over."""
+        return self.state is COMMITTED and self.reason != ""
+
+    @property
     def is_closed(self) -> bool:
         """True once nothing is owed and no instance belongs to it: only its story is left."""
         return self.state is not OPEN and self.owes is None and not self.members
@@ -125,6 +131,11 @@ class Aborted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concluded(Event):
+    settle_due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked(Event):
     settle_due: datetime
 
 
@@ -200,7 +211,16 @@ def abort(provision: Provision, event: Aborted) -> Step:
 @transition(COMMITTED, to=COMMITTED)
 def release(provision: Provision, event: Concluded) -> Step:
     """The run is over. Written before any member is given back, so that a release cut off midway is finished."""
-    return replace(provision, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+    return replace(provision, reason="", owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+
+
+@transition(COMMITTED, to=COMMITTED)
+def revoke(provision: Provision, event: Revoked) -> Step:
+    """Its call could not be met after all: every member is given back. The run, with its jobs and what other calls gave
+    it, goes on."""
+    if provision.is_over or not provision.members:
+        raise Conflict(f"{provision.id} was released", found=provision)
+    return replace(provision, reason=event.why, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
 
 
 @transition(COMMITTED, ABORTED, to=None, silent=True)
@@ -225,4 +245,16 @@ def settle_aborted(provision: Provision, event: Settled) -> Step:
     return replace(provision, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (open_, renew, plan_fleet, answer_fleet, commit, abort, release, postpone, settle_committed, settle_aborted)
+STEPS = (
+    open_,
+    renew,
+    plan_fleet,
+    answer_fleet,
+    commit,
+    abort,
+    release,
+    revoke,
+    postpone,
+    settle_committed,
+    settle_aborted,
+)

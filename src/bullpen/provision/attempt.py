@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from bullpen import handover
 from bullpen.concurrency import Halt, settle
@@ -51,23 +52,31 @@ class Attempt:
     since: dict[str, float] = field(default_factory=dict)
     filled: int = 0
     waiting: Counter[str] = field(default_factory=Counter)
+    settlement: Settlement = field(init=False)
 
     @classmethod
     async def open(
-        cls, ports: Ports, settings: Settings, request: Request, presence: Presence, want: int, tell: Tell
+        cls,
+        ports: Ports,
+        settings: Settings,
+        request: Request,
+        presence: Presence,
+        want: int,
+        tell: Tell,
+        deadline: datetime | None = None,
     ) -> "Attempt":
-        """Write the request down before anything is acquired for it."""
+        """Write the request down before anything is acquired for it. Without a `deadline` it has the whole time."""
         now = ports.clock.now()
         id = f"p-{ports.chance.token()}"
-        deadline = handover.later(now, settings.timings.provision)
+        deadline = deadline or handover.later(now, settings.timings.provision)
         asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
         by = f"provision {id}"
         (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))
         return cls(ports, settings, request, presence, want, tell, Book(ports, record), Holdings(ports), by)
 
     async def run(self, stop: asyncio.Event) -> Outcome | None:
-        """The outcome; None if it withdrew, and the run's needs are to be counted again."""
-        settlement = Settlement(self.ports, self.settings, self.book, self.holdings, stop, by=self.by)
+        """The outcome, with the members that run; None if it withdrew, and the run's needs are to be counted again."""
+        self.settlement = settlement = Settlement(self.ports, self.settings, self.book, self.holdings, stop, by=self.by)
         try:
             await settle([self._take_turn()], arm=self._halts(stop))
             members = await self._acquire(stop)
@@ -83,6 +92,11 @@ class Attempt:
         except Exception as error:
             await settlement.dump(f"unexpected {type(error).__name__}: {error}")
             raise
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether fewer than it asked for run, though it was committed."""
+        return any(id not in self.settlement.kept for id in self.settlement.lost)
 
     async def _roll_back(self, settlement: Settlement, failure: BullpenError) -> Outcome:
         self.tell("giving everything back")
@@ -106,6 +120,8 @@ class Attempt:
 
     async def _take_turn(self) -> None:
         """Wait until we alone acquire instances for the run, and know how many are missing then."""
+        # Our record is open by now: a release that comes later finds it, one that came before is found here.
+        await self.presence.check_not_released()
         own = self.book.record.id
         rivals, outdated = await self.presence.rivals_of(own)
         while rivals:

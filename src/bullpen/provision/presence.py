@@ -6,11 +6,12 @@ is about to be taken away, or which was released and only finishes its job, is l
 """
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from bullpen import debts, handover
 from bullpen.config import Settings
-from bullpen.errors import ConfigError
+from bullpen.errors import ConfigError, ProvisionFailed
 from bullpen.liveness.leaving import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
@@ -34,8 +35,37 @@ class Presence:
         self._tell = tell
         self._decisions: dict[str, State] = {}  # of the run, as they stood when we counted
         self._awaited = ("", 0, 0.0)  # a rival, its version, and since when we have seen it so
+        self._own: dict[str, None] = {}  # provisions that this call has committed
+        self._origins: dict[str, Origin] = {}  # of the members that they gave the run
         self.members: list[Member] = []
         self.discarded: list[Discarded] = []
+
+    @property
+    def held(self) -> tuple[Member, ...]:
+        """Members that served the run before this call."""
+        return tuple(one for one in self.members if one.instance.provision_id not in self._own)
+
+    def gained(self, provision_id: str, members: Iterable[Member]) -> None:
+        """Note what an attempt of this call has given the run."""
+        self._own[provision_id] = None
+        self._origins |= {member.instance.id: member.origin for member in members}
+
+    async def still_serve(self) -> bool:
+        """Whether all that were counted still run."""
+        ids = [member.instance.id for member in self.members]
+        found = await self._ports.records.instances(ids) if ids else {}
+        run_id = self._request.run_id
+        return all(id in found and found[id].state is RUNNING and found[id].run_id == run_id for id in ids)
+
+    async def check_not_released(self) -> None:
+        """Raise ProvisionFailed if what this call has given the run was released meanwhile: the run wants no more."""
+        for id in self._own:
+            record = await self._ports.records.provision(id)
+            if record is None or record.is_over or not record.members:
+                raise ProvisionFailed(
+                    f"{id} was released while its members were committed",
+                    remedy="another process released the run; provision again if it still needs runners",
+                )
 
     async def missing(self) -> int:
         """Count once nobody else is at work for the run; returns how many more are needed."""
@@ -84,7 +114,7 @@ class Presence:
         if silent and not self._request.spares_silent and not self._settings.on_github:  # GitHub may see it at work
             fates = await handover.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
             self.discarded += [Discarded(one.id, Origin.SELECTED, SILENT, fates[one.id]) for one in silent]
-        living = [Member(one, Origin.SELECTED) for one in serving if one.id in alive]
+        living = [Member(one, self._origins.get(one.id, Origin.SELECTED)) for one in serving if one.id in alive]
         self.members = living[: self._request.count]
         return self._request.count - len(self.members)
 

@@ -1,6 +1,7 @@
 """Settlement: how a provision ends. One write decides; the rest carries it out, and anybody may finish it.
 
 commit      all are verified: open → committed, then every member runs; so does a surplus one that got a job already
+revoke      a member was lost before its own write, and could not be replaced: the others are given back
 roll back   an expected failure: open → aborted, then claims are given back and new machines ended
 dump        anything unexpected: everything held is marked for its end, and the original error is raised
 """
@@ -14,7 +15,8 @@ from bullpen.errors import Conflict, ProvisionFailed, Unavailable
 from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
-from bullpen.model.instance import IDLE, TERMINATED, Instance
+from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind
 from bullpen.model.transition import Change
 from bullpen.ports import Ports
@@ -24,6 +26,7 @@ from bullpen.provision.outcome import Discarded, Member, Origin
 
 IN_FLIGHT = 2.0
 """Seconds that a claim in flight is awaited before it is fenced off."""
+LOST = "ended before its commit was carried out"
 
 
 class Settlement:
@@ -38,9 +41,11 @@ class Settlement:
         self._by = by
         self.kept: list[str] = []
         """Members that the commit has besides those asked for: each got a job before it could be given back."""
+        self.lost: list[str] = []
+        """Members that the commit names and that do not run: another process ended them before their own write."""
 
     async def commit(self, members: list[Member]) -> list[Member]:
-        """Decide for these members, and for those that must be kept, and carry it out; returns all as they run."""
+        """Decide for these members, and for those that must be kept, and carry it out; returns those that run."""
         kept = await self._surplus_at_work(members)
         self.kept = [member.instance.id for member in kept]
         decided = provisions.Decided(
@@ -54,12 +59,49 @@ class Settlement:
         return await self.finish_commit([*members, *kept])
 
     async def finish_commit(self, members: list[Member]) -> list[Member]:
-        """Carry out a commit that has landed."""
+        """Carry out a commit that has landed; returns the members that run."""
         landed, at_work = await self._carry_out()
+        for id, record in landed.items():
+            if record is not None:
+                self._holdings.held[id].instance = record
         await self._part_with(landed, at_work, keep={member.instance.id for member in members}, reason="surplus")
         await self._part_with_losers()
         await self._close(at_work)
-        return [Member(landed.get(m.instance.id) or m.instance, m.origin) for m in members]
+        return [Member(self._holdings.held[m.instance.id].instance, m.origin) for m in members if self._runs(m)]
+
+    def _runs(self, member: Member) -> bool:
+        """Whether a member serves the run; one that does not is held no longer."""
+        id = member.instance.id
+        record = self._holdings.held[id].instance
+        if record.state is RUNNING and record.provision_id == self._book.record.id:
+            return True
+        self.lost.append(id)
+        ended = Fate.TERMINATING if record.owes is not None else Fate.TERMINATED
+        self._holdings.discard(id, LOST, ended if record.state is TERMINATED else Fate.NOT_OURS)
+        return False
+
+    async def revoke(self, reason: str) -> None:
+        """Give back every member of a commit that was carried out; once stopped, only write it."""
+        if not await self._write_revocation(reason):
+            return  # it was released: the release gives everything back
+        landed, at_work = await self._carry_out()
+        await self._part_with(landed, at_work, keep=set(), reason=reason)
+        await self._close(at_work)
+
+    async def _write_revocation(self, reason: str) -> bool:
+        """Make sure that the record says that its members are owed back; False if a release says so instead."""
+        now = self._ports.clock.now()
+        due = handover.later(now, self._settings.timings.takeover)
+        event = provisions.Revoked(at=now, by=self._by, why=reason, settle_due=due)
+        while not self._book.record.is_over and self._book.record.members:
+            (landed,) = await self._ports.records.apply_each([provisions.revoke(self._book.record, event)])
+            if not isinstance(landed, Conflict):
+                self._book.record = landed
+            elif isinstance(landed.found, Provision):
+                self._book.record = landed.found
+            else:
+                return False
+        return self._book.record.is_over and self._book.record.is_revoked
 
     async def roll_back(self, reason: str) -> bool:
         """Decide against it and give everything back; once stopped, only write the states and leave the rest as debts.
@@ -171,4 +213,6 @@ class Settlement:
         settled = handover.settling(self._settings, decided, now, self._by)
         change = handover.postponing(decided, now, self._by) if at_work else settled
         with suppress(Unavailable):
-            await self._ports.records.apply_each([change])
+            (landed,) = await self._ports.records.apply_each([change])
+            if not isinstance(landed, Conflict):
+                self._book.record = landed

@@ -1,0 +1,141 @@
+"""One call of provision: attempts until as many run as were asked for.
+
+    count ──▶ attempt ──▶ count what runs ─┬─ all ──────▶ the answer
+      ▲                                    │
+      └──────────── some were lost ────────┘
+                     cannot be replaced ───▶ revoke what this call has committed, and fail
+
+A commit is one write, and each member has its own write after it. In between a member may be ended: by refresh, a lost
+worker, an interruption, `down`. The answer counts what runs after all writes, what served the run before included.
+What is missing is one more attempt with a record of its own, within the deadline of the first.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from bullpen import handover
+from bullpen.concurrency import settle
+from bullpen.config import Settings
+from bullpen.errors import ProvisionFailed, Unavailable
+from bullpen.ports import Ports
+from bullpen.provision.attempt import Attempt
+from bullpen.provision.halts import Arm, halts
+from bullpen.provision.outcome import Member, Outcome, Request, Tell
+from bullpen.provision.presence import Presence
+
+
+@dataclass(slots=True)
+class Call:
+    ports: Ports
+    settings: Settings
+    request: Request
+    stop: asyncio.Event
+    tell: Tell
+    presence: Presence
+    attempts: list[Attempt] = field(default_factory=list)
+    """Those that were decided, in order. All but the last are committed."""
+    committed: list[Attempt] = field(default_factory=list)
+    kept: list[Member] = field(default_factory=list)
+
+    async def serve(self) -> Outcome:
+        """Get what is missing. What this call has committed is given back if the rest cannot be had."""
+        try:
+            outcome = await self._acquire()
+            if not outcome.succeeded and await self._suffices(outcome):
+                outcome = self._empty()
+        except Exception as error:
+            await self._revoke(str(error))
+            raise
+        if not outcome.succeeded:
+            await self._revoke(outcome.reason, hurry=outcome.interrupted)
+        return self._answer(outcome)
+
+    async def _acquire(self) -> Outcome:
+        """The last attempt's outcome. One that withdrew in favour of another provision of the run is made again."""
+        ports, settings, request = self.ports, self.settings, self.request
+        arm = self._arm()
+        while True:
+            try:
+                (missing,) = await settle([self.presence.missing()], arm=arm)
+            except ProvisionFailed as failure:
+                return self._empty().failed(failure)
+            if missing <= 0:
+                return self._empty()
+            deadline = self.committed[0].book.record.deadline if self.committed else None
+            attempt = await Attempt.open(ports, settings, request, self.presence, missing, self.tell, deadline)
+            outcome = await attempt.run(self.stop)
+            if outcome is None:
+                continue
+            self.attempts.append(attempt)
+            if not outcome.succeeded:
+                return outcome
+            self.committed.append(attempt)
+            self.kept += outcome.kept
+            if not attempt.has_lost and await self.presence.still_serve():
+                return outcome
+            self.presence.gained(outcome.provision_id, (*outcome.members, *outcome.kept))
+            self.tell("a member was lost as it was committed: replacing it")
+            arm = self._arm()
+
+    def _arm(self) -> Arm:
+        """What ends the count: a stop, and the deadline of the call."""
+        patience = self.settings.timings.provision
+        if self.committed:
+            deadline = self.committed[0].book.record.deadline
+            overdue = ProvisionFailed(
+                f"{self.request.run_id}: a lost member was not replaced within {patience:g} s", remedy="provision again"
+            )
+        else:
+            deadline = handover.later(self.ports.clock.now(), patience)
+            overdue = ProvisionFailed(
+                f"{self.request.run_id}: another provision of the run was not decided within {patience:g} s",
+                remedy="wait for it, or release the run, then provision again",
+            )
+        return halts(self.stop, self.ports.clock, deadline, overdue)
+
+    async def _suffices(self, failed: Outcome) -> bool:
+        """Whether fewer are acceptable, and some run. A later try may find more where an engine did not answer."""
+        if not self.request.allow_partial or failed.interrupted or failed.unavailable or not self.presence.members:
+            return False
+        await self.presence.still_missing()
+        return bool(self.presence.members)
+
+    async def _revoke(self, reason: str, *, hurry: bool = False) -> None:
+        """Give back what this call has committed. Raise Unavailable if that cannot be written."""
+        if not self.committed:
+            return
+        self.tell("giving everything back")
+        try:
+            async with asyncio.timeout(self.settings.timings.settle if hurry else None):
+                for attempt in self.committed:
+                    await attempt.settlement.revoke(reason)
+        except (Unavailable, TimeoutError) as error:
+            ids = ", ".join(id for attempt in self.committed for id in attempt.holdings.held)
+            why = str(error) or "no answer in time"
+            raise Unavailable(
+                f"{reason}; and not everything could be given back: {why}; these may still run: {ids}",
+                remedy=f"release {self.request.run_id}, or provision it again",
+            ) from error
+
+    def _empty(self) -> Outcome:
+        return Outcome(self.request.run_id, "", self.request.count)
+
+    def _answer(self, last: Outcome) -> Outcome:
+        """All attempts together. The first that was committed gives the call its id."""
+        members = (*self.presence.members, *last.members) if last.succeeded else ()
+        named = {member.instance.id for member in members}
+        timings: defaultdict[str, float] = defaultdict(float)
+        for attempt in self.attempts:
+            for what, seconds in attempt.timings.items():
+                timings[what] += seconds
+        return replace(
+            last,
+            provision_id=self.committed[0].book.record.id if self.committed else last.provision_id,
+            members=members,
+            kept=tuple(one for one in self.kept if one.instance.id not in named) if last.succeeded else (),
+            held=self.presence.held,
+            discarded=(*self.presence.discarded, *(one for a in self.attempts for one in a.holdings.discarded)),
+            collisions=sum(attempt.holdings.collisions for attempt in self.attempts),
+            timings=dict(timings),
+        )
