@@ -9,7 +9,7 @@ import pytest
 from bullpen import handover, jobs
 from bullpen.config import Settings, Timings
 from bullpen.down import down
-from bullpen.errors import InsufficientCapacity
+from bullpen.errors import InsufficientCapacity, Unavailable
 from bullpen.handover import Fate
 from bullpen.jobs.request import JobRequest
 from bullpen.model.fleet import FleetAnswer, FleetPlan
@@ -366,3 +366,43 @@ async def test_an_engine_that_refuses_the_replacement_says_why() -> None:
         ports.compute.create_fleet = refuses  # type: ignore[method-assign]
         outcome = await provisioned(world, "run", 2, ports)
         assert (outcome.reason, outcome.remedy) == ("the zone is full", "add zones")
+
+
+async def test_one_that_served_the_run_before_and_ends_meanwhile_is_replaced_too() -> None:
+    async with a_world(temper=lambda n: Temper(boots_in=1.0 if n < 2 else 30.0)) as world:
+        first = await provisioned(world, "run", 2)
+        call = asyncio.create_task(provisioned(world, "run", 3))
+        await asyncio.sleep(10)
+        await ends_the_first(world, records(world, RUNNING))
+        outcome = await call
+        assert outcome.succeeded, outcome.reason
+        assert ids(outcome) == running(world)
+        assert len(ids(outcome)) == 3
+        assert [one.instance.id for one in outcome.held] == [id for id in ids(first) if id in running(world)]
+
+
+async def test_where_the_revocation_cannot_be_written_the_error_names_what_may_still_run() -> None:
+    async with a_world() as world:
+        await with_pool(world, 3)
+        ports = world.ports()
+
+        async def refuses(plan: FleetPlan) -> FleetAnswer:
+            apply_each = ports.records.apply_each
+
+            async def silent(changes: Sequence[Change[Any]]) -> list[Any]:
+                if any(change.step == "revoke" for change in changes):
+                    raise Unavailable("no answer")
+                return await apply_each(changes)
+
+            ports.records.apply_each = silent  # type: ignore[method-assign]
+            raise InsufficientCapacity("the zone is full")
+
+        lost_in_commit(world, ports, ends_the_first)
+        ports.compute.create_fleet = refuses  # type: ignore[method-assign]
+        with pytest.raises(Unavailable, match="the zone is full; and not everything could be given back") as caught:
+            await provisioned(world, "run", 3, ports)
+        assert all(id in str(caught.value) for id in running(world))
+        assert "release run" in caught.value.remedy
+        again = await provisioned(world, "run", 3)
+        assert ids(again) == running(world)
+        assert len(ids(again)) == 3
