@@ -223,7 +223,7 @@ def done_before_the_machine_is_gone() -> Iterator[None]:
 def surplus_runs() -> Iterator[None]:
     real = Settlement.commit
 
-    async def keep(self: ClaimWorker, loser: Any) -> None:
+    async def keep(self: ClaimWorker, loser: Any, patience: float) -> None:
         return None
 
     async def commit(self: Settlement, members: Any) -> Any:

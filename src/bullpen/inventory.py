@@ -18,14 +18,13 @@ from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import StoryLine
-from bullpen.model.worker import ACTIVE, INACTIVE, Card, Worker
+from bullpen.model.worker import ACTIVE, Card, Worker
 from bullpen.ports import FailingLoop, Ports
 
 PAGE = 500
 LIVE_PAGE = 2000
 """Live instances read at a time. The largest pools have about as many: a look at all of them asks once."""
 TOLD = 20  # provisions of a run whose story is told: the newest
-MOST_WORKERS = 10_000  # looked through for the lost ones
 ROSTER_PAGE = 1000  # workers read at a time
 
 
@@ -175,8 +174,7 @@ async def _silent(ports: Ports) -> tuple[Silence, ...]:
     """The workers that have missed their lease; of a great many, some."""
     now = ports.clock.now()
     found = {one.id: one for one in await ports.workers.suspects(now, PAGE)}
-    if any(state == INACTIVE and count for (_, state), count in (await ports.workers.census()).items()):
-        found |= {one.id: one for one in await ports.workers.listed(MOST_WORKERS) if one.state is INACTIVE}
+    found |= {one.id: one for one in await ports.workers.lost(PAGE)}
     some = list(found.values())[:PAGE]
     machines = await ports.records.instances([one.instance_id for one in some if one.instance_id])
     silences = []

@@ -29,7 +29,12 @@ class Failed:
     reason: str
 
 
-Verdict = Proven | Failed
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Its heartbeat is old: it may be dead, or a clock may be wrong. A reason to look for another, not to end it."""
+
+
+Verdict = Proven | Failed | Stale
 Judge = Callable[[Pulse], Verdict | None]
 
 

@@ -286,6 +286,18 @@ async def test_a_lost_epoch_is_owed_until_it_is_settled_whatever_happens_to_its_
     assert keys(await workers.owing(1)) == ["a"]
 
 
+async def test_the_lost_are_listed_until_they_come_back_or_are_cleaned_up(records: Records, workers: Workers) -> None:
+    assert await workers.lost(10) == []
+    await accepted(workers, "lives")
+    gone = [await lost(records, workers, key) for key in ("a", "b", "c")]
+    assert sorted(keys(await workers.lost(10))) == ["a", "b", "c"]
+    assert {one.id: one for one in await workers.lost(10)} == {one.id: one for one in gone}
+    assert len(await workers.lost(2)) == 2
+    await accepted(workers, "b", token=gone[1].token, at=later(70))
+    await records.apply(clean_up(gone[2], later(9000)))
+    assert keys(await workers.lost(10)) == ["a"]
+
+
 async def test_a_worker_that_is_leaving_is_listed_as_such_until_it_is_lost(records: Records, workers: Workers) -> None:
     await accepted(workers, "a")
     await accepted(workers, "b", leaving=later(120))

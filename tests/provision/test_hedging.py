@@ -1,9 +1,11 @@
 """Hedging: a claim that is not answered soon draws one more candidate, so that mute instances cost one wait."""
 
+import asyncio
 from itertools import combinations
 
 import pytest
 
+from bullpen.config import Liveness, Settings
 from bullpen.handover import Fate
 from bullpen.model.instance import IDLE, RUNNING
 from bullpen.sim.agent import Temper
@@ -23,6 +25,52 @@ async def test_a_claim_that_is_not_acknowledged_is_hedged_after_two_seconds() ->
         assert outcome.selected == 1
         assert 2.0 <= now() - began < 3.0
         assert set(ids(outcome)) < set(pool)
+
+
+async def test_a_claim_of_one_that_fell_silent_in_the_pool_is_hedged_at_once() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 3)
+        dead = [ticket.instance_id for ticket in tickets(world)[:2]]
+        mute(world, dead)
+        await asyncio.sleep(20)
+        began = now()
+        outcome = await provisioned(world, "run", 1)
+        assert now() - began < 0.5
+        assert set(ids(outcome)) == set(pool) - set(dead)
+        assert {d.instance_id: d.outcome for d in outcome.discarded} == dict.fromkeys(dead, Fate.TERMINATED)
+
+
+@pytest.mark.parametrize("skew", [-300.0, 300.0])
+async def test_a_run_whose_clock_is_wrong_ends_none_of_the_pool(skew: float) -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 4)
+        outcome = await provisioned(world, "run", 2, world.ports(skew=skew))
+        assert outcome.selected == 2
+        assert machines(world) == pool
+        assert [d.instance_id for d in outcome.discarded if d.outcome is Fate.TERMINATED] == []
+
+
+async def test_a_hedge_that_a_wrong_clock_drew_has_the_time_to_answer_before_it_is_ended() -> None:
+    async with a_world() as world:
+        pool = await with_pool(world, 2)
+        first, hedge = (world.agents[ticket.instance_id] for ticket in tickets(world))
+        for agent, seconds in ((first, 0.5), (hedge, 1.5)):
+            agent.pause()
+            asyncio.get_running_loop().call_later(seconds, agent.resume)
+        outcome = await provisioned(world, "run", 1, world.ports(skew=300.0))
+        assert outcome.selected == 1
+        assert machines(world) == pool
+
+
+async def test_without_tracking_an_old_heartbeat_says_nothing() -> None:
+    untracked = Settings(liveness=Liveness(tracking=False))
+    async with a_world(settings=untracked) as world:
+        await with_pool(world, 2)
+        mute(world, [tickets(world)[0].instance_id])
+        await asyncio.sleep(20)
+        began = now()
+        assert (await provisioned(world, "run", 1)).selected == 1
+        assert now() - began >= 2.0
 
 
 async def test_a_claim_that_is_acknowledged_and_does_not_register_is_hedged_after_three_quarters_of_its_time() -> None:

@@ -1,6 +1,7 @@
 """Instances that fall silent or die: replaced, ended, and never handed out."""
 
 import signal
+import time
 
 from scenario import processes
 from scenario.pool import Pool
@@ -57,6 +58,21 @@ def test_refresh_alone_notices_a_dead_idle_instance(pool: Pool) -> None:
     ]
     assert pool.on_offer() == [other]
     pool.settle()
+    assert pool.audit() == []
+
+
+def test_refresh_ends_and_replaces_a_mute_idle_instance(pool: Pool) -> None:
+    pool.settings |= {"timings.heartbeat": 1, "timings.lease": 5, "liveness.confirm": 3, "classes.small.idle-target": 2}
+    mute, other = stock(pool, 2)
+    pool.signal(mute, signal.SIGSTOP)
+    lease = "SELECT 1 FROM workers WHERE instance_id = ? AND deadline < ?"
+    pool.until(lambda: bool(pool.rows(lease, mute, time.time() * 1e6)), "its lease is out")
+    actions = pool.refresh()
+    assert [one["what"] for one in actions if one["subject"].startswith(mute)] == ["sweep lease", "terminate"]
+    assert [one["subject"] for one in actions if one["what"] == "create"] == ["1 × small"]
+    assert mute not in {process.instance_id for process in processes.of_home(pool.home)}
+    assert other in pool.on_offer()
+    pool.until(lambda: pool.refresh() is not None and len(pool.on_offer()) == 2, "the new one is on offer")
     assert pool.audit() == []
 
 

@@ -40,6 +40,11 @@ async def tickets_are_lost(world: World) -> None:
     world.memory.queues.clear()
 
 
+async def one_fell_silent_long_ago(world: World) -> None:
+    await one_is_mute(world)
+    await asyncio.sleep(70.0)  # its lease is out
+
+
 async def one_of_the_run_is_mute(world: World) -> None:
     await serves_three(world)
     await one_is_mute(world)
@@ -74,7 +79,7 @@ def test_a_provision_killed_at_any_callback_loses_nothing(pool: int) -> None:
     assert killed_everywhere(play) > 50
 
 
-@pytest.mark.parametrize("stage", [one_is_mute, tickets_are_lost, releaser_died])
+@pytest.mark.parametrize("stage", [one_is_mute, one_fell_silent_long_ago, tickets_are_lost, releaser_died])
 def test_a_provision_killed_over_a_damaged_pool_loses_nothing(stage: Stage) -> None:
     def play(step: int) -> tuple[Actor, list[str]]:
         victim = Actor("victim", provisioning("next", 3), die_at=step)
@@ -151,6 +156,18 @@ def test_a_refresh_killed_at_any_callback_over_a_mess_loses_nothing(settings: Se
         return victim, history([victim], want, before=leaves_a_mess, world=lambda: World(settings=settings))
 
     assert killed_everywhere(play, stride=1 if settings is SETTINGS else 3) > 50
+
+
+def warm_world() -> World:
+    return World(settings=WARM)
+
+
+def test_a_refresh_killed_while_it_replaces_a_silent_idle_instance_loses_nothing() -> None:
+    def play(step: int) -> tuple[Actor, list[str]]:
+        victim, other = Actor("victim", refreshing, die_at=step), Actor("other", refreshing, begins_at=step % 7)
+        return victim, history([victim, other], {}, pool=2, before=one_fell_silent_long_ago, world=warm_world)
+
+    assert killed_everywhere(play, stride=3) > 50
 
 
 def test_a_refresh_killed_while_it_warms_the_pool_loses_nothing() -> None:

@@ -12,6 +12,7 @@ from bullpen.config import Settings
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded, Rejection, record_heartbeat, record_heartbeats
 from bullpen.liveness.lease import Sweep, Sweeper
 from bullpen.liveness.leaving import end_leaving, leaving_instances
+from bullpen.liveness.lost import is_unowned, lost_instances
 from bullpen.liveness.protection import ProtectionState, protection_state
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling
@@ -33,7 +34,9 @@ __all__ = [
     "Sweep",
     "Sweeper",
     "end_leaving",
+    "is_unowned",
     "leaving_instances",
+    "lost_instances",
     "protection_state",
     "record_heartbeat",
     "record_heartbeats",

@@ -17,7 +17,8 @@ What becomes of the machine is written with the loss, as the worker's fate. *Ret
 or if a job with side effects runs there, which only its end makes safe to repeat: the worker does not come back, and
 its machine is ended by whoever pays the debt (reschedule.py), so that the pool replaces it. Otherwise *keep*: it is
 mute, but may be alive behind a broken network, and comes back in a new epoch with its machine and its caches. Until
-then its run may replace it, and if nobody does, its instance's threshold ends it. One that runs a job of another CI is
+then its run may replace it, and if nobody does, its instance's threshold ends it; in the pool it is ended and replaced
+at once (lost.py). One that runs a job of another CI is
 always kept: it may be mute to us and at work for that CI, whose word decides about it (bullpen.workflows).
 """
 

@@ -37,6 +37,9 @@ class Workers(Protocol):
     async def owing(self, limit: int) -> list[Worker]:
         """Workers whose lost jobs are not all given away."""
 
+    async def lost(self, limit: int) -> list[Worker]:
+        """Inactive workers that have not beaten since they were lost."""
+
     async def leaving(self, limit: int) -> list[Worker]:
         """Active workers whose machine is about to be taken away."""
 

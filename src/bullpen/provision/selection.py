@@ -2,10 +2,12 @@
 
 N of these run at once, one per instance asked for. Each draws candidates, claims one with a single conditional write,
 and waits until it is verified: registered in this very round, and alive. A claim that is not acknowledged soon is
-*hedged* with one more candidate, so that a mute instance costs one wait and not several.
+*hedged* with one more candidate, so that a mute instance costs one wait and not several. If the first read after the
+claim finds an old heartbeat, it is hedged at once: what died in the pool costs next to nothing while there is another.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bullpen import busy, handover
@@ -15,12 +17,12 @@ from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
-from bullpen.model.signal import Kind
+from bullpen.model.signal import Kind, Pulse
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin
 from bullpen.provision.pickup import Pickup
-from bullpen.watch import Failed, Judge, Watcher, reaching
+from bullpen.watch import Failed, Judge, Stale, Watcher, reaching
 
 HEDGES = 4
 """Extra claims that one place holds at a time. If nobody at all answers the fault may be ours: the pool outlasts it."""
@@ -45,8 +47,11 @@ class _Contender:
     def wakes_at(self) -> float:
         return self.until if self.hedge_at is None else min(self.until, self.hedge_at)
 
-    def awaited(self) -> Judge:
-        return reaching(Kind.REG_OK if self.acknowledged else Kind.CLAIM_SEEN, self.claimed.round)
+    def awaited(self, is_stale: Callable[[Pulse], bool]) -> Judge:
+        reached = reaching(Kind.REG_OK if self.acknowledged else Kind.CLAIM_SEEN, self.claimed.round)
+        if self.acknowledged or self.hedge_at is None:
+            return reached
+        return lambda pulse: reached(pulse) or (Stale() if is_stale(pulse) else None)
 
     def acknowledge(self, timings: Timings) -> None:
         """It lives: its hedge, if it has drawn none, waits until its registration takes longer than it should."""
@@ -118,7 +123,7 @@ class ClaimWorker:
             while contenders:
                 self._note_need(first.id, contenders)
                 wake = min(one.wakes_at for one in contenders.values())
-                cases = {id: one.awaited() for id, one in contenders.items()}
+                cases = {id: one.awaited(self._is_stale) for id, one in contenders.items()}
                 answer = await self.watcher.first(cases, wake - loop.time())
                 if answer is None:
                     await self._overdue(contenders)
@@ -126,17 +131,29 @@ class ClaimWorker:
                 id, verdict = answer
                 if isinstance(verdict, Failed):
                     await self.condemn(contenders.pop(id).claimed, verdict.reason)
+                elif isinstance(verdict, Stale):
+                    contenders[id].hedge_at = loop.time()
+                    await self._overdue(contenders)
                 elif verdict.kind.rank < Kind.REG_OK.rank:
                     contenders[id].acknowledge(self.settings.timings)
                 else:
                     # A signal of this round was written after our claim: a sign of life, whatever its clock says.
+                    drawn_later = list(contenders)[list(contenders).index(id) :]
                     winner = contenders.pop(id).claimed
-                    for loser in contenders.values():
-                        await self._part_with(loser.claimed)
+                    for loser_id, loser in contenders.items():
+                        patience = self._time_left_to_answer(loser) if loser_id in drawn_later else 0.0
+                        await self._part_with(loser.claimed, patience)
                     return winner
             return None
         finally:
             self.unanswered.discard(first.id)
+
+    def _is_stale(self, pulse: Pulse) -> bool:
+        """True if the heartbeat is older than that of one that lives. Without tracking, beats are not recorded."""
+        if not self.settings.liveness.tracking:
+            return False
+        oldest = handover.later(self.ports.clock.now(), -self.settings.timings.alive)
+        return pulse.heartbeat is None or pulse.heartbeat.at < oldest
 
     def _contender(self, claimed: Instance, patience: float) -> "_Contender":
         now = asyncio.get_running_loop().time()
@@ -171,12 +188,17 @@ class ClaimWorker:
         fates = await handover.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
         self.holdings.discard(claimed.id, reason, fates[claimed.id])
 
-    async def _part_with(self, loser: Instance) -> None:
+    def _time_left_to_answer(self, loser: _Contender) -> float:
+        """Seconds for a loser that was drawn after the winner, and perhaps only because of a wrong clock. One that was
+        drawn before it has had more time than the winner needed."""
+        return max(loser.since + self.settings.timings.hedge - asyncio.get_running_loop().time(), 0.0)
+
+    async def _part_with(self, loser: Instance, patience: float = 0.0) -> None:
         """A hedge that was not needed never reaches running, unless it got a job of the run already: then it is held
         on, and kept by the commit. One that never answered is ended: it may register yet."""
         if await self._is_at_work(loser):
             return
-        if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, 0.0) is None:
+        if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, patience) is None:
             await self.condemn(loser, "never acknowledged its claim; another was faster")
         else:
             await self._give_back(loser, "surplus: another was faster")

@@ -2,17 +2,18 @@
 that are about to be taken away are ended.
 
 A worker is given up only after it stood still for a whole confirm window before our eyes (liveness/lease.py), so this
-is the one phase that waits; but only if somebody who is silent holds a job, and not longer than a few windows.
+is the one phase that waits; but only if a silent one holds a job or stands in the pool for a run to claim, and not
+longer than a few windows. What the pool has lost is then ended and replaced by `warm`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness import Liveness, end_leaving, leaving_instances
+from bullpen.liveness import Liveness, end_leaving, is_unowned, leaving_instances
 from bullpen.liveness.lease import Stillness
-from bullpen.model.instance import IDLE
+from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
@@ -55,10 +56,13 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
+    records = await ports.records.instances([one.instance_id for one in suspects if one.instance_id])
     for one in suspects:
-        if await ports.jobs.held(one.id, one.epoch, 1):
+        if one.instance_id in records and is_unowned(records[one.instance_id]):
+            found[one.id] = f"{_silence(one)}, and a run could claim its instance"
+        elif await ports.jobs.held(one.id, one.epoch, 1):
             found[one.id] = f"{_silence(one)}, and it holds a job"
-    found |= await _missed(ports, settings, suspects)
+    found |= _missed(settings, suspects, records)
     if settings.liveness.reschedule:
         owing = await ports.workers.owing(PAGE)
         # Those lost to a workflow run wait for its end, perhaps for hours: nothing here would settle them.
@@ -67,11 +71,10 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
     return found
 
 
-async def _missed(ports: Ports, settings: Settings, suspects: Sequence[Worker]) -> dict[str, str]:
+def _missed(settings: Settings, suspects: Sequence[Worker], records: Mapping[str, Instance]) -> dict[str, str]:
     """Those that a workflow run may miss."""
-    if not settings.on_github or not suspects:
+    if not settings.on_github:
         return {}
-    records = await ports.records.instances([one.instance_id for one in suspects if one.instance_id])
     serving = {id for id, record in records.items() if record.run_id}
     missed = [one for one in suspects if one.activity or one.instance_id in serving]
     return {one.id: f"{_silence(one)}, and its run may miss it" for one in missed}

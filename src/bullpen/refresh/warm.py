@@ -1,4 +1,7 @@
-"""Warm: each class has its idle target on offer; the youngest are kept, only the surplus expires."""
+"""Warm: each class has its idle target on offer; the youngest are kept, only the surplus expires.
+
+An instance whose worker is lost does not count: it is ended, and another one is launched in its place.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -7,6 +10,7 @@ from functools import partial
 
 from bullpen import handover, offering
 from bullpen.config import Settings
+from bullpen.liveness import lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
@@ -21,8 +25,14 @@ async def plans(
 ) -> AsyncIterator[Plan]:
     now = ports.clock.now()
     foreseen: Counter[str] = Counter()  # by a dry run, of the classes before: they share the cap of the pool
+    lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
+    if gone := [one for one in live if one.id in lost]:
+        yield Plan(
+            tuple(Action("terminate", one.id, lost[one.id]) for one in gone),
+            partial(handover.end_together, ports, settings, [(one, lost[one.id]) for one in gone], by=BY),
+        )
     for name, own_class in settings.classes.items():
-        of_class = [one for one in live if one.resource_class == name]
+        of_class = [one for one in live if one.resource_class == name and one.id not in lost]
         pending = [one for one in of_class if one.is_pending]
         if pending:
             yield await _finish(ports, settings, pending)

@@ -83,6 +83,9 @@ class MemoryWorkers:
     async def owing(self, limit: int) -> list[Worker]:
         return await self._faults.call("workers.owing", lambda: list(islice(self._indexes().owing.walk(), limit)))
 
+    async def lost(self, limit: int) -> list[Worker]:
+        return await self._faults.call("workers.lost", lambda: list(islice(self._indexes().cleanup.walk(), limit)))
+
     async def leaving(self, limit: int) -> list[Worker]:
         return await self._faults.call("workers.leaving", lambda: list(islice(self._indexes().leaving.walk(), limit)))
 

@@ -46,6 +46,7 @@ SUSPECTS = f"""
     WHERE timer.due_at <= ?1 AND state = 'active' AND deadline <= ?1 ORDER BY timer.due_at, timer.worker
 """
 TO_CLEAN = f"{_WORKER} WHERE cleanup_at <= ? ORDER BY cleanup_at, id LIMIT ?"
+LOST = f"{_WORKER} WHERE cleanup_at IS NOT NULL ORDER BY cleanup_at, id LIMIT ?"
 OWING = f"{_WORKER} WHERE lost_epoch > settled_epoch ORDER BY id LIMIT ?"
 LEAVING = f"{_WORKER} WHERE leaving IS NOT NULL AND state = 'active' ORDER BY id LIMIT ?"
 LISTED = f"{_WORKER} WHERE id > ? AND state <> 'cleaned-up' ORDER BY id LIMIT ?"
@@ -106,6 +107,9 @@ class SqliteWorkers:
 
     async def owing(self, limit: int) -> list[Worker]:
         return await self._select(OWING, limit)
+
+    async def lost(self, limit: int) -> list[Worker]:
+        return await self._select(LOST, limit)
 
     async def leaving(self, limit: int) -> list[Worker]:
         return await self._select(LEAVING, limit)

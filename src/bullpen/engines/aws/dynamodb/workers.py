@@ -98,6 +98,12 @@ class DynamoWorkers:
         walk = self._table.walk(("dueKey", "CLEAN"), ("dueSort", "<=", moment(now)), index="due", page=limit)
         return await read_listed(self._table, walk, Worker, is_due, limit)
 
+    async def lost(self, limit: int) -> list[Worker]:
+        walk = self._table.walk(("dueKey", "CLEAN"), index="due", page=limit)
+        return await read_listed(
+            self._table, walk, Worker, lambda one: one.state is INACTIVE and not _comes_back(one), limit
+        )
+
     async def owing(self, limit: int) -> list[Worker]:
         walk = self._table.walk(("todoKey", "OWES#Worker"), index="todo", page=limit)
         return await read_listed(self._table, walk, Worker, lambda one: one.owes_reschedule, limit)

@@ -1,0 +1,40 @@
+"""Instances of the pool whose worker is lost: the sweep has watched it stand still, with all its protection.
+
+A run would claim such an instance and wait for it in vain. So the pool neither counts nor keeps it: it is ended, and
+replaced like any other that is missing (refresh/warm.py). Only the sweep's verdict counts here. A heartbeat that merely
+looks old may be a wrong clock, and many that fall silent at once may be our own deafness (protection.py).
+"""
+
+from collections.abc import Sequence
+
+from bullpen.model.instance import CREATED, Instance
+from bullpen.ports import Ports
+
+MOST = 10_000  # lost workers looked through
+
+
+def is_unowned(one: Instance) -> bool:
+    """True of an instance that is on offer, or that boots ahead of any run: no one else would notice its silence.
+
+    One that is being cleaned is watched by whoever awaits its attestation (offering.py).
+    """
+    return one.is_claimable or (one.state is CREATED and one.is_pending)
+
+
+async def lost_instances(ports: Ports, among: Sequence[Instance]) -> dict[str, str]:
+    """Why each of these that has lost its worker does not count, by id.
+
+    An agent may have gone on under another key: the newest beat of its instance decides. One that runs a job of another
+    CI is left to bullpen.workflows.
+    """
+    unowned = {one.id for one in among if is_unowned(one)}
+    lost = [one for one in await ports.workers.lost(MOST) if one.instance_id in unowned] if unowned else []
+    if not lost:
+        return {}
+    pulses = await ports.signals.read(list(dict.fromkeys(one.instance_id for one in lost)))
+    found: dict[str, str] = {}
+    for one in lost:
+        newest = pulses[one.instance_id].heartbeat
+        if one.beat_at is not None and not one.activity and (newest is None or newest.at <= one.beat_at):
+            found[one.instance_id] = f"its worker is lost: no beat since {one.beat_at:%H:%M:%S}"
+    return found
