@@ -2,21 +2,29 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.ports import Ports
+from bullpen.ports import Ports, StoredToken, Tokens
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings.publication import Publication
 
 if TYPE_CHECKING:
     from bullpen.engines.aws.ground.published import Published
     from bullpen.engines.sqlite.jobs import SqliteJobs
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token as it is shown, once, and what the store keeps of it."""
+
+    stored: StoredToken
+    token: str = field(repr=False)
 
 
 @asynccontextmanager
@@ -59,6 +67,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.queue import SqliteQueue
     from bullpen.engines.sqlite.records import SqliteRecords
     from bullpen.engines.sqlite.signals import SqliteSignals
+    from bullpen.engines.sqlite.tokens import SqliteTokens
     from bullpen.engines.sqlite.vault import FileVault
     from bullpen.engines.sqlite.workers import SqliteWorkers
     from bullpen.engines.system import SystemChance, SystemClock
@@ -81,6 +90,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 logs=FileLogs(home),
                 health=SqliteHealth(database),
                 vault=FileVault(home, clock),
+                tokens=SqliteTokens(database),
             )
         finally:
             await compute.close()
@@ -105,6 +115,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.records import DynamoRecords
     from bullpen.engines.aws.dynamodb.signals import DynamoSignals
     from bullpen.engines.aws.dynamodb.table import TableClient
+    from bullpen.engines.aws.dynamodb.tokens import DynamoTokens
     from bullpen.engines.aws.dynamodb.vault import DynamoVault
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
@@ -133,6 +144,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             health=DynamoHealth(table),
             foundation=AwsFoundation(cloud, settings, queue, clock),
             vault=DynamoVault(table, clock),
+            tokens=DynamoTokens(table),
         )
 
 
@@ -259,8 +271,67 @@ async def embedded_jobs(home: Path) -> AsyncIterator["SqliteJobs"]:
         yield SqliteJobs(database, SystemClock(), SystemChance())
 
 
-def create_token(home: Path, scope: str, expires: datetime | None) -> str:
-    """A new token for an operator of `serve`; the home keeps its hash only."""
-    from bullpen.engines.keys import Keys, Scope
+@asynccontextmanager
+async def _opened_tokens(home: Path, settings: Settings) -> AsyncIterator[Tokens]:
+    """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported."""
+    from bullpen.engines.key_files import import_files
 
-    return Keys(home).create(Scope(scope), expires)
+    async with _tokens_on_aws(settings) if settings.engines.pool == "aws" else _tokens_of_home(home) as tokens:
+        await import_files(home, tokens)
+        yield tokens
+
+
+async def create_token(home: Path, settings: Settings, scope: str, lasts: timedelta | None, name: str) -> NewToken:
+    """A new token for an operator of `serve`; the store keeps its hash only. Raise Conflict if the name is taken."""
+    from bullpen.engines.keys import Scope, drawn
+    from bullpen.engines.system import SystemClock
+
+    now = SystemClock().now()
+    stored, token = drawn(Scope(scope), now, now + lasts if lasts else None, name)
+    async with _opened_tokens(home, settings) as tokens:
+        await tokens.add(stored)
+    return NewToken(stored, token)
+
+
+async def list_tokens(home: Path, settings: Settings) -> tuple[StoredToken, ...]:
+    """The tokens by name, also those that are revoked or have expired."""
+    if _has_no_tokens(home, settings):
+        return ()
+    async with _opened_tokens(home, settings) as tokens:
+        return (await tokens.read()).tokens
+
+
+async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
+    """Revoke a token on all replicas; False if there is none of that name."""
+    from bullpen.engines.system import SystemClock
+
+    if _has_no_tokens(home, settings):
+        return False
+    async with _opened_tokens(home, settings) as tokens:
+        return await tokens.revoke(name, SystemClock().now())
+
+
+def _has_no_tokens(home: Path, settings: Settings) -> bool:
+    """Whether the home is unused: no question makes a pool. A file of tokens of an earlier version is a use."""
+    return is_unused(home, settings) and not (home / "tokens").exists()
+
+
+@asynccontextmanager
+async def _tokens_of_home(home: Path) -> AsyncIterator[Tokens]:
+    from bullpen.engines.sqlite.database import Database
+    from bullpen.engines.sqlite.tokens import SqliteTokens
+
+    async with Database.open(home) as database:
+        yield SqliteTokens(database)
+
+
+@asynccontextmanager
+async def _tokens_on_aws(settings: Settings) -> AsyncIterator[Tokens]:
+    with _needing_aws():
+        from bullpen.engines.aws import session
+    from bullpen.engines.aws.dynamodb.table import TableClient
+    from bullpen.engines.aws.dynamodb.tokens import DynamoTokens
+    from bullpen.engines.system import SystemChance
+
+    async with session.opened(settings.aws) as cloud:
+        yield DynamoTokens(TableClient(cloud, SystemChance()))

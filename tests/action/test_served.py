@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from action.steps import run_action, start_action
-from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec
+from made_tokens import make_token
 from web.served import Served, a_server, command, environment
 
 pytestmark = pytest.mark.slow
@@ -144,7 +144,7 @@ def serving_github(github: FakeGithub, home: Path) -> Iterator[Served]:
         "github.oidc-issuer": github.issuer,
         "local.capacity": "0",
     }
-    Keys(home).create(Scope.ADMIN, None)
+    make_token(home)
     with a_server(home, *(word for name, value in said.items() for word in ("--set", f"{name}={value}"))) as served:
         yield served
 

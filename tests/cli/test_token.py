@@ -1,28 +1,97 @@
-"""`bullpen token create` and what `bullpen serve` refuses before it listens."""
+"""`bullpen token` and what `bullpen serve` refuses before it listens."""
 
+import asyncio
 import builtins
+import json
 from typing import Any
 
 import pytest
 
 from bullpen.engines.keys import Keys, Operator, Scope
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.tokens import SqliteTokens
 from command_line import CommandLine
+
+
+def keys_of(bullpen: CommandLine) -> Keys:
+    async def read() -> Keys:
+        async with Database.open(bullpen.folder / ".bullpen") as database:
+            return await Keys.opened(SqliteTokens(database))
+
+    return asyncio.run(read())
 
 
 @pytest.mark.parametrize("scope", [scope.value for scope in Scope])
 def test_a_token_is_printed_once_and_known_from_then_on(bullpen: CommandLine, scope: str) -> None:
     token = bullpen("token", "create", "--scope", scope).out.strip()
-    found = Keys(bullpen.folder / ".bullpen").bearer(token, 0)
+    found = keys_of(bullpen).bearer(token, 0)
     assert isinstance(found, Operator)
     assert found.scope == scope
+    assert token.encode() not in (bullpen.folder / ".bullpen" / "bullpen.db").read_bytes()
 
 
 def test_a_token_may_expire(bullpen: CommandLine) -> None:
     answer = bullpen("token", "create", "--scope", "read", "--expires", "2h", "--json").answer
-    keys = Keys(bullpen.folder / ".bullpen")
+    keys = keys_of(bullpen)
     assert answer["expires"] is not None
     assert keys.bearer(answer["token"], 0) is not None
     assert keys.bearer(answer["token"], 10**10) is None
+
+
+def test_tokens_are_listed_by_name_and_never_shown_again(bullpen: CommandLine) -> None:
+    token = bullpen("token", "create", "--scope", "read", "--name", "dashboard").out.strip()
+    bullpen("token", "create", "--scope", "admin", "--name", "alice", "--expires", "1h")
+    ran = bullpen("token", "list", "--json")
+    assert [(one["name"], one["scope"], one["state"]) for one in ran.answer["tokens"]] == [
+        ("alice", "admin", "valid"),
+        ("dashboard", "read", "valid"),
+    ]
+    shown = bullpen("token", "list").out
+    assert "dashboard" in shown
+    assert "never" in shown
+    for part in token.split("_")[1:]:
+        assert part not in shown + ran.out
+
+
+def test_a_revoked_token_is_refused_and_its_name_not_given_again(bullpen: CommandLine) -> None:
+    token = bullpen("token", "create", "--scope", "read", "--name", "dashboard").out.strip()
+    assert bullpen("token", "revoke", "dashboard").out == "revoked dashboard\n"
+    assert bullpen("token", "revoke", "dashboard", "--json").answer == {"name": "dashboard", "state": "revoked"}
+    keys = keys_of(bullpen)
+    assert keys.bearer(token, 0) is None
+    assert keys.has_tokens(0)
+    assert bullpen("token", "list", "--json").answer["tokens"][0]["state"] == "revoked"
+    ran = bullpen("token", "create", "--scope", "read", "--name", "dashboard")
+    assert ran.code == 2
+    assert "--name 'dashboard'" in ran.err
+
+
+def test_a_name_that_was_never_given_cannot_be_revoked(bullpen: CommandLine) -> None:
+    for _ in range(2):
+        ran = bullpen("token", "revoke", "nothing")
+        assert ran.code != 0
+        assert "'nothing'" in ran.err
+        assert "Traceback" not in ran.err
+    assert bullpen("token", "list").out == "no tokens\n"
+    assert bullpen.left_behind == []
+
+
+def test_a_name_that_cannot_be_one_is_refused(bullpen: CommandLine) -> None:
+    ran = bullpen("token", "create", "--scope", "read", "--name", "a b")
+    assert ran.code == 2
+    assert "--name 'a b'" in ran.err
+    assert bullpen.left_behind == []
+
+
+def test_tokens_of_an_earlier_version_are_listed_and_revoked(bullpen: CommandLine) -> None:
+    home = bullpen.folder / ".bullpen"
+    home.mkdir()
+    line = {"id": "0011223344556677", "scope": "admin", "sha256": "ab" * 32, "expires": None}
+    (home / "tokens").write_text(json.dumps(line) + "\n")
+    (found,) = bullpen("token", "list", "--json").answer["tokens"]
+    assert found["name"] == "imported-0011223344556677"
+    assert bullpen("token", "revoke", found["name"]).code == 0
+    assert (home / "tokens.imported").exists()
 
 
 @pytest.mark.parametrize("text", ["", "h", "0d", "-1h", "1.5h", "forever", "99999d", "5"])

@@ -17,12 +17,16 @@ from bullpen.ports import (
     Records,
     Signals,
     StoreHealth,
+    Tokens,
     Vault,
     Workers,
 )
 from conformance.engines import ENGINES, Engine, Opened
 
-PORTS = {"records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault", "health"}
+PORTS = {
+    *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
+    *("health", "tokens"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,6 +128,11 @@ def logs(ports: Ports) -> Logs:
 @pytest.fixture
 def health(ports: Ports) -> StoreHealth:
     return ports.health
+
+
+@pytest.fixture
+def tokens(ports: Ports) -> Tokens:
+    return ports.tokens
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from bullpen.engines.aws.dynamodb.observations import DynamoObservations
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.signals import DynamoSignals
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.aws.dynamodb.tokens import DynamoTokens
 from bullpen.engines.aws.dynamodb.vault import DynamoVault
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.aws.ec2.compute import LISTED_AFTER, Ec2Compute
@@ -37,6 +38,7 @@ from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
+from bullpen.engines.sqlite.tokens import SqliteTokens
 from bullpen.engines.sqlite.vault import FileVault
 from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.system import SystemChance, SystemClock
@@ -105,6 +107,7 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             logs=FileLogs(directory),
             health=SqliteHealth(database),
             vault=FileVault(directory, clock),
+            tokens=SqliteTokens(database),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -143,6 +146,7 @@ async def aws(make_settings: MakeSettings) -> AsyncIterator[Opened]:
             health=DynamoHealth(table),
             queue=SqsQueue(cloud, clock, SystemChance()),
             vault=DynamoVault(table, clock),
+            tokens=DynamoTokens(table),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -193,24 +197,25 @@ async def on_github(github: FakeGithub) -> AsyncIterator[Opened]:
         yield Opened(replace(ports, ci=ci), hire)
 
 
+STORE = ("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health", "tokens")
 ENGINES = {
     "memory": Engine(
         memory,
         VirtualLoop,
         keeps=(
             *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-            "health",
+            *("health", "tokens"),
         ),
     ),
     "sqlite": Engine(
         sqlite,
         asyncio.new_event_loop,
-        keeps=("records", "signals", "queue", "ci", "workers", "jobs", "logs", "vault", "health"),
+        keeps=STORE,
     ),
     "aws": Engine(
         aws,
         asyncio.new_event_loop,
-        keeps=("records", "signals", "queue", "ci", "observations", "workers", "jobs", "logs", "vault", "health"),
+        keeps=("observations", *STORE),
         given="aws_settings",
         purges=False,
         wakes=False,

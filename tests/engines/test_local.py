@@ -236,11 +236,11 @@ async def test_a_machine_that_was_terminated_while_it_started_does_not_live(
 ) -> None:
     started: list[Identity] = []
 
-    def launch_late(home: Path, instance_id: str, settings: Settings, user: str) -> Identity:
+    def launch_late(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> Identity:
         with sqlite3.connect(home / "bullpen.db") as connection:
             connection.execute("UPDATE machines SET ended_at = 1 WHERE id = ?", (instance_id,))
         connection.close()
-        started.append(launch(home, instance_id, settings, user))
+        started.append(launch(home, instance_id, settings, user, token))
         return started[-1]
 
     monkeypatch.setattr(local_compute, "launch", launch_late)

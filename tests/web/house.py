@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from bullpen.config import Settings
-from bullpen.engines.keys import Keys, Scope
-from bullpen.engines.memory import LoopClock, Memory, SeededChance
-from bullpen.ports import Ports
+from bullpen.engines.keys import Keys, Scope, drawn
+from bullpen.engines.memory import Faults, LoopClock, Memory, SeededChance
+from bullpen.engines.memory.tokens import MemoryTokens
+from bullpen.ports import NoTokens, Ports, Tokens
 from bullpen.service import Service
 from bullpen.web.admission import Admission
 from bullpen.web.app import App
@@ -52,12 +54,28 @@ class House:
         return self.tokens.get(name, name)
 
     def guard(self) -> None:
-        """Make a token of each scope; from here on nobody is served without one."""
-        self.tokens = {scope.value: self.context.keys.create(scope, None) for scope in Scope}
+        """Make a token of each scope, called like it; from here on none is served without one."""
+        self.tokens = {scope.value: self.create(scope, name=scope.value) for scope in Scope}
+
+    def create(self, scope: Scope, expires: datetime | None = None, name: str = "") -> str:
+        """A token that the store has, and the service has read."""
+        stored, token = drawn(scope, self.ports.clock.now(), expires, name)
+        self.memory.shelf.add(stored)
+        self.context.keys.learn(self.memory.shelf.book())
+        return token
+
+    async def revoke(self, name: str) -> None:
+        """In the store; the service reads it as it does every second."""
+        assert await self.ports.tokens.revoke(name, self.ports.clock.now())
+        await self.context.keys.refresh(self.ports.clock.now().timestamp())
 
     async def is_untouched(self) -> bool:
         """Whether nothing at all has been written."""
         return not await self.ports.workers.listed(1) and not await self.ports.jobs.waiting_runs(1)
+
+
+def keys_of(tokens: Tokens | None = None, secret: bytes = b"agents" * 8) -> Keys:
+    return Keys(tokens or NoTokens(), secret)
 
 
 @asynccontextmanager
@@ -65,9 +83,11 @@ async def a_house(
     home: Path, *, settings: Settings | None = None, admission: Admission | None = None, ports: Ports | None = None
 ) -> AsyncIterator[House]:
     memory = Memory()
-    ports = ports or memory.ports(LoopClock(), SeededChance())
+    ports = replace(ports or memory.ports(LoopClock(), SeededChance()), tokens=MemoryTokens(memory.shelf, Faults()))
     settings = settings or Settings()
-    context = Context(home, ports, settings, Service(ports, settings), Keys(home), admission=admission or Admission())
+    context = Context(
+        home, ports, settings, Service(ports, settings), keys_of(ports.tokens), admission=admission or Admission()
+    )
     house = House(context, App(context), memory)
     try:
         yield house

@@ -1,17 +1,19 @@
 """Who may do what: operators by scope, agents for their own instance, nobody by default."""
 
 import asyncio
-import hmac
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
-from bullpen.engines.keys import AGENT_LASTS, LOOK_EVERY, SECRET, TOKENS, Agent, Keys, Operator, Scope
-from bullpen.errors import ConfigError
+from bullpen.engines.keys import AGENT_LASTS, LOOK_EVERY, STALE, Agent, Keys, Operator, Scope, drawn
+from bullpen.errors import ConfigError, Unavailable
+from bullpen.ports import TokenBook
 from bullpen.web.auth import check_bind, is_loopback
-from web.house import INSTANCE, OTHER, a_house
+from web.house import INSTANCE, OTHER, a_house, keys_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 READS = ["/v1/status", "/v1/instances", "/v1/workers", "/v1/jobs?runId=r", "/v1/runs/r", "/v1/operations/op-1"]
 WRITES = {
@@ -99,86 +101,101 @@ async def test_an_open_service_answers_no_foreign_page(tmp_path: Path, headers: 
         assert await house.is_untouched()
 
 
-# ---- tokens at rest
+# ---- tokens themselves
 
 
-def test_a_token_is_kept_as_a_hash_and_for_its_owner_only(tmp_path: Path) -> None:
-    token = Keys(tmp_path).create(Scope.READ, None)
-    assert token not in (tmp_path / TOKENS).read_text()
-    assert (tmp_path / TOKENS).stat().st_mode & 0o777 == 0o600
+def test_a_token_is_kept_as_a_hash() -> None:
+    stored, token = drawn(Scope.READ, NOW, None)
+    assert token.split("_")[2] not in f"{stored} {stored.sha256}"
+    assert stored.name.startswith("token-")
 
 
-def test_a_token_is_known_until_it_expires(tmp_path: Path) -> None:
-    keys, now = Keys(tmp_path), 1000.0
-    from datetime import UTC, datetime
-
-    token = keys.create(Scope.OPERATE, datetime.fromtimestamp(now, UTC) + timedelta(seconds=60))
-    assert isinstance(keys.bearer(token, now + 59), Operator)
-    assert keys.bearer(token, now + 60) is None
+@pytest.mark.parametrize("name", ["-x", "a b", "x" * 65, "ä", "open", "a/b", "a\n"])
+def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="--name"):
+        drawn(Scope.READ, NOW, None, name)
 
 
-def test_a_token_whose_line_is_taken_out_is_revoked_within_a_second(tmp_path: Path) -> None:
-    keys = Keys(tmp_path)
-    first, second = keys.create(Scope.READ, None), keys.create(Scope.READ, None)
-    assert keys.bearer(first, 0) is not None
-    lines = (tmp_path / TOKENS).read_text().splitlines()
-    (tmp_path / TOKENS).write_text(lines[1] + "\n")
-    assert keys.bearer(first, 1) is None
-    assert keys.bearer(second, 1) is not None
+async def test_a_token_is_known_until_it_expires(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        now = house.ports.clock.now()
+        token = house.create(Scope.OPERATE, now + timedelta(seconds=60), "ci")
+        keys, at = house.context.keys, now.timestamp()
+        assert keys.bearer(token, at + 59) == Operator("ci", Scope.OPERATE)
+        assert keys.bearer(token, at + 60) is None
 
 
-def test_an_agents_token_is_bound_to_its_instance_and_a_time(tmp_path: Path) -> None:
-    keys = Keys(tmp_path)
+async def test_a_revoked_token_opens_nothing_and_no_door(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        for scope in Scope:
+            assert (await house.ask("GET", "/v1/status", scope.value)).status_code == 200
+            await house.revoke(scope.value)
+            assert (await house.ask("GET", "/v1/status", scope.value)).status_code == 401
+        assert (await house.ask("GET", "/v1/status")).status_code == 401
+
+
+async def test_every_replica_learns_of_a_revocation_by_itself(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        token = house.create(Scope.READ, name="ci")
+        other = await Keys.opened(house.ports.tokens)
+        stop = asyncio.Event()
+        watching = asyncio.create_task(other.keep_current(house.ports.clock, stop))
+        now = house.ports.clock.now().timestamp()
+        assert other.bearer(token, now) is not None
+        await house.ports.tokens.revoke("ci", house.ports.clock.now())
+        await asyncio.sleep(2 * LOOK_EVERY)
+        assert other.bearer(token, now) is None
+        stop.set()
+        await watching
+
+
+async def test_an_agents_token_is_the_same_on_every_replica_of_a_store(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        here, there = await Keys.opened(house.ports.tokens), await Keys.opened(house.ports.tokens)
+        assert there.bearer(here.agent_token(INSTANCE, 0), 1) == Agent(INSTANCE)
+
+
+def test_an_agents_token_is_bound_to_its_instance_and_a_time() -> None:
+    keys = keys_of()
     token = keys.agent_token(INSTANCE, 0)
     assert keys.bearer(token, 1) == Agent(INSTANCE)
     assert keys.bearer(token.replace(INSTANCE, OTHER), 1) is None
     assert keys.bearer(token.replace(f"_{AGENT_LASTS}_", f"_{AGENT_LASTS + 9}_"), 1) is None
     assert keys.bearer(token, AGENT_LASTS) is None
-    assert (tmp_path / SECRET).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("left", [b"", b"x", bytes(31)])
-def test_what_a_crash_left_of_the_secret_is_none(tmp_path: Path, left: bytes) -> None:
-    (tmp_path / SECRET).write_bytes(left)
-    mac = hmac.digest(left, f"{INSTANCE}\n900".encode(), "sha256").hex()
-    with pytest.raises(ConfigError, match="are no secret"):
-        Keys(tmp_path).bearer(f"bpa_{INSTANCE}_900_{mac}", 0)
-    with pytest.raises(ConfigError, match="are no secret"):
-        Keys(tmp_path).agent_token(INSTANCE, 0)
+def test_a_secret_that_can_be_guessed_is_none(left: bytes) -> None:
+    with pytest.raises(ConfigError, match="can be guessed"):
+        keys_of(secret=left)
 
 
-def test_another_home_knows_no_token_of_this_one(tmp_path: Path) -> None:
-    here, there = Keys(tmp_path / "a"), Keys(tmp_path / "b")
-    there.create(Scope.READ, None)
+def test_another_pool_knows_no_token_of_this_one() -> None:
+    here, there = keys_of(secret=b"a" * 32), keys_of(secret=b"b" * 32)
     assert there.bearer(here.agent_token(INSTANCE, 0), 1) is None
-    assert there.bearer(here.create(Scope.ADMIN, None), 1) is None
 
 
 @pytest.mark.parametrize("text", ["", "x", "bpa_", "bpa_a_b_c", "bpa_a_9_é", "bpo_", "bpo_x", "bpa_a_1_2_3", "bpo__"])
-def test_what_is_no_token_is_nobodys(tmp_path: Path, text: str) -> None:
-    keys = Keys(tmp_path)
-    keys.create(Scope.ADMIN, None)
-    assert keys.bearer(text, 0) is None
-
-
-def test_a_file_of_tokens_that_cannot_be_read_is_an_error_and_no_open_door(tmp_path: Path) -> None:
-    (tmp_path / TOKENS).write_text("{}\n")
-    with pytest.raises(ConfigError, match="line 1"):
-        Keys(tmp_path).bearer("bpo_a_b", 0)
+async def test_what_is_no_token_is_nobodys(tmp_path: Path, text: str) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        assert house.context.keys.bearer(text, 0) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_anything_but_loopback_needs_tokens(tmp_path: Path, host: str) -> None:
-    with pytest.raises(ConfigError, match="needs tokens"):
-        check_bind(tmp_path, host)
-    Keys(tmp_path).create(Scope.READ, None)
-    check_bind(tmp_path, host)
+async def test_anything_but_loopback_needs_tokens(tmp_path: Path, host: str) -> None:
+    async with a_house(tmp_path) as house:
+        with pytest.raises(ConfigError, match="needs tokens"):
+            check_bind(house.context.keys, 0, host)
+        house.guard()
+        check_bind(house.context.keys, 0, host)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
-def test_loopback_needs_none(tmp_path: Path, host: str) -> None:
+def test_loopback_needs_none(host: str) -> None:
     assert is_loopback(host)
-    check_bind(tmp_path, host)
+    check_bind(keys_of(), 0, host)
 
 
 # ---- a door that was shut stays shut
@@ -192,25 +209,26 @@ async def test_a_service_that_others_can_reach_is_never_open(tmp_path: Path, add
         assert (await house.beat()).status_code == 401
 
 
-async def test_losing_the_file_of_tokens_opens_no_door(tmp_path: Path) -> None:
+async def test_losing_all_tokens_opens_no_door(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         house.context.doorkeeper.settle(["127.0.0.1"])
-        (tmp_path / TOKENS).unlink()
-        assert (await house.ask("GET", "/v1/status")).status_code == 401
-        await asyncio.sleep(LOOK_EVERY)
+        house.memory.shelf.tokens.clear()
+        house.memory.shelf.required = False
+        await house.context.keys.refresh(0)
         assert (await house.ask("GET", "/v1/status")).status_code == 401
         assert (await house.ask("GET", "/v1/status", "admin")).status_code == 401
         assert (await house.beat()).status_code == 401
 
 
-def test_tokens_once_seen_are_asked_for_ever(tmp_path: Path) -> None:
-    keys = Keys(tmp_path)
-    assert not keys.has_tokens(0)
-    keys.create(Scope.ADMIN, None)
-    assert keys.has_tokens(10)
-    (tmp_path / TOKENS).unlink()
-    assert keys.has_tokens(20)
+async def test_tokens_once_seen_are_asked_for_ever(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        keys = house.context.keys
+        assert not keys.has_tokens(0)
+        house.guard()
+        assert keys.has_tokens(0)
+        keys.learn(TokenBook())
+        assert keys.has_tokens(0)
 
 
 async def test_an_open_service_answers_to_this_machine_only(tmp_path: Path) -> None:
@@ -221,29 +239,53 @@ async def test_an_open_service_answers_to_this_machine_only(tmp_path: Path) -> N
             assert (await client.post("/v1/heartbeats", json={"workerInstanceKey": "w"})).status_code == 403
             assert (await client.get("/healthz")).status_code == 200
             house.guard()
-            await asyncio.sleep(LOOK_EVERY)
             assert (await client.get("/v1/status")).status_code == 401
         assert await house.is_untouched()
 
 
-async def test_tokens_that_cannot_be_read_are_a_503_that_names_no_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_tokens_that_cannot_be_read_for_long_are_a_503(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
-        (tmp_path / TOKENS).write_text("garbage\n")
-        for token in ("admin", None):
-            for answer in (
-                await house.ask("GET", "/v1/status", token),
-                await house.ask("POST", "/v1/heartbeats", token),
-            ):
-                assert answer.status_code == 503
-                assert str(tmp_path) not in answer.text
-        assert caplog.text.count(str(tmp_path)) == 1
+
+        async def broken() -> TokenBook:
+            raise Unavailable("the store is at 192.0.2.7, and away")
+
+        monkeypatch.setattr(house.ports.tokens, "read", broken)
+        for _ in range(3):
+            await house.context.keys.refresh(house.ports.clock.now().timestamp())
+        assert (await house.ask("GET", "/v1/status", "admin")).status_code == 200
+        await asyncio.sleep(STALE + 1)
+        for answer in (await house.ask("GET", "/v1/status", "admin"), await house.beat(token="admin")):
+            assert answer.status_code == 503
+            assert "192.0.2.7" not in answer.text
+        assert (await house.ask("GET", "/v1/status", "wrong")).status_code == 401
+        assert (await house.beat(f"{INSTANCE}/1", token=INSTANCE)).status_code == 200  # agents prove themselves
+        monkeypatch.undo()
+        await house.context.keys.refresh(house.ports.clock.now().timestamp())
+        assert (await house.ask("GET", "/v1/status", "admin")).status_code == 200
+        assert caplog.text.count("192.0.2.7") == 1
 
 
-def test_a_service_beside_jobs_of_strangers_needs_tokens_on_loopback_too(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="jobs of workflows run on this machine"):
-        check_bind(tmp_path, "127.0.0.1", strangers_here=True)
-    Keys(tmp_path).create(Scope.ADMIN, None)
-    check_bind(tmp_path, "127.0.0.1", strangers_here=True)
+async def test_whether_there_are_tokens_must_be_known_to_leave_the_door_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_house(tmp_path) as house:
+
+        async def broken() -> TokenBook:
+            raise Unavailable("away")
+
+        monkeypatch.setattr(house.ports.tokens, "read", broken)
+        await house.context.keys.refresh(house.ports.clock.now().timestamp())
+        assert (await house.ask("GET", "/v1/status")).status_code == 200
+        await asyncio.sleep(STALE + 1)
+        assert (await house.ask("GET", "/v1/status")).status_code == 503
+
+
+async def test_a_service_beside_jobs_of_strangers_needs_tokens_on_loopback_too(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        with pytest.raises(ConfigError, match="jobs of workflows run on this machine"):
+            check_bind(house.context.keys, 0, "127.0.0.1", strangers_here=True)
+        house.guard()
+        check_bind(house.context.keys, 0, "127.0.0.1", strangers_here=True)

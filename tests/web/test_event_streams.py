@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from bullpen.engines.keys import TOKENS, Scope
+from bullpen.engines.keys import Scope
 from bullpen.web.events import RECHECK
 from web.house import House, a_house
 
@@ -26,7 +26,7 @@ async def test_a_stream_ends_when_its_token_expires(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         expires = house.ports.clock.now() + timedelta(seconds=60)
-        token = house.context.keys.create(Scope.READ, expires)
+        token = house.create(Scope.READ, expires)
         assert 60 - RECHECK <= await streamed(house, token) <= 60 + RECHECK
 
 
@@ -36,7 +36,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
 
         async def revoke() -> None:
             await asyncio.sleep(30)
-            (tmp_path / TOKENS).write_text("")
+            await house.revoke("read")
 
         lasted, _ = await asyncio.gather(streamed(house, "read"), revoke())
         assert 30 <= lasted <= 30 + RECHECK + 1

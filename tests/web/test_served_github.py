@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec
+from made_tokens import make_token
 from web.served import Served, a_server
 
 SECRET = "a secret of the webhook"
@@ -32,7 +32,7 @@ def served(tmp_path: Path, github: FakeGithub) -> Iterator[Served]:
         "local.capacity": "0",
     }
     settings = [word for name, value in said.items() for word in ("--set", f"{name}={value}")]
-    Keys(tmp_path / "home").create(Scope.ADMIN, None)
+    make_token(tmp_path / "home")
     with a_server(tmp_path / "home", *settings) as served:
         yield served
 

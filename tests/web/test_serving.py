@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -222,3 +223,36 @@ def test_a_client_without_a_token_cannot_have_a_large_body_parsed(tmp_path: Path
             assert served.ask("GET", "/healthz")[0] == 200
             trusted.sendall(b"0\r\n\r\n")
             assert trusted.recv(12) == b"HTTP/1.1 400"
+
+
+def test_a_token_that_is_revoked_is_refused_by_every_replica(tmp_path: Path) -> None:
+    def token(*arguments: str) -> str:
+        ran = subprocess.run(
+            command(tmp_path / "home", "token", *arguments),
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=PATIENCE,
+            check=True,
+        )
+        return ran.stdout.strip()
+
+    made = {"authorization": f"Bearer {token('create', '--scope', 'read', '--name', 'ci')}"}
+    with a_server(tmp_path / "home") as first, a_server(tmp_path / "home") as second, first.connect() as stream:
+        for served in (first, second):
+            assert served.ask("GET", "/v1/status", headers=made)[0] == 200
+        opened = f"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {made['authorization']}\r\n\r\n"
+        stream.sendall(opened.encode())
+        assert stream.recv(15) == b"HTTP/1.1 200 OK"
+        token("revoke", "ci")
+        for served in (first, second):
+            until(partial(_is_refused, served, made))
+            assert served.ask("GET", "/v1/status")[0] == 401
+        received = b""
+        while not received.endswith(b"\r\n0\r\n\r\n"):  # the stream ends by itself
+            received += (part := stream.recv(65536))
+            assert part
+
+
+def _is_refused(served: Served, headers: dict[str, str]) -> bool:
+    return served.ask("GET", "/v1/status", headers=headers)[0] == 401

@@ -37,11 +37,9 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
     try:
         import uvloop
 
-        from bullpen.web.server import check_bind, serve
+        from bullpen.web.server import serve
     except ImportError as exc:
         raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
-    strangers_here = settings.on_github and settings.engines.pool == "embedded"
-    check_bind(given.directory, host, strangers_here=strangers_here)
     listening = _bound(host, port)
     where = _url(listening)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -56,7 +54,7 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
         for number in SIGNALS:
             loop.add_signal_handler(number, stop.set)
         try:
-            await serve(given.directory, settings, [listening], stop, announce)
+            await serve(given.directory, settings, host, [listening], stop, announce)
         finally:
             hold()
 

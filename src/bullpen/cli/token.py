@@ -1,13 +1,18 @@
 """`bullpen token`: who may use `bullpen serve`."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bullpen.cli.answers import print_json
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
-from bullpen.errors import ConfigError
+from bullpen.errors import ConfigError, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from bullpen.ports import StoredToken
 
 UNITS = {"m": 60, "h": 3600, "d": 86400}
 LONGEST = 3650 * 86400
@@ -15,36 +20,108 @@ LONGEST = 3650 * 86400
 EPILOG = """
 \b
 Examples:
-  bullpen token create --scope read
+  bullpen token create --scope read --name dashboard
   bullpen token create --scope admin --expires 90d
+  bullpen token list
+  bullpen token revoke dashboard
 
-The token is printed once; the home keeps only its hash, one line of `tokens`. Taking the line out revokes it.
+A token is printed once; the store of the pool keeps only its hash, for every host that serves the pool. A revoked token
+is refused by all of them within a few seconds.
 """
 
 
 @click.group("token", epilog=EPILOG)
 @pool_options
 def command() -> None:
-    """Make tokens for operators of `bullpen serve`."""
+    """Make, list and revoke tokens for operators of `bullpen serve`."""
 
 
 @command.command("create", epilog=EPILOG)
 @click.option("--scope", required=True, type=click.Choice(["read", "operate", "admin"]), help="What it allows.")
+@click.option("--name", metavar="NAME", default="", help="What to call it; each name is given once [a random one].")
 @click.option("--expires", metavar="TIME", help="After so long, such as 30m, 12h or 90d [never].")
 @json_option
 @pool_options
 @click.pass_obj
-def create(given: Given, scope: str, expires: str | None, as_json: bool) -> int:
+def create(given: Given, scope: str, name: str, expires: str | None, as_json: bool) -> int:
     """Make a token and print it, this once."""
     from bullpen.wiring import create_token
 
-    until = datetime.now(UTC) + _lasting(expires) if expires is not None else None
-    token = create_token(given.directory, scope, until)
+    lasts = _lasting(expires) if expires is not None else None
+    settings = given.load().settings
+    try:
+        made = asyncio.run(create_token(given.directory, settings, scope, lasts, name))
+    except Conflict as exc:
+        remedy = "Choose another: a name is not given again, even after its token was revoked."
+        raise ConfigError(f"--name {name!r}: there is a token of that name", remedy=remedy) from exc
     if as_json:
-        print_json({"token": token, "scope": scope, "expires": until.isoformat(timespec="seconds") if until else None})
+        print_json({"token": made.token, **_shown(made.stored)})
     else:
-        say(token)
+        say(made.token)
     return 0
+
+
+@command.command("list", epilog=EPILOG)
+@json_option
+@pool_options
+@click.pass_obj
+def list_all(given: Given, as_json: bool) -> int:
+    """List the tokens by name, without what makes them valid."""
+    from bullpen.wiring import list_tokens
+
+    found = asyncio.run(list_tokens(given.directory, given.load().settings))
+    if as_json:
+        print_json({"tokens": [_shown(token) for token in found]})
+    elif found:
+        rows = [("NAME", "SCOPE", "STATE", "CREATED", "EXPIRES")]
+        rows += [
+            (one.name, one.scope, _state(one), _time(one.created) or "", _time(one.expires) or "never") for one in found
+        ]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        for row in rows:
+            say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    else:
+        say("no tokens")
+    return 0
+
+
+@command.command("revoke", epilog=EPILOG)
+@click.argument("name")
+@json_option
+@pool_options
+@click.pass_obj
+def revoke(given: Given, name: str, as_json: bool) -> int:
+    """Revoke the token NAME."""
+    from bullpen.wiring import revoke_token
+
+    if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
+        raise NotFound(f"token {name[:70]!r}: there is none of that name", remedy="`bullpen token list` shows them.")
+    if as_json:
+        print_json({"name": name, "state": "revoked"})
+    else:
+        say(f"revoked {name}")
+    return 0
+
+
+def _shown(token: "StoredToken") -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "scope": token.scope,
+        "state": _state(token),
+        "created": _time(token.created),
+        "expires": _time(token.expires),
+        "revoked": _time(token.revoked),
+    }
+
+
+def _state(token: "StoredToken") -> str:
+    if token.revoked is not None:
+        return "revoked"
+    return "valid" if token.is_valid(datetime.now(UTC)) else "expired"
+
+
+def _time(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="seconds") if at else None
 
 
 def _lasting(text: str) -> timedelta:

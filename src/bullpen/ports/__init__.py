@@ -5,6 +5,7 @@
     workflows  Workflows: the runs of a CI that has jobs of its own
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
+    tokens     Tokens: who may use `bullpen serve`
     world      Clock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from bullpen.ports.health import FailingLoop, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
+from bullpen.ports.tokens import NoTokens, StoredToken, TokenBook, Tokens
 from bullpen.ports.vault import NoVault, Secret, Vault
 from bullpen.ports.workflows import Conclusion, NoWorkflows, WorkflowJob, WorkflowRun, Workflows
 from bullpen.ports.world import (
@@ -48,6 +50,7 @@ __all__ = [
     "Jobs",
     "Logs",
     "Message",
+    "NoTokens",
     "NoVault",
     "NoWorkflows",
     "Observations",
@@ -61,6 +64,9 @@ __all__ = [
     "Sighting",
     "Signals",
     "StoreHealth",
+    "StoredToken",
+    "TokenBook",
+    "Tokens",
     "Unfounded",
     "Vault",
     "Workers",
@@ -89,3 +95,4 @@ class Ports:
     foundation: Foundation = field(default_factory=Unfounded)
     workflows: Workflows = field(default_factory=NoWorkflows)
     vault: Vault = field(default_factory=NoVault)
+    tokens: Tokens = field(default_factory=NoTokens)

@@ -1,7 +1,7 @@
 """Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only, a
 workflow run for its own label only.
 
-Without a token file the service is open to operators, and then it listens on loopback only, answers to callers on this
+Without tokens the service is open to operators, and then it listens on loopback only, answers to callers on this
 machine and loopback names only, and to no web page of another origin. Agents are bound to their instance even then. A
 service that others can reach, or that has ever seen tokens, is never open again.
 """
@@ -9,7 +9,6 @@ service that others can reach, or that has ever seen tokens, is never open again
 import logging
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from pathlib import Path
 
 from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
@@ -35,7 +34,7 @@ class Doorkeeper:
 
     def settle(self, listening_on: Iterable[str]) -> None:
         """Decide at the start, from the addresses listened on: if others can reach the service, it asks for tokens for
-        ever, whatever becomes of their file. Raise ConfigError if that cannot be read."""
+        ever, whatever becomes of them."""
         has_tokens = self._keys.has_tokens(self._clock.now().timestamp())
         self._always_asks = has_tokens or not all(is_loopback(address) for address in listening_on)
 
@@ -72,11 +71,11 @@ class Doorkeeper:
             raise self._unreadable(exc) from exc
 
     def _unreadable(self, error: BullpenError) -> Problem:
-        """Which file and line is the operator's to know: it goes to the log, once and not with every beat."""
+        """What is wrong is for the operator to know: it goes to the log, once and not with every beat."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            log.error("nobody can be let in: %s", error)
-        return Problem(503, ErrorAnswer("the service cannot read its keys; its log says more"), {"retry-after": "5"})
+            log.error("no operator can be let in: %s", error)
+        return Problem(503, ErrorAnswer("the service cannot read its tokens; its log says more"), {"retry-after": "5"})
 
 
 def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
@@ -122,16 +121,16 @@ def may_beat(speaker: Operator | Agent, worker_key: str) -> bool:
     return speaker.scope.includes(Scope.OPERATE)
 
 
-def check_bind(home: Path, host: str, *, strangers_here: bool = False) -> None:
-    """Raise ConfigError if others could reach a service that asks nobody for a token. With `strangers_here` that is so
+def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = False) -> None:
+    """Raise ConfigError if others could reach a service that asks for no token. With `strangers_here` that is so
     on loopback, too: jobs of workflows run on this machine, and could do everything that an operator can."""
-    if Keys(home).has_tokens(now=0.0) or (is_loopback(host) and not strangers_here):
+    if keys.has_tokens(now) or (is_loopback(host) and not strangers_here):
         return
     why = f"--host {host}: anything but loopback needs tokens"
     if is_loopback(host):
         why = 'engines.ci = "github": jobs of workflows run on this machine, so that serving it needs tokens'
     raise ConfigError(
-        f"{why}, and this home has none", remedy="`bullpen token create --scope admin` makes the first one."
+        f"{why}, and this pool has none", remedy="`bullpen token create --scope admin` makes the first one."
     )
 
 

@@ -16,15 +16,16 @@ from bullpen.config import Settings
 from bullpen.engines.aws.boot.attest import attestor
 from bullpen.engines.github.oidc import identities
 from bullpen.engines.github.webhooks import webhooks
+from bullpen.engines.key_files import import_files
 from bullpen.engines.keys import Keys
+from bullpen.errors import ConfigError
+from bullpen.ports import Ports
 from bullpen.service import Service
 from bullpen.web.app import App
 from bullpen.web.auth import check_bind
 from bullpen.web.context import Context
 from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.wiring import check_ci, opened
-
-__all__ = ["check_bind", "serve"]
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
 RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
@@ -34,17 +35,29 @@ log = logging.getLogger("bullpen.web")
 
 
 async def serve(
-    home: Path, settings: Settings, sockets: Sequence[Any], stop: asyncio.Event, listening: Callable[[], None]
+    home: Path,
+    settings: Settings,
+    host: str,
+    sockets: Sequence[Any],
+    stop: asyncio.Event,
+    listening: Callable[[], None],
 ) -> None:
-    """Serve a home on bound sockets; `listening` is called when the first request would be answered."""
+    """Serve a home on sockets bound to `host`; `listening` is called when the first request would be answered.
+
+    Raise ConfigError if others could reach it and there are no tokens.
+    """
     await check_ci(settings)  # what nobody can read is said now, and not to every agent
     async with opened(home, settings) as ports:
+        service = Service(ports, settings, process=f"serve on {os.uname().nodename} ({os.getpid()})")
+        keys = await _keys(home, ports, service)
+        strangers_here = settings.on_github and settings.engines.pool == "embedded"
+        check_bind(keys, ports.clock.now().timestamp(), host, strangers_here=strangers_here)
         context = Context(
             home,
             ports,
             settings,
-            Service(ports, settings, process=f"serve on {os.uname().nodename} ({os.getpid()})"),
-            Keys(home),
+            service,
+            keys,
             attestor=attestor(settings),
             webhooks=webhooks(settings),
             identities=identities(settings),
@@ -55,11 +68,23 @@ async def serve(
         await settle(
             [
                 context.service.run(stop),
+                keys.keep_current(ports.clock, stop),
                 server.serve(sockets=list(sockets)),
                 server.watch_the_slow(stop),
                 _leave(context, app, server, stop),
             ]
         )
+
+
+async def _keys(home: Path, ports: Ports, service: Service) -> Keys:
+    """What the store has of keys. In a pool that has no store yet, its foundation is made first."""
+    try:
+        await import_files(home, ports.tokens)
+        return await Keys.opened(ports.tokens)
+    except ConfigError:
+        await next(loop for loop in service.loops if loop.name == "foundation").run_once()
+        await import_files(home, ports.tokens)
+        return await Keys.opened(ports.tokens)
 
 
 async def _leave(context: Context, app: App, server: "_Server", stop: asyncio.Event) -> None:

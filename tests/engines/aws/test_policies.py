@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import bullpen
 from bullpen.config import Agent, Aws, Engines, Settings
+from bullpen.engines.aws.dynamodb.tokens import AGENT_SECRET, TOKEN
 from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, place_of, workflow
 
 SOURCES = Path(bullpen.__file__).parent
@@ -149,7 +150,7 @@ def test_an_instance_reaches_only_the_kinds_of_items_that_it_reads_and_writes() 
         ((key, kinds),) = statement["Condition"]["ForAllValues:StringEquals"].items()
         assert key == "dynamodb:LeadingKeys"
         assert statement["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
-        assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta"} & set(kinds)
+        assert not {"TYPE#Provision", "TYPE#Job", "TYPE#Meta", f"TYPE#{TOKEN}", f"TYPE#{AGENT_SECRET}"} & set(kinds)
 
 
 def kinds_read(policy: Policy) -> list[str]:
@@ -172,7 +173,8 @@ def test_a_workflow_reaches_no_secret_whatever_else_allows_it() -> None:
     (denied,) = (one for one in workflow(PLACE)["Statement"] if one["Effect"] == "Deny")
     assert denied["Action"] == ["dynamodb:*"]
     assert denied["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
-    assert denied["Condition"] == {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": ["TYPE#Secret"]}}
+    kinds = ["TYPE#Secret", f"TYPE#{TOKEN}", f"TYPE#{AGENT_SECRET}"]
+    assert denied["Condition"] == {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": kinds}}
     assert "Deny" not in str(control_plane(PLACE))
 
 

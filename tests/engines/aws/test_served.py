@@ -57,7 +57,7 @@ async def test_a_machine_launched_without_a_token_proves_itself_and_is_heard(
     async with a_table(settings.aws) as table:
         await table.put({**raw_key("Agent", AGENT.sha256), "archive": {"B": AGENT.content}})
         stop, ready = asyncio.Event(), asyncio.Event()
-        serving = asyncio.create_task(serve(tmp_path / "home", settings, [listening], stop, ready.set))
+        serving = asyncio.create_task(serve(tmp_path / "home", settings, "127.0.0.1", [listening], stop, ready.set))
         try:
             await asyncio.wait_for(ready.wait(), PATIENCE)
             instance_id = await launch(cloud, tmp_path / "machines", settings)

@@ -17,6 +17,7 @@ ASKED_FOR_WHOLE = (
     "SCAN registrations",
     "SCAN controls",
     "SCAN worker_counts",
+    "SCAN tokens",
     "SCAN beat",  # what was sent, not what is stored
     "SCAN workers USING INDEX workers_owing",
     "SCAN workers USING INDEX workers_leaving",

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.keys import Keys, Scope
 from github.hub import FakeGithub, JobSpec, Run
+from made_tokens import agents_secret, make_token
 from scenario import processes
 from scenario.github.workplace import SECRET, Workplace, a_workplace
 
@@ -122,7 +122,7 @@ def break_in(hub: FakeGithub, keep: Path) -> Iterator[Intrusion]:
     with a_workplace(hub, scope="acme") as place:
         story = Story(place)
         found = Evidence(keep, place.home)
-        found.secrets["an operator's token"] = Keys(place.home).create(Scope.ADMIN, None).encode()
+        found.secrets["an operator's token"] = make_token(place.home).encode()
         place.bullpen("refresh", *DIRECT)  # so that there is something in the vault
         place.until(lambda: place.served.ask("GET", "/v1/status")[0] == 401, "tokens are asked for")
         other = hub.start_run("acme/gadgets", [JobSpec("build", LABEL, script=story.script("never")), LAST])
@@ -256,7 +256,7 @@ def secrets(place: Workplace) -> dict[str, bytes]:
         if token := json.loads(path.read_text()).get("token"):
             known[f"the token of {path.parent.name}"] = token
     found = {name: value.encode() for name, value in known.items()}
-    return found | {"the agents' secret": (place.home / "agent.secret").read_bytes()}
+    return found | {"the agents' secret": agents_secret(place.home)}
 
 
 @contextmanager

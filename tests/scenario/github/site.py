@@ -17,9 +17,9 @@ from pathlib import Path
 
 from action.steps import Ran, run_action
 from agent.actions_stage import a_runner
-from bullpen.engines.keys import Keys, Scope
 from free_ports import a_free_port
 from github.hub import FakeGithub, Job, Run
+from made_tokens import make_token
 
 PATIENCE = 60.0  # seconds; what is waited for takes a few at most, so only a failing test takes so long
 SECRET = "a secret that only GitHub and serve know"
@@ -162,7 +162,7 @@ def a_ground(
     config = ground / "bullpen.toml"
     config.touch(mode=0o600)
     config.write_text(settings + more)
-    Keys(ground / "home").create(Scope.ADMIN, None)
+    make_token(ground / "home")
     try:
         yield ground, port
     finally:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -13,11 +13,14 @@ from typing import TypeVar
 
 from bullpen.config import Settings
 from bullpen.engines import spools
+from bullpen.engines.key_files import import_files
+from bullpen.engines.keys import Keys
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, UserTaken, end, launch
 from bullpen.engines.local.machines import Line
 from bullpen.engines.processes import Identity, descendants, is_running, mark_of
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.tokens import SqliteTokens
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import BullpenError
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
@@ -148,12 +151,21 @@ class LocalCompute:
             room = min(room, local.spot_capacity - taken)
         return max(0, room)
 
+    async def _agent_tokens(self, ids: Iterable[str]) -> dict[str, str]:
+        """For `bullpen serve`: it derives the same from the same secret."""
+        store = SqliteTokens(self._database)
+        await import_files(self._home, store)
+        keys = await Keys.opened(store)
+        now = self._clock.now().timestamp()
+        return {id_: keys.agent_token(id_, now) for id_ in ids}
+
     async def _start(self, given: dict[str, str]) -> dict[str, FleetError]:
         """Start the processes of machines, given their users, and note them; return why, for those that do not run."""
+        tokens = await self._agent_tokens(given) if self._settings.agent.serve_url else {}
 
         def start(id_: str) -> Identity | NotLaunched:
             try:
-                return launch(self._home, id_, self._settings, given[id_])
+                return launch(self._home, id_, self._settings, given[id_], tokens.get(id_, ""))
             except NotLaunched as exc:
                 return exc
 

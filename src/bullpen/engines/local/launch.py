@@ -19,7 +19,6 @@ from typing import Any
 
 import bullpen
 from bullpen.config import Settings
-from bullpen.engines.keys import Keys
 from bullpen.engines.local import users
 from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
 from bullpen.engines.sweep import remove_tree
@@ -53,10 +52,11 @@ def directory_of(home: Path, instance_id: str) -> Path:
     return home / "instances" / instance_id
 
 
-def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> Identity:
+def launch(home: Path, instance_id: str, settings: Settings, user: str = "", token: str = "") -> Identity:
     """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched.
 
-    `user` is as whom its jobs run, and those of no other machine; empty: as we do.
+    `user` is as whom its jobs run, and those of no other machine; empty: as we do. `token` is its own at `bullpen
+    serve`, where agents use that.
     """
     held = _hold(user) if user else None
     directory = directory_of(home, instance_id)
@@ -69,7 +69,7 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "") -> 
             (directory / name).mkdir(mode=0o700)
         config = directory / "agent.json"
         with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            json.dump(_told(home, instance_id, settings, user), file)  # it may hold the agent's token
+            json.dump(_told(home, instance_id, settings, user, token), file)  # it may hold the agent's token
         pid = os.posix_spawn(
             sys.executable,
             # By path and without site-packages: half the start-up time, and nothing but Python is needed.
@@ -142,7 +142,7 @@ def environment(instance_id: str, settings: Settings) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ} | {mark: value}
 
 
-def _told(home: Path, instance_id: str, settings: Settings, user: str) -> dict[str, Any]:
+def _told(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> dict[str, Any]:
     """The agent's configuration: see `bullpen.agent.config`."""
     timings, agent = settings.timings, settings.agent
     return {
@@ -162,12 +162,5 @@ def _told(home: Path, instance_id: str, settings: Settings, user: str) -> dict[s
         "capabilities": list(agent.capabilities),
         **({"runner_user": user, "shares_machine": True} if user else {}),
         **told_of_ci(settings),
-        **_credentials(home, instance_id, agent.serve_url),
+        **({"serve_url": agent.serve_url, "token": token} if agent.serve_url else {}),
     }
-
-
-def _credentials(home: Path, instance_id: str, serve_url: str) -> dict[str, str]:
-    """Where the agent finds `bullpen serve`, and its token there; nothing if it uses the store itself."""
-    if not serve_url:
-        return {}
-    return {"serve_url": serve_url, "token": Keys(home).agent_token(instance_id, time.time())}

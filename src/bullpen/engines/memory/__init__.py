@@ -19,6 +19,7 @@ from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.engines.memory.signals import MemorySignals, Reports
 from bullpen.engines.memory.tables import Tables
+from bullpen.engines.memory.tokens import MemoryTokens, Shelf
 from bullpen.engines.memory.vault import MemoryVault
 from bullpen.engines.memory.workers import MemoryWorkers
 from bullpen.engines.memory.workflows import MemoryWorkflows
@@ -43,6 +44,7 @@ class Memory:
         self.topics: dict[str, dict[str, datetime]] = {}
         self.notes: Notes = {}
         self.secrets: dict[str, Secret] = {}
+        self.shelf = Shelf()
 
     def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
         """The access of one process. Processes that share no `chance` need seeds of their own."""
@@ -63,4 +65,5 @@ class Memory:
             health=MemoryHealth(self.notes, faults),
             workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
             vault=MemoryVault(self.secrets, clock, faults),
+            tokens=MemoryTokens(self.shelf, faults),
         )

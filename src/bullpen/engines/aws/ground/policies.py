@@ -24,6 +24,8 @@ QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
 SECRET = "Secret"
 """The kind of items that hold secrets, as `dynamodb.vault` writes them."""
+KEYS = ("Token", "AgentSecret")
+"""The kinds that `dynamodb.tokens` writes: only the control plane reads or writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,10 @@ def control_plane(place: Place) -> Policy:
 
 
 def workflow(place: Place) -> Policy:
-    """A workflow runs what its authors write: the secret that registers any runner for any job is not for it."""
+    """A workflow runs what its authors write: neither the secret that registers any runner for any job nor the keys of
+    `bullpen serve` are for it."""
     table = place.arn("dynamodb", f"table/{place.pool}")
-    secrets = {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{SECRET}"]}}
+    secrets = {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in (SECRET, *KEYS)]}}
     denied = {"Sid": "NoSecrets", "Effect": "Deny", "Action": ["dynamodb:*"], "Resource": [table]}
     return _policy([*_everyday(place), {**denied, "Condition": secrets}])
 

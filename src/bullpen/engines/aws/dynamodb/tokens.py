@@ -1,0 +1,115 @@
+"""Tokens and the agents' secret in DynamoDB, in partitions that no policy of workflows or instances reaches.
+
+    TYPE#Token        ID#<name>     a token: `tokenId`, `scope`, `sha256`, `createdAt`, `expiresAt`, `revokedAt`
+                      REQUIRED      there was one once: operators need a token
+    TYPE#AgentSecret  ID#agents     `content`, in hexadecimal
+
+No item has an entry in an index.
+"""
+
+import math
+from datetime import datetime
+
+from bullpen.engines.aws.dynamodb.expressions import Expression, Request
+from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
+from bullpen.errors import Conflict, Refused
+from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
+
+TOKEN, AGENT_SECRET = "Token", "AgentSecret"
+REQUIRED = "REQUIRED"
+PREFIX = "ID#"
+
+
+class DynamoTokens:
+    """`ports.Tokens` on the table of a pool."""
+
+    def __init__(self, table: TableClient) -> None:
+        self._table = table
+
+    async def read(self) -> TokenBook:
+        items = await self._table.walk(("PK", f"TYPE#{TOKEN}")).all()
+        tokens = [_token(item) for item in items if item["SK"]["S"].startswith(PREFIX)]
+        # A token counts without its mark, too.
+        return TokenBook(bool(items), tuple(sorted(tokens, key=lambda one: one.name)))
+
+    async def require(self) -> None:
+        await self._table.put({"PK": text(f"TYPE#{TOKEN}"), "SK": text(REQUIRED)})
+
+    async def add(self, token: StoredToken) -> None:
+        await self.require()  # first: a crash between the two leaves the door closed
+        said: dict[str, Value] = {
+            "tokenId": text(token.id),
+            "scope": text(token.scope),
+            "sha256": text(token.sha256),
+            "createdAt": text(moment(token.created)),
+        }
+        if token.expires is not None:
+            said |= {"expiresAt": text(moment(token.expires)), "ttl": _gone(token.expires)}
+        request = _first(token.name, said)
+        own = request["ExpressionAttributeValues"][":0"]
+        assert own == said["tokenId"]
+        try:
+            await self._table.update(
+                {**request, "ConditionExpression": "attribute_not_exists(#tokenId) OR #tokenId = :0"}
+            )
+        except Unmet as exc:
+            raise Conflict(f"token {token.name}: there is one of that name") from exc
+
+    async def revoke(self, name: str, now: datetime) -> bool:
+        request = _first(name, {"revokedAt": text(moment(now))}, {"ttl": _gone(now)})
+        names = {**request["ExpressionAttributeNames"], "#tokenId": "tokenId"}
+        try:
+            await self._table.update(
+                {
+                    **request,
+                    "ExpressionAttributeNames": names,
+                    "ConditionExpression": "attribute_exists(#tokenId)",
+                }
+            )
+        except Unmet:
+            return False
+        return True
+
+    async def secret(self, draft: bytes) -> bytes:
+        key = raw_key(AGENT_SECRET, "agents")
+        item = await self._table.get(key)
+        if item is None:
+            item = await self._table.update({**_first("", {"content": text(draft.hex())}), "Key": key})
+        try:
+            return bytes.fromhex(item["content"]["S"])
+        except (KeyError, ValueError) as exc:
+            raise Refused(f"DynamoDB item TYPE#{AGENT_SECRET} / ID#agents: not a secret of ours") from exc
+
+
+def _first(name: str, said: dict[str, Value], also: dict[str, Value] | None = None) -> Request:
+    """Set each attribute that is not there yet, and those of `also` in any case: the same write again changes
+    nothing."""
+    expression = Expression()
+    writes = [
+        f"{expression.name(at)} = if_not_exists({expression.name(at)}, {expression.value(value)})"
+        for at, value in said.items()
+    ]
+    writes += [f"{expression.name(at)} = {expression.value(value)}" for at, value in (also or {}).items()]
+    return expression.request(raw_key(TOKEN, name), UpdateExpression=f"SET {', '.join(writes)}")
+
+
+def _gone(ended: datetime) -> Value:
+    return number(math.ceil((ended + KEPT).timestamp()))
+
+
+def _token(item: Item) -> StoredToken:
+    """Raise Refused for what is no token of ours: guessing at credentials is worse than stopping."""
+    name = item["SK"]["S"].removeprefix(PREFIX)
+    try:
+        return StoredToken(
+            name,
+            item["tokenId"]["S"],
+            item["scope"]["S"],
+            item["sha256"]["S"],
+            parse_moment(item["createdAt"]["S"]),
+            parse_moment(item["expiresAt"]["S"]) if "expiresAt" in item else None,
+            parse_moment(item["revokedAt"]["S"]) if "revokedAt" in item else None,
+        )
+    except (KeyError, TypeError, ValueError) as exc:
+        raise Refused(f"DynamoDB item TYPE#{TOKEN} / ID#{name}: not a token of ours") from exc

@@ -1,0 +1,78 @@
+"""Tokens and the agents' secret in SQLite: in the file of a home's database, which is its owner's alone."""
+
+from datetime import datetime
+
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.writer import Transaction
+from bullpen.errors import Conflict
+from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
+
+COLUMNS = "name, id, scope, sha256, created, expires, revoked"
+ALL = f"SELECT {COLUMNS} FROM tokens ORDER BY name"
+ADD = f"INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING"
+STANDING = "SELECT 1 FROM tokens WHERE id = ?"
+REVOKE = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
+FORGET = """
+    DELETE FROM tokens WHERE coalesce(expires, revoked) IS NOT NULL
+    AND min(coalesce(expires, revoked), coalesce(revoked, expires)) < ?
+"""
+KEEP = "INSERT INTO keys (name, content) VALUES (?, ?) ON CONFLICT DO NOTHING"
+KEY = "SELECT content FROM keys WHERE name = ?"
+REQUIRED, AGENTS = "required", "agents"
+
+
+class SqliteTokens:
+    """`ports.Tokens` on one home's database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self) -> TokenBook:
+        def read(snapshot: Snapshot) -> TokenBook:
+            required = snapshot.execute(KEY, (REQUIRED,)).fetchone() is not None
+            return TokenBook(required, tuple(_token(*row) for row in snapshot.execute(ALL).fetchall()))
+
+        return await self._database.read(read)
+
+    async def require(self) -> None:
+        await self._database.write(lambda transaction: transaction.execute(KEEP, (REQUIRED, b"")).rowcount)
+
+    async def add(self, token: StoredToken) -> None:
+        def write(transaction: Transaction) -> bool:
+            transaction.execute(KEEP, (REQUIRED, b""))
+            transaction.execute(FORGET, (to_micros(token.created - KEPT),))
+            expires = to_micros(token.expires) if token.expires else None
+            row = (token.name, token.id, token.scope, token.sha256, to_micros(token.created), expires)
+            transaction.execute(ADD, row)
+            return transaction.execute(STANDING, (token.id,)).fetchone() is not None
+
+        if not await self._database.write(write):
+            raise Conflict(f"token {token.name}: there is one of that name")
+
+    async def revoke(self, name: str, now: datetime) -> bool:
+        row = (to_micros(now), name)
+        return await self._database.write(lambda transaction: transaction.execute(REVOKE, row).rowcount) == 1
+
+    async def secret(self, draft: bytes) -> bytes:
+        def write(transaction: Transaction) -> bytes:
+            transaction.execute(KEEP, (AGENTS, draft))
+            return bytes(transaction.execute(KEY, (AGENTS,)).fetchone()[0])
+
+        found = await self._database.read(lambda snapshot: snapshot.execute(KEY, (AGENTS,)).fetchone())
+        return bytes(found[0]) if found else await self._database.write(write)
+
+
+def _token(
+    name: str, id: str, scope: str, sha256: str, created: int, expires: int | None, revoked: int | None
+) -> StoredToken:
+    return StoredToken(
+        name,
+        id,
+        scope,
+        sha256,
+        from_micros(created),
+        from_micros(expires) if expires is not None else None,
+        from_micros(revoked) if revoked is not None else None,
+    )

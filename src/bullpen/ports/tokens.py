@@ -1,0 +1,73 @@
+"""Operators' tokens, as hashes, and the secret from which the tokens of agents and workflow runs are derived."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+KEPT = timedelta(days=400)
+"""How long a token that was revoked or has expired is still listed. Longer than any old file of tokens should wait to
+be imported: what is still known is not added again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """What the store holds of an operator's token. `id` is the part of it by which it is found; `scope` a word."""
+
+    name: str
+    id: str
+    scope: str
+    sha256: str = field(repr=False)
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBook:
+    """Everything that is known of tokens at one moment. `required`: whether there was ever one, since which nobody is
+    served without; no later event takes that back."""
+
+    required: bool = False
+    tokens: tuple[StoredToken, ...] = ()
+
+
+class Tokens(Protocol):
+    """Only the control plane reads and writes these; neither workflows nor instances can."""
+
+    async def read(self) -> TokenBook:
+        """Consistent; tokens by name, also those that are no longer valid."""
+
+    async def require(self) -> None:
+        """From now on every operator needs a token, whether or not one exists."""
+
+    async def add(self, token: StoredToken) -> None:
+        """Add a token; from then on every operator needs one. The same token again (by its id) changes nothing, even
+        if it was revoked since. Raise Conflict if another one has the name."""
+
+    async def revoke(self, name: str, now: datetime) -> bool:
+        """The token is not valid any more; False if there is none of that name. The name stays taken."""
+
+    async def secret(self, draft: bytes) -> bytes:
+        """The agents' secret of this pool. If there is none, the draft becomes it: of several at once one, for all."""
+
+
+class NoTokens:
+    """Where nothing is served."""
+
+    async def read(self) -> TokenBook:
+        return TokenBook()
+
+    async def require(self) -> None:
+        raise AssertionError("there is no store of tokens")
+
+    async def add(self, token: StoredToken) -> None:
+        raise AssertionError("there is no store of tokens")
+
+    async def revoke(self, name: str, now: datetime) -> bool:
+        return False
+
+    async def secret(self, draft: bytes) -> bytes:
+        raise AssertionError("there is no store of tokens")

@@ -1,0 +1,20 @@
+"""Tokens of a home that no process serves yet, and the secret of its agents."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from bullpen.config import Settings
+from bullpen.engines.keys import Scope
+from bullpen.wiring import create_token
+
+
+def make_token(home: Path, scope: Scope = Scope.ADMIN) -> str:
+    return asyncio.run(create_token(home, Settings(), scope.value, None, "")).token
+
+
+def agents_secret(home: Path) -> bytes:
+    with closing(sqlite3.connect(f"{(home / 'bullpen.db').as_uri()}?mode=ro", uri=True)) as database:
+        (content,) = database.execute("SELECT content FROM keys WHERE name = 'agents'").fetchone()
+    return bytes(content)
