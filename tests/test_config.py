@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullpen.agent.keep import KeepList
-from bullpen.config import Agent, Limits, ResourceClass, Settings, Timings, Trust
+from bullpen.config import Agent, Limits, Local, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load
 from bullpen.settings.contradictions import contradictions
@@ -234,6 +234,7 @@ def test_the_defaults_do_not_contradict_each_other() -> None:
 
 
 CONTRADICTIONS = [
+    (Settings(local=Local(work_dir="work")), "local.work-dir ('work')", "absolute path"),
     (Settings(timings=Timings(lease=10)), "timings.lease", "timings.heartbeat"),
     (Settings(timings=Timings(alive=9)), "timings.alive", "timings.heartbeat"),
     (Settings(timings=Timings(hedge=10)), "timings.hedge", "timings.registration"),

@@ -111,6 +111,7 @@ class Local(Frozen, frozen=True):
     capacity: Count = 32  # machines this host runs at once
     spot_capacity: Count = 32  # of them, at most this many as spot
     runner_users: tuple[str, ...] = ()  # as whom jobs run if we are root: each machine takes one that is nobody else's
+    work_dir: str = ""  # where the machines' directories are made; empty: in the home, where jobs share its disk
 
 
 class Engines(Frozen, frozen=True):

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from bullpen.agent.config import load
-from bullpen.config import Agent, ResourceClass, Settings
+from bullpen.config import Agent, Local, ResourceClass, Settings
+from bullpen.engines.local import LocalCompute, machines
 from bullpen.engines.local import compute as local_compute
-from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
 from bullpen.engines.processes import Identity, identify, is_running, mark_of
+from bullpen.engines.system import SystemChance
 from bullpen.model.fleet import Machine, shortfall
 from bullpen.model.job import State as JobState
 from bullpen.model.ticket import UsageClass
@@ -374,3 +375,52 @@ async def test_a_machine_whose_end_fails_keeps_no_other_from_ending(
         assert (stays.id, "maximum recursion depth exceeded" in stays.stays) == (sick.id, True)
         monkeypatch.setattr(local_compute, "end", real)
         assert await pool.compute.terminate([sick.id]) == [sick.id]
+
+
+# ----------------------------------------------------------------------------------------------------------- other disk
+
+
+def with_work_dir(place: Path) -> Settings:
+    return quick_settings(local=Local(work_dir=str(place)))
+
+
+async def test_with_a_work_dir_a_machine_lives_there_and_leaves_nothing_in_either_place(tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "other" / "work"
+    async with a_pool(home, with_work_dir(place)) as pool:
+        instance = await pool.ready()
+        assert pool.directory(instance.id).is_symlink()
+        assert sorted(os.listdir(place / instance.id))[:2] == ["agent.json", "agent.log"]
+        await pool.run_job(instance.run_id, "/bin/sh", "-c", 'pwd > "$HOME/seen"; echo "$HOME" >> "$HOME/seen"')
+        seen = (place / instance.id / "home" / "seen").read_text().split()
+        assert seen == [f"{place}/{instance.id}/{name}" for name in ("work", "home")]
+        assert await pool.compute.terminate([instance.id]) == [instance.id]
+        assert (os.listdir(place), os.listdir(home / "instances")) == ([], [])
+
+
+async def test_a_machine_in_a_work_dir_is_ended_after_the_setting_has_changed(tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "work"
+    async with a_pool(home, with_work_dir(place)) as pool:
+        instance = await pool.launch()
+        dig(place / instance.id / "work", 1500)
+        compute = LocalCompute(pool.database, home, quick_settings(), pool.clock, SystemChance())
+        assert await compute.terminate([instance.id]) == [instance.id]
+        assert (os.listdir(place), os.listdir(home / "instances")) == ([], [])
+        await compute.close()
+
+
+def test_a_link_that_leads_elsewhere_is_removed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "instances").mkdir()
+    (tmp_path / "instances" / "i-1").symlink_to(tmp_path / "precious")
+    remove_directory(tmp_path, "i-1")
+    assert os.listdir(tmp_path / "instances") == []
+    assert (tmp_path / "precious").is_dir()
+
+
+async def test_a_machine_whose_work_dir_cannot_be_made_is_not_launched(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with a_pool(tmp_path / "home", with_work_dir(tmp_path / "file" / "work")) as pool:
+        answer = await pool.compute.create_fleet(a_plan())
+        assert [error.code for error in answer.errors] == ["InternalError"]
+        assert "could not be started" in answer.errors[0].message
+        assert list((tmp_path / "home").glob("instances/*")) == []

@@ -214,4 +214,4 @@ class Commands(ABC):
 
     @staticmethod
     def _last_words(files: Iterable[Path], below: Path) -> str:
-        return "\n".join(f"--- {file.relative_to(below)}\n{file.read_text()[-2000:]}" for file in files)
+        return "\n".join(f"--- {os.path.relpath(file, below)}\n{file.read_text()[-2000:]}" for file in files)

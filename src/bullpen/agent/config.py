@@ -62,6 +62,7 @@ def load(path: Path) -> Config:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         tuples = {name: tuple(found.get(name, ())) for name in ("keep", "capabilities", "shutdown")}
-        return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.parent})
+        # Where it really is: the directory of a local machine may be a link to another disk.
+        return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.resolve().parent})
     except (TypeError, KeyError, ValueError) as exc:
         raise ValueError(f"{path} is no agent configuration: {exc}") from exc

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bullpen.config import Settings
@@ -45,6 +46,20 @@ def check_capacity(settings: Settings) -> Finding:
         remedy = "Raise local.capacity, or lower classes.*.idle-target: the pool can never be filled."
         return Finding("capacity", Health.WARNING, found, remedy)
     return Finding("capacity", Health.OK, found)
+
+
+def check_work_dir(settings: Settings) -> Iterator[Finding]:
+    """Where jobs work, if the settings name another place than the home."""
+    if not settings.local.work_dir:
+        return
+    named = Path(settings.local.work_dir)
+    place = _existing(named)
+    if not place.is_dir() or not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        remedy = f"Make {place} a directory that this user can write to, or change local.work-dir."
+        yield Finding("work-dir", Health.FAILED, f"{place} is not a directory that can be written to", remedy)
+        return
+    disk = _disk(named)
+    yield Finding("work-dir", disk.health, f"{named}: {disk.found}", disk.remedy)
 
 
 def check_leftovers(home: Path, status: Status) -> Iterator[Finding]:
@@ -147,12 +162,18 @@ def _existing(home: Path) -> Path:
 
 def _marked_processes(home: Path) -> Iterator[tuple[int, str]]:
     """Processes that carry the mark of an instance and were started for this home, with the instance's id."""
-    below = os.fsencode(home.resolve() / "instances") + b"/"
+    instances = home.resolve() / "instances"
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             started_with = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue  # ended meanwhile, or somebody else's
         marks = [entry.removeprefix(MARK) for entry in started_with[1].split(b"\0") if entry.startswith(MARK)]
-        if marks and any(below in text for text in started_with):
-            yield pid, os.fsdecode(marks[0])
+        if not marks:
+            continue
+        id = os.fsdecode(marks[0])
+        places = [os.fsencode(instances) + b"/"]
+        with suppress(OSError, ValueError):  # most are in the home, and no link
+            places.append(os.fsencode(os.readlink(instances / id)))
+        if any(place in text for place in places for text in started_with):
+            yield pid, id

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.checks import check_capacity, check_interpreter, check_leftovers, check_machine
+from bullpen.cli.checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
 from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
@@ -64,6 +64,7 @@ def _examine(given: Given) -> Iterator[Finding]:
     yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set, file: {loaded.file or 'none'}")
     if is_embedded:
         yield check_capacity(loaded.settings)
+        yield from check_work_dir(loaded.settings)
         yield from _examine_ci(loaded.settings)
         if not is_unused(given.directory, loaded.settings):
             yield from _examine_pool(given, loaded)

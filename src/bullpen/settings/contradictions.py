@@ -16,6 +16,8 @@ def contradictions(settings: Settings) -> Iterator[str]:
     yield from _impossible_agent(settings.agent, settings.timings)
     yield from _impossible_leases(settings.liveness, settings.timings)
     yield from _impossible_counts(settings.classes, settings.limits)
+    if (place := settings.local.work_dir) and not place.startswith("/"):
+        yield f"local.work-dir ({shortened(place)}) must be an absolute path"
     yield from _impossible_trust(settings.trust)
     yield from impossible_types(settings.classes)
     if settings.engines.pool == "aws":

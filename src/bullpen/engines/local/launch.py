@@ -5,6 +5,9 @@
     work  home  tmp            what a job may fill, and what is cleaned after it
     runner  hooks              GitHub's runner and how it asks about jobs, where those are GitHub's
 
+With `local.work-dir` the directory of a machine is made there, and <home>/instances/<id> links to it: so a job fills
+another disk than the database's, and the machine is found and ended even if the setting has changed since.
+
 Jobs that run as a user of their own may pass through the home to their places. On the way they see names, for GitHub's
 runner lists every directory above it before it does anything; everything that is not theirs is closed to them.
 """
@@ -12,8 +15,10 @@ runner lists every directory above it before it does anything; everything that i
 import json
 import logging
 import os
+import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +66,7 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "", tok
     held = _hold(user) if user else None
     directory = directory_of(home, instance_id)
     try:
-        directory.mkdir(mode=0o700, parents=True)
-        if user:
-            for above in (home, directory.parent):
-                above.chmod(0o755)
+        _make_directory(home, directory, settings.local.work_dir, for_user=bool(user))
         for name in ("work", "home", "tmp"):
             (directory / name).mkdir(mode=0o700)
         config = directory / "agent.json"
@@ -93,6 +95,27 @@ def launch(home: Path, instance_id: str, settings: Settings, user: str = "", tok
     if process is None:
         raise NotLaunched(f"{instance_id} ended at once: see {directory / 'agent.log'}")
     return process
+
+
+def _make_directory(home: Path, directory: Path, work_dir: str, *, for_user: bool) -> None:
+    """Raise OSError."""
+    if not work_dir:
+        directory.mkdir(mode=0o700, parents=True)
+        if for_user:
+            for above in (home, directory.parent):
+                above.chmod(0o755)
+        return
+    place = Path(work_dir)
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o755 if for_user else 0o700, parents=True)
+    mode = place.stat().st_mode
+    if for_user and mode & 0o022 and not mode & stat.S_ISVTX:
+        # It is not ours to close; and one job could put another directory in the place of its neighbour's.
+        raise PermissionError(f"local.work-dir: others may write to {place}: chmod go-w {place}")
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The link first: killed here, it leads nowhere, and whoever ends the machine removes it.
+    directory.symlink_to(place / directory.name)
+    (place / directory.name).mkdir(mode=0o700)
 
 
 def end(home: Path, instance_id: str, process: Identity | None, user: int | None = None) -> bool | None:
@@ -131,7 +154,14 @@ def _hold(user: str) -> users.Hold:
 
 def remove_directory(home: Path, instance_id: str) -> None:
     """As far as possible, however deep it is nested: what resists is logged and stays."""
-    for path, why in remove_tree(directory_of(home, instance_id)).items():
+    directory = directory_of(home, instance_id)
+    troubles = {}
+    with suppress(OSError):  # there is no link: it is in the home
+        target = Path(os.readlink(directory))
+        if target.is_absolute() and target.name == instance_id:  # no other directory, whatever a job has put there
+            troubles = remove_tree(target)
+    troubles |= remove_tree(directory)
+    for path, why in troubles.items():
         log.warning("%s: %s was left behind: %s", instance_id, path, why)
 
 
