@@ -270,3 +270,28 @@ async def test_users_as_whom_jobs_cannot_run_are_refused_by_the_setting(names: t
 
 async def test_a_user_named_twice_is_one() -> None:
     assert users.offered(Settings(local=Local(runner_users=("nobody", "nobody")))) == ("nobody",)
+
+
+async def test_in_a_work_dir_a_job_runs_as_its_user_and_the_machine_leaves_nothing_there() -> None:
+    with lent(1) as (name,), a_ground() as ground:
+        place = ground / "work"
+        local = Local(runner_users=(name,), work_dir=str(place))
+        async with a_pool(ground / "home", quick_settings(local=local)) as pool:
+            instance = await pool.ready()
+            await pool.run_job(instance.run_id, "/bin/sh", "-c", "id -un > seen")
+            seen = place / instance.id / "work" / "seen"
+            assert (seen.read_text().strip(), seen.owner()) == (name, name)
+            assert await pool.compute.terminate([instance.id]) == [instance.id]
+            assert os.listdir(place) == []
+
+
+async def test_a_work_dir_in_which_jobs_could_replace_each_other_s_directories_is_refused() -> None:
+    with lent(1) as names, a_ground() as ground:
+        place = ground / "work"
+        place.mkdir()
+        place.chmod(0o777)
+        local = Local(runner_users=names, work_dir=str(place))
+        async with a_pool(ground / "home", quick_settings(local=local)) as pool:
+            answer = await pool.compute.create_fleet(a_plan())
+            assert f"others may write to {place}" in answer.errors[0].message
+            assert os.listdir(place) == []

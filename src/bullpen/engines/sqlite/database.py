@@ -57,7 +57,8 @@ class Database:
         """Run `function` in a durable transaction and return what it returned, after the commit.
 
         It lands whole, or raises and leaves nothing. Cancelling the await does not take it back. It shares the commit
-        with others, so it must be short and do nothing but read and write through its argument.
+        with others, and on a full disk it may be run again: so it must be short and do nothing but read and write
+        through its argument.
         """
         return await self.submit(function)
 
