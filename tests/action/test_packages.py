@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NoReturn
 import pytest
 
 from action.steps import ROOT, start_action
+from action_packages import needed, pinned
 from bullpen.action import packages
 from bullpen.errors import Unavailable
 
@@ -43,21 +45,48 @@ def test_an_environment_is_made_once_of_pinned_wheels(commands: Commands, tmp_pa
     made = packages.python(ROOT, environ)
     (_, pip) = commands.ran
     assert pip[pip.index("--only-binary") + 1] == ":all:"
-    assert pip[pip.index("--constraint") + 1] == str(ROOT / "constraints.txt")
-    assert any(word.startswith("aiobotocore") for word in pip)
+    assert {"--require-hashes", "--no-deps"} <= set(pip)
+    assert pip[pip.index("--requirement") + 1] == pip[-1] == str(ROOT / packages.PACKAGES)
     assert packages.python(ROOT, environ) == made
     assert len(commands.ran) == 2
     assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [Path(made).parents[1].name]
 
 
 def test_other_pins_have_another_environment(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", packages.PACKAGES):
         (tmp_path / name).write_text((ROOT / name).read_text())
     wanted = packages.requirements(tmp_path)
     before = packages.key(tmp_path, wanted)
     assert before == packages.key(ROOT, wanted)
-    (tmp_path / "constraints.txt").write_text("httpx==0.0.1\n")
+    (tmp_path / packages.PACKAGES).write_text("httpx==0.0.1\n")
     assert packages.key(tmp_path, wanted) != before
+
+
+PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
+
+
+def pins() -> dict[str, re.Match[str]]:
+    """Every pin of the file; fail for a line that is none, or has no hash."""
+    text = (ROOT / packages.PACKAGES).read_text()
+    said = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    found = list(PIN.finditer(said))
+    assert "".join(one[0] for one in found) == said
+    return {one["name"]: one for one in found}
+
+
+def test_every_package_that_the_action_installs_has_the_pinned_version_and_hashes() -> None:
+    versions = pinned()
+    assert {name: one["version"] for name, one in pins().items()} == {name: versions[name] for name in needed()}
+
+
+def test_what_the_requirements_lead_to_is_found() -> None:
+    assert {"aiobotocore", "botocore", "aiohttp", "click", "msgspec", "httpx", "pyjwt", "cryptography"} <= set(needed())
+    assert "litestar" not in needed()
+
+
+def test_no_hash_stands_twice() -> None:
+    hashes = [one for pin in pins().values() for one in pin["hashes"].split() if one != "\\"]
+    assert len(hashes) == len(set(hashes))
 
 
 def test_one_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What the engines need and a job's Python does not have: a virtual environment in the runner's tool cache.
 
-Made once for each set of pinned versions and each Python, of wheels only: nothing is built, and what constraints.txt
-names has the version that it says. Bullpen itself is not installed: it runs from where the action was checked out.
+Made once for each set of pinned versions and each Python, of wheels only: nothing is built. `action-packages.txt` names
+every package with its version and the hashes of its wheels: pip installs exactly these, whatever the package index
+offers. Bullpen itself is not installed: it runs from where the action was checked out.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from bullpen import __version__
 from bullpen.action import workflow
 from bullpen.errors import Unavailable
 
+PACKAGES = "action-packages.txt"
 EXTRAS = ("aws", "github")
 UNSEEN = ("cryptography",)  # of pyjwt[crypto]: what was installed does not tell its extras
 CACHES = ("RUNNER_TOOL_CACHE", "RUNNER_TEMP")
@@ -43,8 +45,8 @@ def python(root: Path, environ: Mapping[str, str]) -> str:
     place = _cache(environ) / key(root, wanted)
     interpreter = place / "bin" / "python"
     if not interpreter.exists():
-        with workflow.group(f"installing {len(wanted)} packages, once for this runner"):
-            _make(root, wanted, place)
+        with workflow.group(f"installing the packages of {PACKAGES}, once for this runner"):
+            _make(root, place)
     return str(interpreter)
 
 
@@ -55,20 +57,20 @@ def requirements(root: Path) -> list[str]:
 
 def key(root: Path, wanted: list[str]) -> str:
     """Names an environment: other pins, another Bullpen or another Python have another one."""
-    constraints = (root / "constraints.txt").read_text(encoding="utf-8")
-    parts = [__version__, sys.version, sysconfig.get_platform(), constraints, *wanted]
+    pinned = (root / PACKAGES).read_text(encoding="utf-8")
+    parts = [__version__, sys.version, sysconfig.get_platform(), pinned, *wanted]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _make(root: Path, wanted: list[str], place: Path) -> None:
+def _make(root: Path, place: Path) -> None:
     """Made beside its place and moved there whole: what others see is complete."""
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
         # -I: neither the checkout nor the job's environment decides what is imported. pip obeys its own, PIP_*.
         _run([sys.executable, "-I", "-m", "venv", str(draft)])
         pip = [str(draft / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
-        only = ["--only-binary", ":all:", "--constraint", str(root / "constraints.txt")]
-        _run([*pip, "--quiet", *only, *wanted])
+        only = ["--only-binary", ":all:", "--require-hashes", "--no-deps", "--requirement", str(root / PACKAGES)]
+        _run([*pip, "--quiet", *only])
         _move(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
