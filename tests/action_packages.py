@@ -51,16 +51,16 @@ def needed() -> list[str]:
 def _applies(asked: Requirement, python: str, extra: str) -> bool:
     if asked.marker is None:
         return not extra  # what an extra adds names it
-    environment = {
-        **default_environment(),
+    environment: dict[str, str] = {
+        **{name: str(value) for name, value in default_environment().items()},
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
         "platform_system": "Linux",
         "os_name": "posix",
     }
-    with_extra = asked.marker.evaluate({**environment, "extra": extra})
-    return with_extra if not extra else with_extra and not asked.marker.evaluate({**environment, "extra": ""})
+    applies = asked.marker.evaluate({**environment, "extra": extra})
+    return applies and not (extra and asked.marker.evaluate({**environment, "extra": ""}))
 
 
 def index() -> str:
