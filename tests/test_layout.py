@@ -24,6 +24,7 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
     "bullpen.engines.sweep",
+    "bullpen.engines.subordinate",
 )
 # And it takes the same steps: a lease or a job must not depend on who writes it down.
 MODEL = ("bullpen.model", "bullpen.errors")

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bullpen.engines.subordinate import FILE, Uids, shared_by, uids_of
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -15,10 +17,11 @@ class Account:
     user: int
     group: int
     groups: tuple[int, ...]  # all of them, such as docker's
+    subordinate: tuple[range, ...] = ()  # user ids that it may use in user namespaces
 
     def owns(self, user: int) -> bool:
         """Whether what has this user id is the account's."""
-        return user == self.user
+        return user in Uids(self.user, self.subordinate)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,7 +36,14 @@ def account_of(name: str) -> Account:
         raise ValueError(f"there is no user {name!r} for jobs to run as") from None
     if found.pw_uid in (0, os.geteuid()):
         raise ValueError(f"jobs must not run as {name!r}: its user is root's or our own")
-    return Account(name, found.pw_uid, found.pw_gid, tuple(os.getgrouplist(name, found.pw_gid)))
+    if (shared := shared_by(found.pw_uid)) is not None:
+        other, ids = shared
+        raise ValueError(
+            f"jobs must not run as {name!r}: {FILE} gives user ids {ids.start} to {ids.stop - 1} to {other} as well, "
+            "so what has one of them may be either's; give each user ids of its own"
+        )
+    groups = tuple(os.getgrouplist(name, found.pw_gid))
+    return Account(name, found.pw_uid, found.pw_gid, groups, uids_of(found.pw_uid).ranges)
 
 
 def obstacle(account: Account, path: Path) -> Path | None:
@@ -50,7 +60,7 @@ def obstacle(account: Account, path: Path) -> Path | None:
 def may_change(account: Account, status: os.stat_result) -> bool:
     """Whether the account can write to a file or directory, or let itself do so."""
     is_open = status.st_mode & (0o022 if status.st_gid in account.groups else 0o002)
-    return status.st_uid == account.user or bool(is_open)
+    return account.owns(status.st_uid) or bool(is_open)
 
 
 def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None:

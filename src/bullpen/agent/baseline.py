@@ -42,6 +42,10 @@ class Fingerprint(NamedTuple):
             return cls(*who, 0, 0, 0)
         return cls(*who, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
+    def changes(self, now: Fingerprint) -> list[str]:
+        """The names of what differs."""
+        return [name for name, old, new in zip(self._fields, self, now, strict=True) if old != new]
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
@@ -138,8 +142,7 @@ def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
     now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
     if was is None and not (keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)):
         return "was left behind"
-    fields = zip(Fingerprint._fields, was or now, now, strict=True)
-    changes = [field for field, old, new in fields if old != new]
+    changes = was.changes(now) if was is not None else []
     if stat.S_ISDIR(sight.status.st_mode):
         changes += attributes.changes(baseline.attributes.get(sight.path, attributes.NONE), sight.attributes)
     return f"was changed: {', '.join(changes)}" if changes else None

@@ -70,7 +70,7 @@ class Holders:
         self._seen = 0
         for pid in map(int, filter(str.isdecimal, os.listdir(PROC))):
             users = users_of(pid)
-            if not users or set(users) == {0} or self._account.user in users:
+            if not users or set(users) == {0} or any(map(self._account.owns, users)):
                 continue  # gone, trusted, or found as a process that is still running
             for thread in _threads(pid):
                 for link in _links(thread):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
+from bullpen.engines.subordinate import uids_of
 
 SHOWN = "/proc/sysvipc"
 IPC_RMID = 0
@@ -36,7 +37,7 @@ class SystemV:
     """Whatever the user has made or been given, but for what it has when this is made; `empty`: that goes too."""
 
     def __init__(self, user: int, *, empty: bool = False) -> None:
-        self._user = str(user)
+        self._uids = uids_of(user)
         self._known: dict[Kind, list[str]] = {}
         if not empty:
             self._known = {kind: self._found(kind) for kind in KINDS}
@@ -66,5 +67,5 @@ class SystemV:
         except FileNotFoundError:
             return []  # a kernel without
         found = (dict(zip(names, row, strict=False)) for row in rows)
-        ids = (one[names[1]] for one in found if self._user in (one["uid"], one["cuid"]))
+        ids = (one[names[1]] for one in found if any(int(one[name]) in self._uids for name in ("uid", "cuid")))
         return [id_ for id_ in ids if id_ not in self._known.get(kind, ())]

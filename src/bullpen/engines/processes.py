@@ -22,6 +22,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from bullpen.engines.subordinate import Uids, uids_of
+
 PROC = "/proc"
 MARK_NAME = "BULLPEN_INSTANCE"
 # Without pidfd the end of a process can only be looked for again and again.
@@ -101,9 +103,10 @@ def users_of(pid: int) -> tuple[int, ...]:
 
 
 def running_as(user: int) -> tuple[Identity, ...]:
-    """Every process with this user id."""
+    """Every process of this user, with its own id or a subordinate one."""
+    owned = uids_of(user)
     processes = (process for process in _snapshot().values() if not process.ended)
-    return tuple(process.identity for process in processes if _runs_as(process.identity.pid, user))
+    return tuple(process.identity for process in processes if _runs_as(process.identity.pid, owned))
 
 
 def end_tree(
@@ -257,14 +260,15 @@ def _members(
                 found[member] = None
                 below.extend(children.get(member, ()))
 
+    owned = uids_of(user) if user is not None else None
     for root in roots:
         if root.pid in processes and processes[root.pid].identity == root:
             gather(root.pid)
     for pid in processes:
-        if pid not in found and (_carries(pid, mark.encode()) or (user is not None and _runs_as(pid, user))):
+        if pid not in found and (_carries(pid, mark.encode()) or (owned is not None and _runs_as(pid, owned))):
             gather(pid)
     untouchable = {*_lineage(processes)}
-    untouchable.update(one for one in spare if user is None or not _runs_as(one.pid, user))
+    untouchable.update(one for one in spare if owned is None or not _runs_as(one.pid, owned))
     members = (processes[pid] for pid in found)
     return [member.identity for member in members if not member.ended and member.identity not in untouchable]
 
@@ -282,9 +286,9 @@ def _carries(pid: int, mark: bytes) -> bool:
     return False
 
 
-def _runs_as(pid: int, user: int) -> bool:
-    """Whether any of its user ids is this one: a program may have put one of them on for a while."""
-    return user in users_of(pid)
+def _runs_as(pid: int, owned: Uids) -> bool:
+    """Whether any of its user ids is one of these: a program may have put one of them on for a while."""
+    return any(uid in owned for uid in users_of(pid))
 
 
 @contextlib.contextmanager

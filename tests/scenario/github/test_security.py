@@ -26,7 +26,7 @@ from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.pass_ import Pass
 from bullpen.agent.progress import Kind, Phase
-from bullpen.engines import spools
+from bullpen.engines import spools, subordinate
 from bullpen.engines.processes import end_tree
 from engines.github.places import a_ci
 from github.hub import FakeGithub
@@ -226,9 +226,13 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
         shared = stage.ground / "shared"  # in the place of /tmp, which may be vast
         shared.mkdir()
         shared.chmod(0o1777)
+        (had := shared / "had-at-boot").mkdir()
+        os.chown(had, account_of(user).user, account_of(user).group)
+        (stage.ground / "subuid").write_text(f"{user}:3999000000:65536\n")
+        monkeypatch.setattr(subordinate, "FILE", str(stage.ground / "subuid"))
         places = (str(shared), "/var/tmp", "/dev/shm")
         monkeypatch.setattr("bullpen.agent.machine.PLACES", places)
-        left = [Path(place, f"left-{stage.config.instance_id}") for place in places]
+        left = [Path(place, f"left-{stage.config.instance_id}") for place in (*places, str(had))]
         hidden = f"setsid --fork env -i sh -c 'cd /; echo $$ >{left[0]}/pid; exec sleep 600' </dev/null >/dev/null 2>&1"
         run = stage.starts(f"mkdir {' '.join(map(str, left))}; {hidden}; until [[ -s {left[0]}/pid ]]; do :; done")
         try:
@@ -237,6 +241,8 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
             assert run.conclusion == "success", run.job("build").log
             pid = int((left[0] / "pid").read_text())
             assert os.path.exists(f"/proc/{pid}")
+            for path in left[1:3]:
+                os.chown(path, 3_999_000_007, 3_999_000_007)  # as a rootless container would have made it
             stage.releases()
             stage.reported(Kind.CLEAN_OK)
             assert [path for path in left if path.exists()] == []
