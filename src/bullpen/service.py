@@ -7,7 +7,7 @@
     reconcile   machines, records, registrations and tickets made to agree
     warm        each class kept at its idle target
     runs        where the CI is GitHub: runs that ended give back their runners, lost jobs are run again
-
+    settings    their file read again when it has changed
     health      loops of this service that keep failing, noted in the store for `bullpen status`
 
 Any number of services may run on one store: every write is conditional, so two of them at one duty waste a little work
@@ -34,6 +34,7 @@ from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
 from bullpen.setbacks import Setbacks, reason_of
+from bullpen.settings.reloading import Reloader
 from bullpen.workflows.follower import Follower
 
 BY = "serve"
@@ -154,9 +155,10 @@ class Loop:
 class Service:
     """All duties of one process, whose name others are shown. `runs` is told what webhooks say."""
 
-    def __init__(self, ports: Ports, settings: Settings, process: str = BY) -> None:
+    def __init__(self, ports: Ports, settings: Settings, reloader: Reloader | None = None, process: str = BY) -> None:
         self._ports = ports
         self._settings = settings
+        self._reloader = reloader
         self._process = process
         self._setbacks = Setbacks()
         self._has_noted = False
@@ -173,12 +175,16 @@ class Service:
             ("warm", 5.0, self._warm),
             ("health", 10.0, self._note_health),
             ("runs", 2.0, self._follow),  # a webhook waits so long at most; without one, github.poll says when to ask
+            ("settings", 2.0, self._look_at_settings),  # an operator who saves the file watches for what it does
         )
-        self.loops = tuple(
-            Loop(name, every, work, ports.chance)
-            for name, every, work in duties
-            if name != "runs" or settings.on_github
-        )
+        absent = {name for name, has in (("runs", settings.on_github), ("settings", reloader)) if not has}
+        self.loops = tuple(Loop(name, every, work, ports.chance) for name, every, work in duties if name not in absent)
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other `liveness.*`, at once and in every duty; all other settings are as before."""
+        self._settings = settings
+        self._liveness.adopt(settings)
+        self.runs.adopt(settings)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do every duty until told to stop; returns when all of them have come to rest."""
@@ -247,6 +253,10 @@ class Service:
         live, attempts = await every_live(self._ports), Attempts()
         self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), attempts, self._cannot)
         attempts.check()
+
+    async def _look_at_settings(self) -> None:
+        assert self._reloader is not None, "a duty only where there is one"
+        self._reloader.look()
 
     async def _follow(self) -> None:
         said = await self.runs.run_once()

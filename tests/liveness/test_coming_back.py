@@ -177,7 +177,7 @@ async def test_case_36_after_the_tombstone_is_purged_a_late_beat_is_refused() ->
     assert not crew.memory.tables.workers
 
 
-async def test_case_36_after_the_tombstone_is_purged_a_first_beat_begins_in_a_later_epoch() -> None:
+async def test_after_the_tombstone_is_purged_a_first_beat_begins_in_a_later_epoch() -> None:
     """A process that slept with its first beat unanswered sends token 0, and no store remembers every key."""
     crew = Crew(settings(tombstone=2 * HOUR))
     await cleaned_up(crew)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+import signal
 import socket
 import sys
 
@@ -12,6 +14,7 @@ from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.signals import SIGNALS, finish, hold
 from bullpen.errors import ConfigError
+from bullpen.settings.reloading import Reloader
 
 EPILOG = """
 \b
@@ -19,6 +22,9 @@ Examples:
   bullpen serve                             on 127.0.0.1:8420; open to this machine unless there are tokens
   bullpen token create --scope admin        makes the first token, which anything but loopback needs
   bullpen serve --host 0.0.0.0 --port 80    any number may serve one home
+
+The file of the settings is read again when it changes, and upon SIGHUP: `liveness.*` is taken over
+at once, all other settings need a restart.
 
 GET /v1/openapi.json describes the API; /healthz and /readyz say how the process is.
 """
@@ -33,7 +39,8 @@ MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
 @click.pass_obj
 def command(given: Given, host: str, port: int, as_json: bool) -> int:
     """Serve the pool over HTTP: heartbeats, jobs, runs, and the loops that pay, sweep, reap and keep warm."""
-    settings = given.load().settings
+    loaded = given.load()
+    settings = loaded.settings
     try:
         import uvloop
 
@@ -48,13 +55,25 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
     def announce() -> None:
         say(json.dumps({"state": "listening", "url": where}) if as_json else f"listening on {where}")
 
+    reloader = Reloader(loaded, given.load)
+    had_terminal = _has_terminal()
+
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, stop.set)
+
+        def hang_up() -> None:
+            """The terminal that we were started in was closed; or an operator wants the settings read again."""
+            if had_terminal and not _has_terminal():
+                stop.set()
+            else:
+                reloader.reread()
+
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
         try:
-            await serve(given.directory, settings, host, [listening], stop, announce)
+            await serve(given.directory, settings, host, [listening], stop, announce, reloader)
         finally:
             hold()
 
@@ -63,6 +82,14 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
     finally:
         finish()
     return 0
+
+
+def _has_terminal() -> bool:
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return False
+    return True
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -60,8 +60,15 @@ class Liveness:
         self.sweeper = Sweeper(ports, settings, receives=receives)
         self.rescheduler = Rescheduler(ports, settings)
 
+    def adopt(self, settings: Settings) -> None:
+        """Go by these settings from the next pass on: one that is under way ends as it began."""
+        self._settings = settings
+
     async def run_once(self) -> Pass:
         """One pass of bounded work, about every second; safe beside any number of others."""
+        settings = self._settings
+        self.sweeper.adopt(settings)
+        self.rescheduler.adopt(settings)
         swept, rescheduled = await self.sweeper.run_once(), await self.rescheduler.run_once()
-        left = await end_leaving(self._ports, self._settings) if self._settings.liveness.tracking else []
+        left = await end_leaving(self._ports, settings) if settings.liveness.tracking else []
         return Pass(swept, rescheduled, tuple(left))

@@ -76,6 +76,11 @@ class Sweeper:
         self._stillness = Stillness(settings)
         self._purged_at: float | None = None
 
+    def adopt(self, settings: Settings) -> None:
+        """Between two passes: what was seen of suspects stays."""
+        self._settings, self._rules = settings, settings.liveness
+        self._stillness.adopt(settings)
+
     async def run_once(self) -> Sweep:
         """One pass of bounded work. Killed anywhere, it has done a part of it, and the next pass does the rest."""
         if not self._rules.tracking:
@@ -204,6 +209,9 @@ class Stillness:
         self._settings = settings
         self._since: dict[str, tuple[int, float]] = {}
         self._looked_at: float | None = None
+
+    def adopt(self, settings: Settings) -> None:
+        self._settings = settings
 
     def confirmed(self, suspects: Sequence[Worker], time: float) -> list[Worker]:
         """Remember these and forget all others; returns those that did not move for their whole window."""

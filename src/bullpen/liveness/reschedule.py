@@ -61,6 +61,10 @@ class Rescheduler:
         self._later: dict[str, tuple[int, float]] = {}
         """Workers whose debt could not be paid, or is not ours: how often in a row, and when to try again."""
 
+    def adopt(self, settings: Settings) -> None:
+        """Between two passes."""
+        self._settings = settings
+
     async def run_once(self) -> Rescheduling:
         """One pass of bounded work. A debt that cannot be paid now is tried again, later each time; others go on."""
         done = Rescheduling()

@@ -16,6 +16,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.types import Scope
 
 from bullpen import __version__
+from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.web.context import Asking, Context
 from bullpen.web.gate import LARGEST_BODY, Gate, head_of
@@ -44,6 +45,7 @@ class App:
     def __init__(self, context: Context) -> None:
         self.heartbeats = Heartbeats(context.ports, context.settings)
         self.gate = Gate(context.doorkeeper)
+        self._context = context
         self._own = {"context": context, "polls": agents.Polls(), "deliveries": github.Deliveries()}
         self._rest = _litestar()
 
@@ -63,6 +65,12 @@ class App:
                 await self.heartbeats(scope, receive, send)
                 return
         await self._rest(scope, receive, send)
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other `liveness.*`: between two callbacks of the loop, so that no request sees half of them."""
+        self._context.settings = settings
+        self._context.service.adopt(settings)
+        self.heartbeats.adopt(settings)
 
     def description(self) -> dict[str, Any]:
         """The API in the words of OpenAPI."""

@@ -15,6 +15,7 @@ from bullpen.engines.github.webhooks import Webhooks
 from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.ports import Ports
 from bullpen.service import Service
+from bullpen.settings.reloading import Reloader
 from bullpen.web.admission import Admission
 from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.web.events import Events
@@ -38,6 +39,7 @@ class Context:
     attestor: Attestor | None = None  # where agents are launched without a token
     webhooks: Webhooks | None = None  # where GitHub tells us of runs
     identities: Identities | None = None  # where jobs are GitHub's
+    reloader: Reloader | None = None  # where the settings have a file that may change
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     doorkeeper: Doorkeeper = field(init=False)

@@ -75,8 +75,9 @@ class Heartbeats:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._newcomers = Newcomers(ports.clock)
+        self._settings = settings
         self._intake = Intake(
-            lambda requests, overloaded: record_heartbeats(ports, settings, requests, overloaded=overloaded)
+            lambda requests, overloaded: record_heartbeats(ports, self._settings, requests, overloaded=overloaded)
         )
         self._single = msgspec.json.Decoder(Heartbeat)
         self._batch = msgspec.json.Decoder(_Batch)
@@ -96,6 +97,10 @@ class Heartbeats:
             self._refuse(problem, reply)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             self._refuse(of_decoding(exc), reply)
+
+    def adopt(self, settings: Settings) -> None:
+        """Grant leases by these settings, from the next write on."""
+        self._settings = settings
 
     async def close(self) -> None:
         await self._intake.close()

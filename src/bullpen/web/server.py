@@ -21,6 +21,7 @@ from bullpen.engines.keys import Keys
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 from bullpen.service import Service
+from bullpen.settings.reloading import Reloader
 from bullpen.web.app import App
 from bullpen.web.auth import check_bind
 from bullpen.web.context import Context
@@ -41,14 +42,16 @@ async def serve(
     sockets: Sequence[Any],
     stop: asyncio.Event,
     listening: Callable[[], None],
+    reloader: Reloader | None = None,
 ) -> None:
-    """Serve a home on sockets bound to `host`; `listening` is called when the first request would be answered.
+    """Serve a home on sockets bound to `host`; `listening` is called when the first request would be answered. What
+    the `reloader` finds new in the settings is taken over.
 
     Raise ConfigError if others could reach it and there are no tokens.
     """
     await check_ci(settings)  # what nobody can read is said now, and not to every agent
     async with opened(home, settings) as ports:
-        service = Service(ports, settings, process=f"serve on {os.uname().nodename} ({os.getpid()})")
+        service = Service(ports, settings, reloader, process=f"serve on {os.uname().nodename} ({os.getpid()})")
         keys = await _keys(home, ports, service)
         strangers_here = settings.on_github and settings.engines.pool == "embedded"
         check_bind(keys, ports.clock.now().timestamp(), host, strangers_here=strangers_here)
@@ -61,9 +64,13 @@ async def serve(
             attestor=attestor(settings),
             webhooks=webhooks(settings),
             identities=identities(settings),
+            reloader=reloader,
         )
         context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
         app = App(context)
+        if reloader is not None:
+            reloader.adopt = app.adopt
+            app.adopt(reloader.settings)  # somebody may have asked before we were ready
         server = _Server(app, listening)
         await settle(
             [

@@ -228,6 +228,15 @@ class ControlAnswer(Answer, frozen=True):
     recovered_at: str | None
 
 
+class SettingsAnswer(Answer, frozen=True):
+    """`restart_needed` are settings that changed in the file and stay as they were until the process is restarted;
+    `refused` is what is wrong with the file as it stands, so that nothing of it was taken over."""
+
+    file: str = ""
+    restart_needed: tuple[str, ...] = ()
+    refused: str = ""
+
+
 class StatusAnswer(Answer, frozen=True):
     instances: dict[str, dict[str, int]]
     pools: list[PoolAnswer]
@@ -235,6 +244,7 @@ class StatusAnswer(Answer, frozen=True):
     controls: list[ControlAnswer]
     loops: dict[str, bool]
     failing: list["FailingAnswer"] = []
+    settings: SettingsAnswer = SettingsAnswer()
 
 
 class RecordAnswer(Answer, frozen=True):

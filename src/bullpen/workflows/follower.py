@@ -78,6 +78,10 @@ class Follower:
         """Workers were lost: look soon whether a run misses them."""
         self._woken = True
 
+    def adopt(self, settings: Settings) -> None:
+        """Other `liveness.*`: of all settings, only whether losses are tracked and rescheduled matters here."""
+        self._settings = settings
+
     async def run_once(self) -> Following:
         """One pass: the runs that were noted, those that lost somebody since, and now and then each that we hold."""
         self._reap()

@@ -8,10 +8,11 @@ from bullpen.engines.keys import Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import every_live, pools, stories
 from bullpen.model.instance import Instance
+from bullpen.settings.reloading import Reloader
 from bullpen.web.context import Asking, Ctx
 from bullpen.web.routes.verbs import get
 from bullpen.web.views import of_control, of_failing, of_instance
-from bullpen.web.wire import DomainAnswer, InstanceAnswer, InstanceList, PoolAnswer, StatusAnswer
+from bullpen.web.wire import DomainAnswer, InstanceAnswer, InstanceList, PoolAnswer, SettingsAnswer, StatusAnswer
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
 After = Annotated[str, QueryParameter(max_length=128, description="`next` of the page before.")]
@@ -38,7 +39,14 @@ async def status(request: Asking, context: Ctx) -> StatusAnswer:
         controls=[of_control(control) for control in controls.values()],
         loops={loop.name: loop.is_alive() for loop in context.service.loops},
         failing=[of_failing(one) for one in failing],
+        settings=_settings_of(context.reloader),
     )
+
+
+def _settings_of(reloader: Reloader | None) -> SettingsAnswer:
+    if reloader is None:
+        return SettingsAnswer()
+    return SettingsAnswer(reloader.file, reloader.restart_needed, reloader.refused)
 
 
 @get("/v1/instances", tags=["pool"], summary="Instances that live or whose end is owed, by id")
