@@ -236,6 +236,17 @@ def a_provision(provision_id: str = "p-1", **changed: Any) -> Provision:
     return replace(open_provision(provision_id).after, **changed)
 
 
+def wait(
+    provision: Provision, cap: str = "limits.max-instances", since: float = 0.0, until: float = 30.0
+) -> Change[Provision]:
+    place = provisions.Place(cap, later(since), later(until))
+    return provisions.wait(provision, provisions.Waited(at=NOW, by=BY, place=place, deadline=later(1200)))
+
+
+def admit(provision: Provision, until: float = 60.0) -> Change[Provision]:
+    return provisions.admit(provision, provisions.Admitted(at=NOW, by=BY, deadline=later(600), until=later(until)))
+
+
 def decide(provision: Provision, *members: str, due: datetime | None = None) -> Change[Provision]:
     return provisions.commit(provision, provisions.Decided(at=NOW, by=BY, members=members, settle_due=due or later(5)))
 

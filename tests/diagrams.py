@@ -112,12 +112,14 @@ def _provision_samples() -> list[Change[Any]]:
     answered = provision.FleetAnswered(at=builders.NOW, by=builders.BY, client_token="token")
     fleet = provision.plan_fleet(opened.after, planned)
     renewed = provision.renew(opened.after, provision.Renewed(at=builders.NOW, by=builders.BY))
+    waited = builders.wait(opened.after)
+    admitted = builders.admit(waited.after)
     decided, aborted = builders.decide(opened.after), builders.abort(opened.after)
     postponed = builders.postpone(decided.after)
     revoked = builders.revoke(builders.decide(opened.after, "i-1").after)
     ended = [builders.conclude(decided.after), builders.settle(decided.after), builders.settle(aborted.after)]
     answer = provision.answer_fleet(fleet.after, answered)
-    return [opened, renewed, fleet, answer, decided, aborted, postponed, revoked, *ended]
+    return [opened, renewed, waited, admitted, fleet, answer, decided, aborted, postponed, revoked, *ended]
 
 
 def _worker_samples() -> list[Change[Any]]:

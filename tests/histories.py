@@ -41,9 +41,9 @@ Main = Callable[[World, Ports], Coroutine[Any, Any, object]]
 
 
 def asks(run_id: str, count: int, settings: Settings = SETTINGS, **changed: Any) -> Request:
-    partial = changed.pop("allow_partial", False)
+    partial, wait = changed.pop("allow_partial", False), changed.pop("wait", 0.0)
     needs = settings.requirements(changed.pop("resource_class", "small"), **changed)
-    return Request(run_id, count, needs, settings.timings.max_runtime, allow_partial=partial)
+    return Request(run_id, count, needs, settings.timings.max_runtime, allow_partial=partial, wait=wait)
 
 
 async def provisions(world: World, ports: Ports, run_id: str, count: int, **changed: Any) -> Outcome:

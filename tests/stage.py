@@ -59,12 +59,13 @@ def end_job(world: World, id: str) -> None:
 async def provisioned(
     world: World, run_id: str, count: int, ports: Ports | None = None, stop: asyncio.Event | None = None, **needs: Any
 ) -> Outcome:
-    """Provision; `needs` are arguments of `Settings.requirements`, `allow_partial` and `max_runtime`."""
+    """Provision; `needs` are arguments of `Settings.requirements`, and fields of the request, and `tell`."""
     partial, lasts = needs.pop("allow_partial", False), needs.pop("max_runtime", world.settings.timings.max_runtime)
+    wait, tell = needs.pop("wait", 0.0), needs.pop("tell", lambda line: None)
     resource_class = needs.pop("resource_class", "small")
     wanted = world.settings.requirements(resource_class, **needs)
-    request = Request(run_id, count, wanted, lasts, allow_partial=partial)
-    return await provision(ports or world.ports(), world.settings, request, stop=stop or asyncio.Event())
+    request = Request(run_id, count, wanted, lasts, allow_partial=partial, wait=wait)
+    return await provision(ports or world.ports(), world.settings, request, stop=stop or asyncio.Event(), tell=tell)
 
 
 async def released(world: World, run_id: str, ports: Ports | None = None) -> Released:

@@ -149,9 +149,12 @@ async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: s
 async def _decide(ports: Ports, settings: Settings, due: Provision, *, by: str) -> Provision | None:
     if due.state is not provisions.OPEN:
         return due if due.owes is not None else None
-    if due.deadline > ports.clock.now():
-        return None
-    return await _abort(ports, settings, due, "its deadline passed", by=by)
+    now = ports.clock.now()
+    if due.deadline <= now:
+        return await _abort(ports, settings, due, "its deadline passed", by=by)
+    if due.place is not None and due.place.until <= now:
+        return await _abort(ports, settings, due, "it waited, and its process shows no sign of life", by=by)
+    return None
 
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:

@@ -82,13 +82,15 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`hold` says why nobody is declared lost now, if so; `failing` which loops of services keep failing."""
+    """`hold` says why nobody is declared lost now, if so; `failing` which loops of services keep failing. `waiting` are
+    the provisions that wait for room under a cap, first come first; of a great many, some."""
 
     instances: tuple[Standing, ...]
     pools: tuple[Pool, ...]
     silent: tuple[Silence, ...] = ()
     hold: str = ""
     failing: tuple[FailingLoop, ...] = ()
+    waiting: tuple[Provision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,11 @@ async def status(ports: Ports, settings: Settings) -> Status:
     offers = await pools(ports, settings, [standing.instance for standing in standings])
     protection = await protection_state(ports)
     hold = protection.why if protection.held_since else ""
-    failing = tuple(await ports.health.noted(ports.clock.now()))
-    return Status(tuple(standings), offers, await _silent(ports), hold, failing)
+    now = ports.clock.now()
+    failing = tuple(await ports.health.noted(now))
+    queue = await ports.records.waiting_provisions(PAGE)
+    waiting = tuple(one for one in queue if one.place is not None and one.place.until > now)
+    return Status(tuple(standings), offers, await _silent(ports), hold, failing, waiting)
 
 
 async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> tuple[Pool, ...]:

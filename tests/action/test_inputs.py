@@ -28,6 +28,7 @@ GOOD = {
     "volume-size": "0",
     "usage-class": "spot",
     "allow-partial": "TRUE",
+    "wait": "10m",
     "dry-run": "false",
     "label-by": "attempt-class",
 }
@@ -61,6 +62,7 @@ BAD = {
     "volume-size": ("-1", "big"),
     "usage-class": ("cheap",),
     "allow-partial": ("yes",),
+    "wait": ("0", "7h", "1d", "soon", "-5m", "1.5h"),
     "dry-run": ("1",),
     "label-by": ("job",),
 }

@@ -45,6 +45,9 @@ MISTAKES = [
     ("--max-runtime-min", "0", "from 1 to 10080 minutes"),
     ("--max-runtime-min", "10081", "from 1 to 10080 minutes"),
     ("--max-runtime-min", "soon", "from 1 to 10080 minutes"),
+    ("--wait", "soon", "such as 90s, 10m or 1h, from 1 second to 6 hours"),
+    ("--wait", "0", "from 1 second to 6 hours"),
+    ("--wait", "7h", "from 1 second to 6 hours"),
     ("--trust-domain", "", "1 to 200"),
     ("--trust-domain", "a b", "1 to 200"),
     ("--trust-domain", "main\n", "1 to 200"),
@@ -121,6 +124,10 @@ def test_patterns_are_separated_by_spaces_or_commas() -> None:
 
 def test_minutes_of_runtime_become_seconds() -> None:
     assert request(max_runtime_min="2").max_runtime == 120
+
+
+def test_a_time_to_wait_becomes_seconds_and_without_one_it_does_not_wait() -> None:
+    assert (request(wait="10m").wait, request().wait) == (600, 0)
 
 
 def test_without_a_runtime_the_setting_decides() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from builders import (
+    BY,
     NOW,
     Walk,
     a_signal,
     abort,
+    admit,
     buried,
     claim,
     claimed,
@@ -33,9 +35,19 @@ from builders import (
     settle,
     terminated,
     used_and_on_offer,
+    wait,
 )
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, Instance
-from bullpen.model.provision import Provision
+from bullpen.model.provision import (
+    FleetAnswered,
+    FleetPlanned,
+    Place,
+    Provision,
+    Renewed,
+    answer_fleet,
+    plan_fleet,
+    renew,
+)
 from bullpen.model.signal import Heartbeat, Kind, Pulse
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Records, Signals
@@ -134,6 +146,47 @@ async def test_open_provisions_are_those_of_the_class_that_are_not_decided(recor
 async def test_pre_warming_is_found_among_the_open_provisions(records: Records) -> None:
     await records.apply(open_provision("p-1", run_id=""))
     assert ids(await records.open_provisions("small")) == ["p-1"]
+
+
+async def waiting(records: Records, provision_id: str, since: float, **changed: Any) -> Provision:
+    (opened,) = await records.apply(open_provision(provision_id, **changed))
+    (landed,) = await records.apply(wait(opened, since=since))
+    assert isinstance(landed, Provision)
+    return landed
+
+
+async def test_provisions_wait_in_the_order_in_which_they_came_whatever_their_class(records: Records) -> None:
+    await records.apply(open_provision("p-0"))
+    await waiting(records, "p-1", 3.0)
+    await waiting(records, "p-2", 1.0, needs=needs(resource_class="large"))
+    first = await waiting(records, "p-4", 0.000001)
+    await waiting(records, "p-3", 3.0)
+    assert ids(await records.waiting_provisions(10)) == ["p-4", "p-2", "p-1", "p-3"]
+    assert await records.waiting_provisions(1) == [first]
+
+
+async def test_a_provision_is_in_the_queue_until_it_has_launched_or_is_decided(records: Records) -> None:
+    served, decided, given_up = [await waiting(records, f"p-{n}", float(n)) for n in range(3)]
+    (served,) = await records.apply(admit(served))
+    planned = FleetPlanned(at=NOW, by=BY, client_token="t", count=1)
+    (served,) = await records.apply(plan_fleet(served, planned))
+    assert ids(await records.waiting_provisions(10)) == ["p-0", "p-1", "p-2"]
+    await records.apply(answer_fleet(served, FleetAnswered(at=NOW, by=BY, client_token="t")))
+    await records.apply(decide(decided, "i-1"))
+    assert ids(await records.waiting_provisions(10)) == ["p-2"]
+    await records.apply(abort(given_up))
+    assert await records.waiting_provisions(10) == []
+    assert ids(await records.open_provisions("small")) == ["p-0"]
+
+
+async def test_a_provision_in_a_queue_is_due_when_its_place_runs_out(records: Records) -> None:
+    first = await waiting(records, "p-1", 0.0)
+    assert await records.due_provisions(later(29), 10) == []
+    assert ids(await records.due_provisions(later(30), 10)) == ["p-1"]
+    await records.apply(renew(first, Renewed(at=NOW, by=BY, until=later(45.5))))
+    assert await records.due_provisions(later(45), 10) == []
+    (found,) = await records.due_provisions(later(46), 10)
+    assert found.place == Place("limits.max-instances", later(0), later(45.5))
 
 
 # ---- on offer

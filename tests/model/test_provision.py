@@ -7,6 +7,7 @@ from builders import (
     NOW,
     a_provision,
     abort,
+    admit,
     committed,
     conclude,
     decide,
@@ -15,6 +16,7 @@ from builders import (
     open_provision,
     revoke,
     settle,
+    wait,
 )
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model.provision import (
@@ -26,9 +28,12 @@ from bullpen.model.provision import (
     FleetPlanned,
     FleetState,
     Owed,
+    Place,
     Provision,
+    Renewed,
     answer_fleet,
     plan_fleet,
+    renew,
 )
 from bullpen.model.transition import Debt
 
@@ -123,3 +128,33 @@ def test_an_open_one_is_due_at_its_deadline_a_decided_one_when_its_debt_is() -> 
     opened = a_provision(deadline=later(600))
     assert opened.due_at == later(600)
     assert decide(opened, "i-1", due=later(5)).after.due_at == later(5)
+
+
+def test_one_that_waits_holds_no_planned_fleet_and_is_due_when_its_place_runs_out() -> None:
+    waiting = wait(planned(a_provision(), "token-1", 3), until=30).after
+    assert waiting.fleets == (Fleet("token-1", 0, FleetState.ANSWERED),)
+    assert (waiting.is_waiting, waiting.waits_for) == (True, "limits.max-instances")
+    assert (waiting.deadline, waiting.due_at) == (later(1200), later(30))
+
+
+def test_a_sign_of_life_keeps_the_place_in_a_queue() -> None:
+    renewed = renew(wait(a_provision()).after, Renewed(at=NOW, by=BY, until=later(99))).after
+    assert renewed.place == Place("limits.max-instances", NOW, later(99))
+    assert renew(a_provision(), Renewed(at=NOW, by=BY, until=later(99))).after.place is None
+
+
+def test_one_that_is_admitted_keeps_its_place_until_its_fleet_has_answered() -> None:
+    admitted = admit(wait(a_provision()).after).after
+    assert (admitted.is_waiting, admitted.deadline, admitted.due_at) == (True, later(600), later(60))
+    launched = answer_fleet(planned(admitted, "token"), FleetAnswered(at=NOW, by=BY, client_token="token")).after
+    assert (launched.is_waiting, launched.due_at) == (False, later(600))
+
+
+def test_only_one_that_waits_is_admitted() -> None:
+    with pytest.raises(Conflict, match="is in no queue"):
+        admit(a_provision())
+
+
+def test_one_that_is_decided_is_in_no_queue() -> None:
+    waiting = wait(a_provision()).after
+    assert [decide(waiting, "i-1").after.place, abort(waiting).after.place] == [None, None]

@@ -3,7 +3,8 @@
 import asyncio
 
 from bullpen.config import Limits, Settings, Trust
-from bullpen.model.instance import RUNNING
+from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.model.instance import RUNNING, State
 from stage import (
     a_world,
     ids,
@@ -36,6 +37,30 @@ async def test_two_that_race_at_the_limit_do_not_pass_it_together() -> None:
     async with a_world(settings=small(max_instances=3)) as world:
         await asyncio.gather(provisioned(world, "one", 2), provisioned(world, "two", 2))
         assert len(machines(world)) <= 3
+
+
+async def test_a_machine_that_is_registered_while_another_provision_counts_is_not_missed() -> None:
+    async with a_world(settings=small(max_instances=1)) as world:
+        slow, counting = world.ports(), world.ports()
+        create, count, has_counted = slow.compute.create_fleet, counting.records.count, asyncio.Event()
+
+        async def create_later(plan: FleetPlan) -> FleetAnswer:
+            await has_counted.wait()
+            return await create(plan)
+
+        async def count_before() -> dict[tuple[str, State], int]:
+            found = await count()
+            has_counted.set()
+            await asyncio.sleep(1)
+            return found
+
+        slow.compute.create_fleet = create_later  # type: ignore[method-assign]
+        counting.records.count = count_before  # type: ignore[method-assign]
+        first = asyncio.create_task(provisioned(world, "one", 1, slow))
+        await asyncio.sleep(1)
+        second = await provisioned(world, "two", 1, counting)
+        assert ((await first).succeeded, second.succeeded) == (True, False)
+        assert len(machines(world)) == 1
 
 
 async def test_nobody_passes_a_limit_alone_however_far_the_indexes_are_behind() -> None:

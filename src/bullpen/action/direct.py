@@ -68,7 +68,8 @@ def _request(asked: Asked, job: Job, label: str, settings: Settings) -> Request:
         repository=job.repository,
     )
     runtime = settings.timings.max_runtime if minutes is None else 60.0 * minutes
-    return Request(label, count, needs, max_runtime=runtime, allow_partial=asked.get("allow-partial", False))
+    partial, wait = asked.get("allow-partial", False), asked.get("wait", 0.0)
+    return Request(label, count, needs, max_runtime=runtime, allow_partial=partial, wait=wait)
 
 
 def _release(label: str, home: Path, settings: Settings) -> Result:

@@ -29,6 +29,7 @@ REQUEST = {
     "allowed-instance-types": "allowedInstanceTypes",
     "max-runtime-min": "maxRuntimeMin",
     "allow-partial": "allowPartial",
+    "wait": "wait",
 }
 """What the server calls the inputs that are for it to judge."""
 

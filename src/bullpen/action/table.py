@@ -7,7 +7,7 @@ their meaning; words that other actions brought are here if we do the same, else
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bullpen.action.values import CLASS_NAME, Reader, classes, flag, one_of, tags, text, whole, words
+from bullpen.action.values import CLASS_NAME, Reader, classes, flag, one_of, tags, text, waiting, whole, words
 
 OURS = "Bullpen"
 ORIGINAL = "fleet-actions/ec2-runner-pool-manager"
@@ -222,6 +222,13 @@ _INPUTS = (
         text("1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit", CLASS_NAME),
     ),
     Input("allow-partial", "Accept fewer runners than asked [false].", flag(), (PROVISION,), (NAMECHEAP,)),
+    Input(
+        "wait",
+        "How long to wait for room in a pool that is full, such as 10m; holds no runner meanwhile [fail at once].",
+        waiting(),
+        (PROVISION,),
+        (OURS,),
+    ),
     Input(
         "label-by",
         "What a label stands for: run, attempt, class or attempt-class [run].",

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bullpen.model.duration import WAITS, parse_wait
+
 CLASS_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 MOST_CPU, MOST_MEM = 1024, 32 * 1024 * 1024
 
@@ -38,6 +40,17 @@ def whole(low: int, high: int, unit: str = "") -> Reader:
         return int(value)
 
     return Reader(f"a whole number from {low} to {high} {unit}".rstrip(), read)
+
+
+def waiting() -> Reader:
+    """Seconds, as the command line reads them."""
+
+    def read(value: str) -> float:
+        if (seconds := parse_wait(value)) is None:
+            raise Unreadable
+        return seconds
+
+    return Reader(WAITS, read)
 
 
 def one_of(*words: str) -> Reader:

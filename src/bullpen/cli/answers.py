@@ -91,6 +91,17 @@ def of_status(status: "Status", limits: "Sequence[Limit]" = ()) -> dict[str, Any
             {"loop": one.loop, "process": one.process, "since": _time(one.since), "error": one.error}
             for one in status.failing
         ],
+        "waiting": [
+            {
+                "provisionId": one.id,
+                "runId": one.run_id,
+                "count": one.want,
+                "resourceClass": one.needs.resource_class,
+                "waitsFor": one.waits_for,
+                "since": _time(one.place.since if one.place else None),
+            }
+            for one in status.waiting
+        ],
         "limits": [
             {"resource": one.resource, "limit": one.limit, "remaining": one.remaining, "resetsAt": _time(one.resets_at)}
             for one in limits

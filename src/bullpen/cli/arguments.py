@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 from bullpen.cli.runs import LABELS, MOST_ATTEMPTS, label_of, named_run, repository_of
 from bullpen.config import DOMAIN, Settings
 from bullpen.errors import ConfigError
+from bullpen.model.duration import WAITS, parse_wait
 from bullpen.model.ticket import UsageClass
 from bullpen.provision.outcome import Request
 from bullpen.settings.cloud import TYPE_PATTERN, TYPES_LIMIT
@@ -33,6 +34,7 @@ def checked_request(
     max_runtime_min: str | None,
     trust_domain: str,
     allow_partial: bool,
+    wait: str | None = None,
     repository: str = "",
     label_by: str = "run",
     attempt: str | None = None,
@@ -70,6 +72,7 @@ def checked_request(
         needs=needs,
         max_runtime=runtime,
         allow_partial=allow_partial,
+        wait=0.0 if wait is None else _wait(wait),
     )
 
 
@@ -111,6 +114,11 @@ def _whole(option: str, text: str, low: int, high: int, unit: str = "") -> int:
         found = text if re.fullmatch(r"-?[0-9]{1,20}", text) else shortened(text)
         _refuse(option, found, f"a whole number from {low} to {high} {unit}".rstrip())
     return int(text)
+
+
+def _wait(text: str) -> float:
+    seconds = parse_wait(text)
+    return _refuse("--wait", shortened(text), WAITS) if seconds is None else seconds
 
 
 def _one_of(option: str, text: str, known: list[str]) -> str:

@@ -24,15 +24,18 @@ Examples:
   bullpen provision --run-id 4711 --count 2 --allowed-instance-types "local.* c*" --json
   bullpen provision --run-id https://github.com/acme/widgets/actions/runs/4711 --count 2
   bullpen provision --run-id 4711 --label-by attempt --attempt 2 --count 2
+  bullpen provision --run-id 4711 --count 3 --wait 10m
 
 A run may be named by its page at GitHub. The label that its jobs ask for in runs-on is 4711; with --label-by attempt
 4711-2, with class 4711-large, with attempt-class 4711-2-large. A second call for the same label tops up to its count.
+At a full cap (max-instances) idle runners above their target make room. With --wait it waits for room: first come,
+first served, and it holds no runner meanwhile.
 Exit code 1: not met, and everything acquired was given back. 75: an engine was away or throttled us; try again.
 """
 
 
 def runner_options(function: F) -> F:
-    """Add what a run may ask of its runners, from --count to --allow-partial."""
+    """Add what a run may ask of its runners, from --count to --wait."""
     for option in reversed(RUNNERS):
         function = option(function)
     return function
@@ -54,6 +57,9 @@ RUNNERS = (
         "--trust-domain", default="default", show_default=True, metavar="NAME", help="Whose used runners to take."
     ),
     click.option("--allow-partial", is_flag=True, help="Accept fewer runners than asked."),
+    click.option(
+        "--wait", metavar="TIME", help="Wait for room under a full cap for up to 90s, 10m or 1h [fail at once]."
+    ),
 )
 
 

@@ -13,6 +13,7 @@ from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.errors import BullpenError
 from bullpen.inventory import Pool, Silence, Standing, Status, status
+from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, Fate
 from bullpen.ports.health import Limit
 
@@ -29,7 +30,7 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """Show every instance and what each pool has on offer. Changes nothing."""
+    """Show every instance, what each pool has on offer, and which provisions wait for room. Changes nothing."""
     settings = given.load().settings
     from bullpen.wiring import is_unused, rate_limits
 
@@ -55,6 +56,9 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
     if found.silent:
         heads = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
         say(columns([heads, *(_silence(one, now) for one in found.silent)]) + "\n")
+    if found.waiting:
+        columns_of_waiting = ("WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE")
+        say(columns([columns_of_waiting, *(_waiting(one, now) for one in found.waiting)]) + "\n")
     if found.hold:
         say(f"nobody is declared lost: {found.hold}\n")
     if found.failing:
@@ -76,6 +80,11 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
 
 def _left(one: Limit, now: datetime) -> str:
     return f"{one.remaining} of {one.limit} requests of {one.resource} (anew {ago(one.resets_at, now)})"
+
+
+def _waiting(one: Provision, now: datetime) -> tuple[str, ...]:
+    since = one.place.since if one.place else None
+    return one.id, one.run_id, str(one.want), one.needs.resource_class, one.waits_for, ago(since, now)
 
 
 def _silence(one: Silence, now: datetime) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Provision: one request for N instances, and the single write that decides it.
 
-        renew, plan_fleet, answer_fleet
+        wait, admit, renew, plan_fleet, answer_fleet
                  ┌────┐
                  ▼    │     commit, with the N members       settle             release or revoke, settle
     ─ open_ ─▶ ┌────────┐ ─────────────────▶ ┌───────────┐ ─────────▶ members run ─────────────────▶ nothing owed
@@ -15,6 +15,9 @@ member of a committed provision is rolled forward; whatever belongs to an aborte
 its deadline is aborted first; the members of a released one are given back. So "all or nothing" is one conditional
 write, not a sequence of them. A member may be lost before its own write: if the call cannot replace it, the commit is
 revoked, and the members that do run are given back.
+
+One that waits for room under a cap is open, holds nothing, and has a place in the queue of that cap. The place is a
+lease: a waiter that was killed leaves the queue when it runs out.
 """
 
 from dataclasses import dataclass, replace
@@ -56,6 +59,15 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue of a cap, named as in the settings. First come, first served, while `until` is not past."""
+
+    cap: str
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Provision:
     """One call of provision. An empty `run_id` warms the pool ahead of any run."""
 
@@ -72,6 +84,17 @@ class Provision:
     reason: str = ""
     owes: Debt | None = None
     purge_at: datetime | None = None
+    place: Place | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while it is in a queue: it waits, or was admitted and has not yet got what it waited for."""
+        return self.state is OPEN and self.place is not None
+
+    @property
+    def waits_for(self) -> str:
+        """The cap in whose queue it is; empty if it is in none."""
+        return self.place.cap if self.place and self.state is OPEN else ""
 
     @property
     def is_over(self) -> bool:
@@ -90,9 +113,10 @@ class Provision:
 
     @property
     def due_at(self) -> datetime | None:
-        """When somebody else may take over: an open one at its deadline, a decided one when its debt is due."""
+        """When another process may take over: an open one at its deadline, one in a queue when its place runs out, a
+        decided one when its debt is due."""
         if self.state is OPEN:
-            return self.deadline
+            return min(self.deadline, self.place.until) if self.place else self.deadline
         return self.owes.due_at if self.owes else None
 
 
@@ -103,7 +127,19 @@ class Opened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed(Event):
-    pass
+    until: datetime | None = None  # of its place in a queue, if it has one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited(Event):
+    place: Place
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted(Event):
+    deadline: datetime
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +203,29 @@ def open_(provision: Provision, event: Opened) -> Step:
 
 @transition(OPEN, to=OPEN, silent=True)
 def renew(provision: Provision, event: Renewed) -> Step:
-    """A sign of life: only the version moves. A record that stands still for long belongs to a dead process."""
-    return provision, ()
+    """A sign of life: the version moves, and its place in a queue lasts longer. A record that stands still for long
+    belongs to a dead process."""
+    if provision.place is None or event.until is None:
+        return provision, ()
+    return replace(provision, place=replace(provision.place, until=event.until)), ()
+
+
+@transition(OPEN, to=OPEN)
+def wait(provision: Provision, event: Waited) -> Step:
+    """It waits for room under a cap, and holds nothing: a fleet that was planned and not launched is not to come."""
+    fleets = [
+        replace(fleet, state=FleetState.ANSWERED, count=0) if fleet.state is FleetState.PLANNED else fleet
+        for fleet in provision.fleets
+    ]
+    return replace(provision, place=event.place, deadline=event.deadline, fleets=tuple(fleets)), ()
+
+
+@transition(OPEN, to=OPEN)
+def admit(provision: Provision, event: Admitted) -> Step:
+    """Its turn has come: it acquires until the deadline, and keeps its place until it has what it waited for."""
+    if provision.place is None:
+        raise Conflict(f"{provision.id} is in no queue", found=provision)
+    return replace(provision, deadline=event.deadline, place=replace(provision.place, until=event.until)), ()
 
 
 @transition(OPEN, to=OPEN)
@@ -179,7 +236,8 @@ def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
 
 @transition(OPEN, to=OPEN)
 def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
-    """Every instance that the fleet launched is registered, in the same write."""
+    """Every instance that the fleet launched is registered, in the same write: they count under the caps from now on,
+    so its place in a queue is given up."""
     if event.client_token not in [fleet.client_token for fleet in provision.fleets]:
         raise Conflict(f"{provision.id} planned no fleet {event.client_token}", found=provision)
     fleets = [
@@ -193,19 +251,22 @@ def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
         else fleet
         for fleet in provision.fleets
     ]
-    return replace(provision, fleets=tuple(fleets)), ()
+    place = provision.place if event.launched == 0 else None
+    return replace(provision, fleets=tuple(fleets), place=place), ()
 
 
 @transition(OPEN, to=COMMITTED)
 def commit(provision: Provision, event: Decided) -> Step:
     """The decision. The writes on the members only carry it out."""
-    return replace(provision, members=event.members, owes=Debt(Owed.SETTLE, event.settle_due)), ()
+    owes = Debt(Owed.SETTLE, event.settle_due)
+    return replace(provision, members=event.members, owes=owes, place=None), ()
 
 
 @transition(OPEN, to=ABORTED)
 def abort(provision: Provision, event: Aborted) -> Step:
     """The decision not to: whatever was acquired is given back."""
-    return replace(provision, reason=event.why, owes=Debt(Owed.SETTLE, event.settle_due)), ()
+    owes = Debt(Owed.SETTLE, event.settle_due)
+    return replace(provision, reason=event.why, owes=owes, place=None), ()
 
 
 @transition(COMMITTED, to=COMMITTED)
@@ -248,6 +309,8 @@ def settle_aborted(provision: Provision, event: Settled) -> Step:
 STEPS = (
     open_,
     renew,
+    wait,
+    admit,
     plan_fleet,
     answer_fleet,
     commit,

@@ -72,6 +72,9 @@ class Records(Protocol):
     async def open_provisions(self, resource_class: str) -> list[Provision]:
         """Provisions of a class that are not decided."""
 
+    async def waiting_provisions(self, limit: int) -> list[Provision]:
+        """Provisions that have a place in the queue of a cap, of any class; first come first."""
+
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         """All live instances and those terminated whose end is owed, in pages: by id, after `after`."""
 

@@ -16,10 +16,11 @@ from datetime import datetime
 from bullpen import handover
 from bullpen.concurrency import Halt, settle
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, Conflict, Interrupted, ProvisionFailed, Unavailable
+from bullpen.errors import BullpenError, Conflict, Interrupted, LimitReached, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
+from bullpen.provision.cap_queue import CapQueue, place_until
 from bullpen.provision.creation import Creation
 from bullpen.provision.halts import Arm, halts, stopped
 from bullpen.provision.holdings import Holdings
@@ -79,7 +80,7 @@ class Attempt:
         self.settlement = settlement = Settlement(self.ports, self.settings, self.book, self.holdings, stop, by=self.by)
         try:
             await settle([self._take_turn()], arm=self._halts(stop))
-            members = await self._acquire(stop)
+            members = await self._acquire_in_turn(settlement, stop)
             if stop.is_set():
                 raise stopped()
             with self._timed("settle"):
@@ -134,11 +135,25 @@ class Attempt:
             if self.want <= 0:
                 raise Withdrawn("the run has all it asked for")
 
-    async def _acquire(self, stop: asyncio.Event) -> list[Member]:
+    async def _acquire_in_turn(self, settlement: Settlement, stop: asyncio.Event) -> list[Member]:
+        """Acquire when it is our turn at the caps. If others were faster all the same, give everything back and wait
+        again: a waiting provision holds nothing."""
+        room = Room(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
+        queue = CapQueue(self.ports, self.settings, self.request, self.book, room, self.tell, by=self.by)
+        while True:
+            await settle([queue.admitted(self.want)], arm=self._halts(stop, queue.ends_by))
+            try:
+                return await self._acquire(room, stop)
+            except LimitReached as refusal:
+                if not queue.is_open:
+                    raise
+                await settlement.hand_back(str(refusal))
+                self.filled = 0
+
+    async def _acquire(self, room: Room, stop: asyncio.Event) -> list[Member]:
         """Fill every place, verified and alive at the same moment."""
         watcher = Watcher(self.ports.signals, self.ports.clock, self.settings.timings)
         pickup = Pickup(self.ports, self.settings, self.request.needs, self.request.run_id, by=self.by)
-        room = Room(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
         partial = self.request.allow_partial
         creation = Creation(
             self.ports, self.settings, self.book, self.holdings, room, allow_partial=partial, by=self.by
@@ -201,13 +216,13 @@ class Attempt:
                 self.filled -= 1
         return [member for member in members if member.instance.id in alive]
 
-    def _halts(self, stop: asyncio.Event) -> Arm:
-        """What ends the attempt from outside: a stop, its own deadline, and a decision by somebody else."""
+    def _halts(self, stop: asyncio.Event, deadline: datetime | None = None) -> Arm:
+        """What ends the attempt from outside: a stop, its own deadline, and a decision by another process."""
         overdue = ProvisionFailed(
             f"{self.book.record.id} was not met within {self.settings.timings.provision:g} s",
             remedy="see what is awaited above; timings.provision sets the limit",
         )
-        from_outside = halts(stop, self.ports.clock, self.book.record.deadline, overdue)
+        from_outside = halts(stop, self.ports.clock, deadline or self.book.record.deadline, overdue)
 
         def arm(halt: Halt) -> Callable[[], None]:
             disarm_both = from_outside(halt)
@@ -225,8 +240,10 @@ class Attempt:
         """Move our record now and then: others see that we live, and we see whether a release has aborted it."""
         while True:
             await asyncio.sleep(self.settings.timings.takeover)
+            now = self.ports.clock.now()
+            renewed = provisions.Renewed(at=now, by=self.by, until=place_until(self.settings, now))
             try:
-                await self.book.write(provisions.renew, provisions.Renewed(at=self.ports.clock.now(), by=self.by))
+                await self.book.write(provisions.renew, renewed)
             except ProvisionFailed as decided:
                 halt(decided)
                 return

@@ -62,7 +62,10 @@ class Call:
                 return self._empty().failed(failure)
             if missing <= 0:
                 return self._empty()
-            deadline = self.committed[0].book.record.deadline if self.committed else None
+            deadline = None
+            if self.committed:
+                deadline = self.committed[0].book.record.deadline
+                request = replace(request, wait=0.0)  # a call that waits holds nothing, and this one holds members
             attempt = await Attempt.open(ports, settings, request, self.presence, missing, self.tell, deadline)
             outcome = await attempt.run(self.stop)
             if outcome is None:
@@ -87,6 +90,7 @@ class Call:
                 f"{self.request.run_id}: a lost member was not replaced within {patience:g} s", remedy="provision again"
             )
         else:
+            patience += self.request.wait  # the other one may wait as long for room
             deadline = handover.later(self.ports.clock.now(), patience)
             overdue = ProvisionFailed(
                 f"{self.request.run_id}: another provision of the run was not decided within {patience:g} s",

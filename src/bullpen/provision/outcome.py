@@ -17,7 +17,8 @@ Tell = Callable[[str], None]
 class Request:
     """N instances for a run, all or nothing unless `allow_partial`.
 
-    Silent instances that serve the run already are ended, unless `spares_silent`: they may come back.
+    Silent instances that serve the run already are ended, unless `spares_silent`: they may come back. Where a cap
+    leaves no room, it waits for up to `wait` seconds; 0: it fails at once.
     """
 
     run_id: str
@@ -26,6 +27,7 @@ class Request:
     max_runtime: float
     allow_partial: bool = False
     spares_silent: bool = False
+    wait: float = 0.0
 
 
 class Origin(StrEnum):

@@ -4,71 +4,44 @@
 
 A pool may be full of idle instances that this run cannot use. Those above their class's idle target are ended, the
 longest idle first, if that covers the whole shortfall; otherwise none is. Each end is a conditional write: a claim that
-is faster keeps its instance, and the pool is counted again.
+is faster keeps its instance, and the pool is counted again. Room that others wait for in front is theirs.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import Conflict, LimitReached
 from bullpen.inventory import every_live
-from bullpen.model.instance import LIVE, Instance, State
+from bullpen.model.instance import LIVE, Instance
 from bullpen.model.provision import FleetState, Provision
+from bullpen.model.ticket import Verdict, judge
 from bullpen.ports import Ports
+from bullpen.provision.caps import (
+    REMEDY,
+    Counts,
+    Excess,
+    Shortage,
+    caps,
+    cover,
+    exceeded,
+    in_front,
+    shortage_of,
+    surplus,
+)
 from bullpen.provision.outcome import Tell
 
-Counts = Mapping[tuple[str, State], int]
 ROUNDS = 10
 """How often the pool is counted again after others were faster, before the provision is refused."""
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    setting: str
-    limit: int
-    resource_class: str = ""  # empty: of the whole pool
-
-    def covers(self, resource_class: str) -> bool:
-        return self.resource_class in ("", resource_class)
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """A cap that would be passed, and what there would be."""
-
-    cap: Cap
-    total: int
-
-    @property
-    def over(self) -> int:
-        return self.total - self.cap.limit
-
-    def __str__(self) -> str:
-        return f"{self.cap.setting} is {self.cap.limit}; this would make {self.total}"
-
-
-def caps(settings: Settings, resource_class: str) -> list[Cap]:
-    """The caps that an instance of a class falls under, that of the class first."""
-    own, pool = settings.resource_class(resource_class).max_instances, settings.limits.max_instances
-    of_class = [Cap(f"classes.{resource_class}.max-instances", own, resource_class)] if own else []
-    return [*of_class, Cap("limits.max-instances", pool)]
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """So many are too many, and the error that says so."""
-
-    over: int
-    error: LimitReached
+QUEUE_PAGE = 1000
+"""Waiting provisions looked at: each is a process that waits, so there are few."""
 
 
 class Room:
-    """Of one provision. `evicts` is False for one that warms the pool: it must not end one class to warm another."""
+    """Of one provision. `evicts` is False for one that warms the pool: it must not end one class to warm another.
+    `since` is when it came to the queue, if it has waited."""
 
     def __init__(self, ports: Ports, settings: Settings, *, evicts: bool, by: str, tell: Tell = lambda line: None):
         self._ports = ports
@@ -76,56 +49,115 @@ class Room:
         self._evicts = evicts
         self._by = by
         self._tell = tell
+        self.since: datetime | None = None
 
     async def make(self, own: Provision, to_come: int) -> Shortage | None:
         """The shortage, if the planned fleets of `own` and what is `to_come` after them pass a cap and no eviction
-        helps.
+        helps, or if others wait for that room in front of it.
 
         Its plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may be
         behind. Then a burst passes a cap by what was asked for within their lag, but nobody passes it alone.
         """
-        asked = {own.needs.resource_class: to_come}
+        if front := await self._front(own.needs.resource_class, own.id):
+            return self._behind(front, own.needs.resource_class, own.want)
+        asked = await self._planned(own) + Counter({own.needs.resource_class: to_come})
         live: Counts = await self._ports.records.count()
-        excesses = await self._excesses(own.needs.resource_class, live, asked, own)
+        excesses = exceeded(self._settings, own.needs.resource_class, live, asked)
         if excesses and self._evicts:
-            live, excesses = await self._evict(own, asked)
-        return _shortage(excesses, live)
+            live, excesses = await self._evict(own, to_come)
+        return shortage_of(excesses, live)
 
     async def shortage(self, resource_class: str, asked: Mapping[str, int]) -> Shortage | None:
         """What would be too many of a class if so many were asked for, by class. Nothing is planned or ended."""
+        if front := await self._front(resource_class):
+            return self._behind(front, resource_class, asked[resource_class])
+        asked = await self._planned() + Counter(asked)
         live = await self._ports.records.count()
-        return _shortage(await self._excesses(resource_class, live, asked), live)
+        return shortage_of(exceeded(self._settings, resource_class, live, asked), live)
 
-    async def _excesses(
-        self, resource_class: str, live: Counts, asked: Mapping[str, int], own: Provision | None = None
-    ) -> list[Excess]:
-        counted = Counter(asked)
-        for (name, _), number in live.items():
-            counted[name] += number
-        for name in self._settings.classes:
-            counted[name] += await self._planned(name, own)
-        totals = [
-            Excess(cap, sum(number for name, number in counted.items() if cap.covers(name)))
-            for cap in caps(self._settings, resource_class)
+    async def foreseen(self, own: Provision, least: int) -> Shortage | None:
+        """The shortage that `own` would meet if it began now and wanted `least`: what fits is claimed, and the rest
+        launched, with evictions if they help."""
+        planned, live = await self._planned(own), await self._live()
+        fitting = self._fitting(own, live)[:least]
+        if len(fitting) == least:
+            return None
+        counts = Counter((one.resource_class, one.state) for one in live)
+        kind = own.needs.resource_class
+        excesses = exceeded(self._settings, kind, counts, planned + Counter({kind: least - len(fitting)}))
+        left = [one for one in live if one not in fitting]
+        return None if cover(excesses, surplus(self._settings, left)) else shortage_of(excesses, counts)
+
+    async def behind(self, front: Sequence[Provision], own: Provision, least: int) -> Shortage | None:
+        """Why `own` may not begin before those in front of it; None if it takes nothing that they could use."""
+        kind = own.needs.resource_class
+        if all(one.needs.resource_class != kind for one in front):
+            live = await self._live()
+            on_offer = [one for one in live if one.is_claimable and one.resource_class == kind]
+            none_to_evict = len(on_offer) <= self._settings.resource_class(kind).idle_target
+            if none_to_evict and len(self._fitting(own, live)) >= least:
+                return None
+        return self._behind(front, kind, own.want)
+
+    async def _front(self, resource_class: str, own: str = "") -> list[Provision]:
+        queue = await self._ports.records.waiting_provisions(QUEUE_PAGE)
+        return in_front(queue, resource_class, self._ports.clock.now(), own, self.since)
+
+    def _behind(self, front: Sequence[Provision], resource_class: str, want: int) -> Shortage:
+        known = {cap.setting: cap for cap in caps(self._settings, resource_class)}
+        cap = next((known[one.waits_for] for one in front if one.waits_for in known), [*known.values()][-1])
+        waiting = "1 provision waits" if len(front) == 1 else f"{len(front)} provisions wait"
+        error = LimitReached(f"{cap.setting} is {cap.limit}; {waiting} in front", remedy=REMEDY)
+        return Shortage(cap, want, error)
+
+    async def _live(self) -> list[Instance]:
+        return [one for one in await every_live(self._ports) if one.state in LIVE]
+
+    def _fitting(self, own: Provision, live: Iterable[Instance]) -> list[Instance]:
+        now, kind = self._ports.clock.now(), self._settings.resource_class(own.needs.resource_class)
+        return [
+            one
+            for one in live
+            if one.is_claimable and judge(one.ticket(), own.needs, kind.cpu, kind.mem, now).verdict is Verdict.TAKE
         ]
-        return [one for one in totals if one.over > 0]
 
-    async def _planned(self, resource_class: str, own: Provision | None) -> int:
-        found = {one.id: one for one in await self._ports.records.open_provisions(resource_class)}
-        if own is not None and own.needs.resource_class == resource_class:
-            found[own.id] = own  # as we wrote it: an index may not show it yet
-        fleets = [fleet for one in found.values() for fleet in one.fleets]
-        return sum(fleet.count for fleet in fleets if fleet.state is FleetState.PLANNED)
+    async def _planned(self, own: Provision | None = None) -> Counter[str]:
+        """Machines of planned fleets, by class. Asked before what lives is counted: what is registered in between
+        counts twice, and never not at all."""
+        return _by_class(await self._fleets(own))
 
-    async def _evict(self, own: Provision, asked: Mapping[str, int]) -> tuple[Counts, list[Excess]]:
+    async def _fleets(self, own: Provision | None) -> dict[str, tuple[str, int]]:
+        """Planned fleets by token: of which class, and how many machines."""
+        fleets: dict[str, tuple[str, int]] = {}
+        for name in self._settings.classes:
+            found = {one.id: one for one in await self._ports.records.open_provisions(name)}
+            if own is not None and own.needs.resource_class == name:
+                found[own.id] = own  # as we wrote it: an index may not show it yet
+            of_class = [fleet for one in found.values() for fleet in one.fleets]
+            fleets |= {one.client_token: (name, one.count) for one in of_class if one.state is FleetState.PLANNED}
+        return fleets
+
+    async def _standing(self, own: Provision) -> tuple[Counter[str], list[Instance]]:
+        """What is planned, by class, and what there is beside it, seen while no fleet moved from one to the other: an
+        instance must not be ended because another was counted twice."""
+        before, tries = await self._fleets(own), 0
+        while True:
+            live, after = await every_live(self._ports), await self._fleets(own)
+            if after == before or tries == ROUNDS:
+                return _by_class(before), live
+            before, tries = after, tries + 1
+
+    async def _evict(self, own: Provision, to_come: int) -> tuple[Counts, list[Excess]]:
         """End idle instances until the caps are kept; returns the counts, and what is in excess all the same."""
         seen: dict[str, Instance] = {}  # as our own writes found them: an index may not show it yet
-        rounds = 0
+        kind, rounds = own.needs.resource_class, 0
         while True:
-            live = [one for one in _newest(await every_live(self._ports), seen) if one.state in LIVE]
+            planned, listed = await self._standing(own)
+            asked = planned + Counter({kind: to_come})
+            live = [one for one in _newest(listed, seen) if one.state in LIVE]
             counts = Counter((one.resource_class, one.state) for one in live)
-            excesses = await self._excesses(own.needs.resource_class, counts, asked, own)
-            chosen = _cover(excesses, _surplus(self._settings, live))
+            excesses = exceeded(self._settings, kind, counts, asked)
+            chosen = cover(excesses, surplus(self._settings, live))
             if not chosen or rounds == ROUNDS:
                 return counts, excesses
             rounds += 1
@@ -146,46 +178,12 @@ class Room:
         return {one.id: one for one in found if isinstance(one, Instance)}
 
 
-def _shortage(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
-    if not excesses:
-        return None
-    message = f"{excesses[0]}; it is held by {_holders(excesses[0].cap, live)}"
-    error = LimitReached(message, remedy="release runners, wait, or raise the limit")
-    return Shortage(max(one.over for one in excesses), error)
+def _by_class(fleets: Mapping[str, tuple[str, int]]) -> Counter[str]:
+    planned: Counter[str] = Counter()
+    for name, count in fleets.values():
+        planned[name] += count
+    return planned
 
 
 def _newest(listed: Iterable[Instance], seen: Mapping[str, Instance]) -> list[Instance]:
     return [max(one, seen.get(one.id, one), key=lambda record: record.version) for one in listed]
-
-
-def _surplus(settings: Settings, live: Iterable[Instance]) -> list[Instance]:
-    """On offer beyond the idle targets, which the youngest fill; the longest idle first."""
-    on_offer: dict[str, list[Instance]] = {}
-    for one in sorted((one for one in live if one.is_claimable), key=_idle_since):
-        on_offer.setdefault(one.resource_class, []).append(one)
-    kinds = settings.classes
-    kept = {name: kinds[name].idle_target if name in kinds else 0 for name in on_offer}
-    beyond = [one for name, some in on_offer.items() for one in some[: max(len(some) - kept[name], 0)]]
-    return sorted(beyond, key=_idle_since)
-
-
-def _idle_since(one: Instance) -> tuple[datetime, str]:
-    return one.offered_at or LONG_AGO, one.id
-
-
-def _cover(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Instance]:
-    """As few as make room under every cap; none if they do not suffice. The narrower cap comes first: what it needs
-    makes room under the wider one, too."""
-    chosen: list[Instance] = []
-    for excess in excesses:
-        have = sum(excess.cap.covers(one.resource_class) for one in chosen)
-        left = [one for one in surplus if one not in chosen and excess.cap.covers(one.resource_class)]
-        if len(left) < excess.over - have:
-            return []
-        chosen += left[: max(excess.over - have, 0)]
-    return chosen
-
-
-def _holders(cap: Cap, live: Counts) -> str:
-    held = Counter({f"{name} {state}": number for (name, state), number in live.items() if cap.covers(name) and number})
-    return ", ".join(f"{number} {what}" for what, number in held.most_common()) or "nothing: ask for fewer"

@@ -8,6 +8,7 @@ dump        anything unexpected: everything held is marked for its end, and the 
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 from bullpen import busy, handover, offering
 from bullpen.config import Settings
@@ -117,6 +118,21 @@ class Settlement:
         await self._part_with_losers()
         await self._close(at_work)
         return True
+
+    async def hand_back(self, reason: str) -> None:
+        """Give back everything held although nothing is decided: the provision is going to wait. What is given back is
+        put on offer by whoever pays debts next, and who is at work is held on."""
+        await self._fence(await self._holdings.resolve_claims(IN_FLIGHT))
+        undecided = replace(self._book.record, reason=reason)
+        held = [held.instance for held in self._holdings.held.values()]
+        landed, _ = await handover.carry_out(self._ports, self._settings, undecided, held, by=self._by)
+        marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
+        certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
+        for id, one in landed.items():
+            is_back = one is not None and one.state is IDLE
+            ended = Fate.TERMINATED if id in certain else Fate.TERMINATING
+            self._holdings.discard(id, reason, Fate.CLEANING if is_back else ended)
+        await self._part_with_losers()
 
     async def dump(self, reason: str) -> None:
         """Something unexpected happened: end everything held but who is at work, whom the provision goes on to owe.

@@ -67,6 +67,7 @@ class _Running:
     operation: Operation
     stop: asyncio.Event
     task: "asyncio.Task[None]"
+    waits: bool
 
 
 class Operations:
@@ -81,15 +82,26 @@ class Operations:
         self._ownership: Ownership | None = None  # from the first operation on
         self._unwritten: dict[str, Operation] = {}  # ended, and their files could not be written; the oldest go first
 
-    def begin(self, kind: str, run_id: str, lasts: float, work: Work, key: str = "", of_run: str = "") -> Operation:
+    def begin(
+        self,
+        kind: str,
+        run_id: str,
+        lasts: float,
+        work: Work,
+        key: str = "",
+        of_run: str = "",
+        *,
+        waits: bool = False,
+    ) -> Operation:
         """Start it and return it; with the `key` of one that was begun before, return that. Raise a 429 if too many of
-        its kind run already: a release gives back, and is not kept out by provisions that wait. A workflow run that
-        asks for itself (`of_run`) has a few of its own, and leaves the rest to others. Raise Unavailable if it cannot
-        be written down."""
+        its kind run already: a release gives back, and is not kept out by provisions. One that may wait long for room
+        (`waits`) keeps none out that does not. A workflow run that asks for itself (`of_run`) has a few of its own,
+        and leaves the rest to others. Raise Unavailable if it cannot be written down."""
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
         if key and self._is_known(id):
             return self.find(id)
-        of_kind = [one.operation.run_id for one in self._running.values() if one.operation.kind == kind]
+        like_it = [one for one in self._running.values() if (one.operation.kind, one.waits) == (kind, waits)]
+        of_kind = [one.operation.run_id for one in like_it]
         own = [name for name in of_kind if of_run and (label := labels.parse(name)) and label.run == of_run]
         if len(of_kind) >= MOST_AT_ONCE or len(own) >= MOST_OF_A_RUN or self._closed:
             raise too_busy(5.0)
@@ -114,7 +126,7 @@ class Operations:
             log.warning("%s of %s is not written down: %s", kind, run_id, exc)
         stop = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
-        self._running[operation.id] = _Running(operation, stop, task)
+        self._running[operation.id] = _Running(operation, stop, task, waits)
         task.add_done_callback(lambda _: self._running.pop(operation.id, None))
         return operation
 

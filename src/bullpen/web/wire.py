@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bullpen.config import DOMAIN
+from bullpen.model.duration import LONGEST_WAIT
 from bullpen.model.signal import SEQ_MOST
 from bullpen.settings.ci import REPOSITORY
 
@@ -72,6 +73,9 @@ class ProvisionRun(Asked, frozen=True):
     max_runtime_min: Annotated[int, Meta(ge=1, le=7 * 24 * 60)] | None = None
     trust_domain: Annotated[str, Meta(pattern=DOMAIN)] | None = None
     allow_partial: bool = False
+    wait: Annotated[
+        float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for room under a full cap; 0: fail at once.")
+    ] = 0.0
     repository: Annotated[str, Meta(pattern=rf"^({REPOSITORY})?\Z")] = ""
 
 

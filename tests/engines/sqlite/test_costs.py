@@ -74,6 +74,7 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
             "owing_instances": lambda: records.owing_instances(later(5000), 50),
             "due_provisions": lambda: records.due_provisions(later(5000), 50),
             "open_provisions": lambda: records.open_provisions("small"),
+            "waiting_provisions": lambda: records.waiting_provisions(50),
             "live": lambda: records.live(50),
             "count": records.count,
             "stories": lambda: records.stories(["i-0"]),

@@ -111,6 +111,11 @@ class MemoryRecords:
             "records.open_provisions", lambda: list(self._current().provisions_open.walk(resource_class))
         )
 
+    async def waiting_provisions(self, limit: int) -> list[Provision]:
+        return await self._faults.call(
+            "records.waiting_provisions", lambda: list(islice(self._current().provisions_waiting.walk(), limit))
+        )
+
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         return await self._faults.call(
             "records.live", lambda: list(islice(self._current().live.walk(after=after), limit))

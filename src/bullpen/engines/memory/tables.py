@@ -57,6 +57,9 @@ class Tables:
         self.provisions_of_run = Index[Provision](lambda p: None if p.is_closed else (p.run_id, p.id))
         self.provisions_told = Index[Provision](lambda p: (p.run_id, p.deadline))
         self.provisions_open = Index[Provision](lambda p: (p.needs.resource_class, p.id) if p.state is OPEN else None)
+        self.provisions_waiting = Index[Provision](
+            lambda p: ("", (p.place.since, p.id)) if p.is_waiting and p.place else None
+        )
         self.provisions_due = Index[Provision](lambda p: ("", p.due_at) if p.due_at else None)
         self.provisions_purgeable = Index[Provision](lambda p: ("", p.purge_at) if p.purge_at else None)
         self.provision_indexes = Replica(
@@ -64,6 +67,7 @@ class Tables:
             self.provisions_of_run,
             self.provisions_told,
             self.provisions_open,
+            self.provisions_waiting,
             self.provisions_due,
             self.provisions_purgeable,
         )
@@ -163,14 +167,14 @@ class Tables:
                     self.logs.pop((record.id, fence), None)
 
     def _wake(self, change: Change[Any], record: Any) -> None:
-        """Its agent; and the control plane if somebody may wait for an offer, a decision, a worker or a job."""
+        """Its agent; and the control plane if it may wait for an offer, room, a decision, a turn, a worker or a job."""
         match record:
             case Instance():
                 if record.id in self._bells:
                     self._bells[record.id].ring()
-                tells_control = record.is_claimable
+                tells_control = record.is_claimable or record.state is instances.TERMINATED
             case Provision():
-                tells_control = record.state is not OPEN
+                tells_control = record.state is not OPEN or change.before.waits_for not in ("", record.waits_for)
             case Job():
                 for instance_id, bell in self._bells.items():
                     if self._concerns(record, instance_id):

@@ -20,7 +20,7 @@ from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict, Refused
 from bullpen.model import job, provision
 from bullpen.model.control import Control
-from bullpen.model.instance import Instance
+from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.transition import STORY_LENGTH, Change, Check
@@ -148,15 +148,15 @@ def _wake(transaction: Transaction, landing: Landing) -> None:
     match landing.change.after:
         case Instance() as instance:
             transaction.wake(instance.id)  # its agent
-            if instance.is_claimable:
-                transaction.wake_control()  # a releaser or a pickup may wait for the offer
-        case Provision(state=state):
-            if state is not provision.OPEN:
-                transaction.wake_control()  # whoever works for this provision stops or carries the decision out
-        case Job() as landed:
+            if instance.is_claimable or instance.state is TERMINATED:
+                transaction.wake_control()  # a releaser or a pickup may wait for the offer, a provision for the room
+        case Provision() as landed:
+            if landed.state is not provision.OPEN or landing.change.before.waits_for not in ("", landed.waits_for):
+                transaction.wake_control()  # the process that works for it stops; those behind it in a queue move up
+        case Job() as followed:
             transaction.wake_control()  # whoever follows the job
-            if landed.cancelling:
-                transaction.wake(landed.instance_id)
+            if followed.cancelling:
+                transaction.wake(followed.instance_id)
         case _:
             if landing.change.line is not None:
                 transaction.wake_control()  # a worker came or went: its jobs may wait

@@ -37,6 +37,7 @@ DUE_INSTANCES = f"{_INSTANCE} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
 OWING_INSTANCES = f"{_INSTANCE} WHERE owes_due <= ? ORDER BY owes_due, id LIMIT ?"
 DUE_PROVISIONS = f"{_PROVISION} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
 OPEN_PROVISIONS = f"{_PROVISION} WHERE resource_class = ? AND state = 'open' ORDER BY id"
+WAITING_PROVISIONS = f"{_PROVISION} WHERE waits_since IS NOT NULL ORDER BY waits_since, id LIMIT ?"
 LIVE = f"{_INSTANCE} WHERE id > ? AND purge_at IS NULL ORDER BY id LIMIT ?"
 # Each live instance is in exactly one of these three indexes: it has a run, is on offer, or is neither.
 COUNT = """
@@ -138,6 +139,9 @@ class SqliteRecords:
 
     async def open_provisions(self, resource_class: str) -> list[Provision]:
         return [PROVISIONS.decode(row) for row in await self._rows(OPEN_PROVISIONS, resource_class)]
+
+    async def waiting_provisions(self, limit: int) -> list[Provision]:
+        return [PROVISIONS.decode(row) for row in await self._rows(WAITING_PROVISIONS, limit)]
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         return [INSTANCES.decode(row) for row in await self._rows(LIVE, after, limit)]

@@ -10,7 +10,7 @@ from msgspec import json
 
 from bullpen.model import instance, provision
 from bullpen.model.instance import Instance
-from bullpen.model.provision import Fleet, Provision
+from bullpen.model.provision import Fleet, Place, Provision
 from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.transition import Debt, Record, StoryLine
 
@@ -92,6 +92,16 @@ def _decode_debt(kinds: type[StrEnum], kind: str | None, due: int | None) -> Deb
     return None if kind is None or due is None else Debt(kinds(kind), from_micros(due))
 
 
+def _encode_place(place: Place | None) -> Row:
+    return (None, None, None) if place is None else (place.cap, to_micros(place.since), to_micros(place.until))
+
+
+def _decode_place(cap: str | None, since: int | None, until: int | None) -> Place | None:
+    if cap is None or since is None or until is None:
+        return None
+    return Place(cap, from_micros(since), from_micros(until))
+
+
 def _decode_instance(row: Row) -> Instance:
     id_, state, version, threshold, run_id, round_, provision_id, attested, *rest = row
     trust_domain, generation, resource_class, type_, usage, cpu, mem, offered_at, *rest = rest
@@ -121,7 +131,7 @@ def _decode_instance(row: Row) -> Instance:
 
 def _decode_provision(row: Row) -> Provision:
     id_, state, version, run_id, want, _, needs, deadline, max_runtime, fleets, members, reason, *rest = row
-    owes_kind, owes_due, purge_at = rest
+    owes_kind, owes_due, purge_at, *place = rest
     return Provision(
         id_,
         provision.State(state),
@@ -136,6 +146,7 @@ def _decode_provision(row: Row) -> Provision:
         reason,
         _decode_debt(provision.Owed, owes_kind, owes_due),
         from_micros_or_null(purge_at),
+        _decode_place(*place),
     )
 
 
@@ -183,6 +194,7 @@ PROVISIONS: Table[Provision] = Table(
         "reason": plain_field("reason"),
         "owes": _DEBT,
         "purge_at": time_field("purge_at"),
+        "place": Field(("waits_for", "waits_since", "waits_until"), _encode_place),
     },
     _decode_provision,
     {"due_at": lambda record: to_micros_or_null(record.due_at)},

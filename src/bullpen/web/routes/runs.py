@@ -58,8 +58,9 @@ async def provision_run(
         return outcome.succeeded, outcome.reason, _of_outcome(outcome)
 
     with context.admission.work():
-        lasts = context.settings.timings.provision + GRACE
-        return context.operations.begin("provision", run_id, lasts, work, key, _own(speaker))
+        lasts = context.settings.timings.provision + asked.wait + GRACE
+        waits = asked.wait > 0
+        return context.operations.begin("provision", run_id, lasts, work, key, _own(speaker), waits=waits)
 
 
 @post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
@@ -135,7 +136,7 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
         data.repository,
     )
     runtime = settings.timings.max_runtime if data.max_runtime_min is None else 60.0 * data.max_runtime_min
-    return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial)
+    return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial, wait=data.wait)
 
 
 def _of_outcome(outcome: Outcome) -> dict[str, Any]:

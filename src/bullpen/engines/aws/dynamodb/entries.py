@@ -92,6 +92,7 @@ def _of_provision(record: Provision) -> dict[str, Value | None]:
             pool=f"OPEN#{record.needs.resource_class}" if record.state is provision.OPEN else "",
             due=_at("DUE#Provision", record.due_at),
             todo=(f"OPENRUN#{record.run_id}", record.id) if unsettled else _NONE,
+            live="WAITING#Provision" if record.is_waiting else "",
         ),
     }
 

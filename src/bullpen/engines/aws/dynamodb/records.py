@@ -110,6 +110,11 @@ class DynamoRecords:
         walk = self._table.walk(("poolKey", f"OPEN#{resource_class}"), index="pool")
         return await read_listed(self._table, walk, Provision, lambda p: p.state is OPEN)
 
+    async def waiting_provisions(self, limit: int) -> list[Provision]:
+        walk = self._table.walk(("liveKey", "WAITING#Provision"), index="live")
+        found = await read_listed(self._table, walk, Provision, lambda p: p.is_waiting)
+        return sorted(found, key=lambda p: (p.place.since, p.id) if p.place else (p.deadline, p.id))[:limit]
+
     async def live(self, limit: int, after: str = "") -> list[Instance]:
         walk = self._table.walk(("liveKey", "LIVE#Instance"), ("SK", ">", f"ID#{after}"), index="live", page=limit)
         return decode_listed(Instance, await walk.first(limit))

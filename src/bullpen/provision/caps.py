@@ -1,0 +1,134 @@
+"""The caps of the settings, pure: what would pass them, what may be ended to make room, and who waits in front."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bullpen.config import Settings
+from bullpen.errors import LimitReached
+from bullpen.model.instance import Instance, State
+from bullpen.model.provision import Provision
+
+Counts = Mapping[tuple[str, State], int]
+REMEDY = "release runners, wait for room with --wait, or raise the limit"
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    setting: str
+    limit: int
+    resource_class: str = ""  # empty: of the whole pool
+
+    def covers(self, resource_class: str) -> bool:
+        return self.resource_class in ("", resource_class)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A cap that would be passed, and what there would be."""
+
+    cap: Cap
+    total: int
+
+    @property
+    def over(self) -> int:
+        return self.total - self.cap.limit
+
+    def __str__(self) -> str:
+        return f"{self.cap.setting} is {self.cap.limit}; this would make {self.total}"
+
+
+POOL_CAP = "limits.max-instances"
+
+
+def _class_cap(resource_class: str) -> str:
+    return f"classes.{resource_class}.max-instances"
+
+
+def _covers(setting: str, resource_class: str) -> bool:
+    return setting in (POOL_CAP, _class_cap(resource_class))
+
+
+def caps(settings: Settings, resource_class: str) -> list[Cap]:
+    """The caps that an instance of a class falls under, that of the class first."""
+    own, pool = settings.resource_class(resource_class).max_instances, settings.limits.max_instances
+    of_class = [Cap(_class_cap(resource_class), own, resource_class)] if own else []
+    return [*of_class, Cap(POOL_CAP, pool)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """So many are too many under a cap, and the error that says so."""
+
+    cap: Cap
+    over: int
+    error: LimitReached
+
+
+def in_front(
+    queue: Iterable[Provision], resource_class: str, now: datetime, own: str = "", since: datetime | None = None
+) -> list[Provision]:
+    """Those in the queue of a cap that the class falls under, whose place is before that of `own`; all of them if it
+    has none. One whose place has run out is dead."""
+    waiting = [(one, one.place) for one in queue if one.place is not None and one.id != own]
+    return [
+        one
+        for one, place in waiting
+        if place.until > now
+        and _covers(place.cap, resource_class)
+        and (since is None or (place.since, one.id) < (since, own))
+    ]
+
+
+def exceeded(settings: Settings, resource_class: str, live: Counts, asked: Mapping[str, int]) -> list[Excess]:
+    """The caps of a class that what lives, and what is asked for besides, would pass; that of the class first."""
+    counted = Counter(asked)
+    for (name, _), number in live.items():
+        counted[name] += number
+    totals = [
+        Excess(cap, sum(number for name, number in counted.items() if cap.covers(name)))
+        for cap in caps(settings, resource_class)
+    ]
+    return [one for one in totals if one.over > 0]
+
+
+def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
+    if not excesses:
+        return None
+    message = f"{excesses[0]}; it is held by {_holders(excesses[0].cap, live)}"
+    return Shortage(excesses[0].cap, max(one.over for one in excesses), LimitReached(message, remedy=REMEDY))
+
+
+def surplus(settings: Settings, live: Iterable[Instance]) -> list[Instance]:
+    """On offer beyond the idle targets, which the youngest fill; the longest idle first."""
+    on_offer: dict[str, list[Instance]] = {}
+    for one in sorted((one for one in live if one.is_claimable), key=_idle_since):
+        on_offer.setdefault(one.resource_class, []).append(one)
+    kinds = settings.classes
+    kept = {name: kinds[name].idle_target if name in kinds else 0 for name in on_offer}
+    beyond = [one for name, some in on_offer.items() for one in some[: max(len(some) - kept[name], 0)]]
+    return sorted(beyond, key=_idle_since)
+
+
+def _idle_since(one: Instance) -> tuple[datetime, str]:
+    return one.offered_at or LONG_AGO, one.id
+
+
+def cover(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Instance]:
+    """As few as make room under every cap; none if they do not suffice. The narrower cap comes first: what it needs
+    makes room under the wider one, too."""
+    chosen: list[Instance] = []
+    for excess in excesses:
+        have = sum(excess.cap.covers(one.resource_class) for one in chosen)
+        left = [one for one in surplus if one not in chosen and excess.cap.covers(one.resource_class)]
+        if len(left) < excess.over - have:
+            return []
+        chosen += left[: max(excess.over - have, 0)]
+    return chosen
+
+
+def _holders(cap: Cap, live: Counts) -> str:
+    held = Counter({f"{name} {state}": number for (name, state), number in live.items() if cap.covers(name) and number})
+    return ", ".join(f"{number} {what}" for what, number in held.most_common()) or "nothing: ask for fewer"
