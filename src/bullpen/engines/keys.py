@@ -108,10 +108,10 @@ class Keys:
         try:
             async with asyncio.timeout(READ_WITHIN):
                 self.learn(await self._tokens.read())
-        except (BullpenError, TimeoutError) as exc:
+        except Exception as exc:  # whatever it was: the next attempt may succeed, and nothing else depends on this one
             if self._failing_since is None:
                 self._failing_since = now
-                why = f"no answer within {READ_WITHIN:g} s" if isinstance(exc, TimeoutError) else str(exc)
+                why = str(exc) if isinstance(exc, BullpenError) else type(exc).__name__
                 log.warning("the tokens cannot be read again: %s", why)
         else:
             self._failing_since = None
