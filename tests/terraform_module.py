@@ -40,6 +40,7 @@ INSTANCE_POLICY = (
     "${var.served ? jsonencode(local.served_instance)"
     " : var.on_github ? jsonencode(local.github_instance) : jsonencode(local.instance)}"
 )
+WORKFLOW_POLICY = "${var.workflows_launch ? jsonencode(local.launching_workflow) : jsonencode(local.workflow)}"
 SOME_SUBJECTS = "${length(var.github_subjects) > 0 ? 1 : 0}"
 SOME_PRINCIPALS = "${length(var.control_plane_principals) > 0 ? 1 : 0}"
 
@@ -76,7 +77,8 @@ def module() -> dict[str, Any]:
             "partition": "${data.aws_partition.here.partition}",
             "dns_suffix": "${data.aws_partition.here.dns_suffix}",
             "control_plane": _with_lists(control_plane(PLACE)),
-            "workflow": _with_lists(workflow(PLACE)),
+            "workflow": workflow(PLACE),
+            "launching_workflow": _with_lists(workflow(PLACE, launch=True)),
             "instance": instance(PLACE),
             "served_instance": _escaped(instance(replace(PLACE, served=True))),
             "github_instance": instance(replace(PLACE, on_github=True)),
@@ -124,6 +126,11 @@ def _variables() -> dict[str, Any]:
                 "condition": f"${{alltrue([for one in var.github_subjects : can(regex({json.dumps(SUBJECT)}, one))])}}",
                 "error_message": f"Each must name its repository in full: {form}",
             },
+        },
+        "workflows_launch": {
+            "type": "bool",
+            "default": False,
+            "description": "Whether these workflows launch machines, trusted like the control plane",
         },
         "github_provider_arn": {
             "type": "string",
@@ -248,7 +255,7 @@ def _identities() -> dict[str, Any]:
         "control_plane": "${var.pool}-control-plane",
         "workflow": "${var.pool}-workflow",
     }
-    policies = {"instance": INSTANCE_POLICY}
+    policies = {"instance": INSTANCE_POLICY, "workflow": WORKFLOW_POLICY}
     some = {"control_plane": {"count": SOME_PRINCIPALS}, "workflow": {"count": SOME_SUBJECTS}}
     return {
         "aws_iam_role": {

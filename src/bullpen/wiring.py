@@ -228,16 +228,19 @@ async def examine_ci(settings: Settings) -> list[Finding]:
         return await examine(hub, settings, Releases(hub, clock))
 
 
-def iam_policy(settings: Settings, whose: str, account: str, role: str) -> dict[str, Any]:
-    """The IAM policy of the control plane, the instances or the workflows of a pool on AWS."""
+def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: bool = False) -> dict[str, Any]:
+    """The IAM policy of the control plane, the instances or the workflows of a pool on AWS; `launch` is for workflows
+    that launch machines themselves."""
     from bullpen.engines.aws.ground import policies
 
     place = policies.place_of(settings, account, role)
-    return {
-        "control-plane": policies.control_plane,
-        "instance": policies.instance,
-        "workflow": policies.workflow,
-    }[whose](place)
+    match whose:
+        case "control-plane":
+            return policies.control_plane(place)
+        case "instance":
+            return policies.instance(place)
+        case _:
+            return policies.workflow(place, launch=launch)
 
 
 def terraform_variables(settings: Settings) -> dict[str, Any]:

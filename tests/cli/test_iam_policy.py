@@ -29,10 +29,16 @@ def test_a_policy_is_printed_as_one_document(bullpen: CommandLine, whose: str) -
 
 def test_the_settings_and_the_account_stand_in_its_resources(bullpen: CommandLine) -> None:
     bullpen.write_settings(AWS)
-    text = bullpen("iam-policy", "workflow", "--account", "123456789012", "--role", "team/machine-role").out
+    given = ("--account", "123456789012", "--role", "team/machine-role")
+    text = bullpen("iam-policy", "workflow", "--launch", *given).out
     assert "arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen" in text
     assert "arn:aws:ec2:*:*:subnet/subnet-0123456789abcdef0" in text
     assert "arn:aws:iam::123456789012:role/team/machine-role" in text
+
+
+def test_a_workflow_claims_unless_it_is_said_that_it_launches(bullpen: CommandLine) -> None:
+    assert "ec2:CreateFleet" not in bullpen("iam-policy", "workflow").out
+    assert "ec2:CreateFleet" in bullpen("iam-policy", "workflow", "--launch").out
 
 
 def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) -> None:
@@ -49,6 +55,7 @@ def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) ->
         (("everybody",), "everybody"),
         (("workflow", "--account", "acme"), "--account 'acme'"),
         (("workflow", "--role", "a role"), "--role 'a role'"),
+        (("instance", "--launch"), "--launch: is for workflow, not for instance"),
         ((), "Missing argument"),
     ],
 )

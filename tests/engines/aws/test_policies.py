@@ -108,14 +108,29 @@ def test_the_control_plane_may_do_exactly_what_the_engine_does() -> None:
     assert allowed(control_plane(PLACE)) == made
 
 
-def test_a_workflow_may_do_exactly_what_provision_and_release_do() -> None:
+def test_a_workflow_that_launches_may_do_exactly_what_provision_and_release_do() -> None:
     made = {
         action
         for source in ENGINE
         if NOT_OF_A_WORKFLOW.get(source.name, set()) is not None
         for action in called(source, NOT_OF_A_WORKFLOW.get(source.name))
     }
-    assert allowed(workflow(PLACE)) == made | OF_A_FLEET
+    assert allowed(workflow(PLACE, launch=True)) == made | OF_A_FLEET
+
+
+def test_a_workflow_that_only_claims_may_launch_make_and_pass_nothing() -> None:
+    launching = allowed(workflow(PLACE, launch=True)) - allowed(workflow(PLACE))
+    assert launching == {
+        "ec2:CreateFleet",
+        "ec2:CreateLaunchTemplate",
+        "ec2:CreateTags",
+        "ec2:DescribeInstanceTypes",
+        "ec2:DescribeLaunchTemplateVersions",
+        "ec2:DescribeLaunchTemplates",
+        "ec2:RunInstances",
+        *OF_A_FLEET,
+    }
+    assert allowed(workflow(PLACE)) <= allowed(workflow(PLACE, launch=True))
 
 
 def test_an_instance_may_do_exactly_what_its_agent_does() -> None:
@@ -169,15 +184,6 @@ def test_only_an_instance_that_registers_at_github_by_itself_reads_the_secret_fo
     assert "TYPE#Secret" not in str(writes)
 
 
-def test_a_workflow_reaches_no_secret_whatever_else_allows_it() -> None:
-    (denied,) = (one for one in workflow(PLACE)["Statement"] if one["Effect"] == "Deny")
-    assert denied["Action"] == ["dynamodb:*"]
-    assert denied["Resource"] == ["arn:aws:dynamodb:eu-central-1:123456789012:table/bullpen"]
-    kinds = ["TYPE#Secret", f"TYPE#{TOKEN}", f"TYPE#{AGENT_SECRET}"]
-    assert denied["Condition"] == {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": kinds}}
-    assert "Deny" not in str(control_plane(PLACE))
-
-
 def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:
     served = instance(place_of(replace(SETTINGS, agent=Agent(serve_url="https://pool.example")), "123456789012"))
     in_direct_mode = {"dynamodb:UpdateItem"}  # the signal
@@ -222,7 +228,7 @@ def statement_texts(policy: Policy) -> Iterator[Any]:
 @pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
 def test_other_partitions_have_their_own_names(region: str, partition: str) -> None:
     place = place_of(Settings(aws=Aws(region=region)))
-    arns = [arn for arn in statement_texts(workflow(place)) if arn != "*"]
+    arns = [arn for arn in statement_texts(workflow(place, launch=True)) if arn != "*"]
     assert all(arn.startswith(f"arn:{partition}:") for arn in arns)
 
 

@@ -132,6 +132,7 @@ def test_the_policies_are_those_that_iam_policy_prints(policy: Any) -> None:
         makes_templates=False,
     )
     assert filled(MODULE["locals"][policy.__name__]) == policy(place)
+    assert filled(MODULE["locals"]["launching_workflow"]) == workflow(place, launch=True)
     assert f"jsonencode(local.{policy.__name__})" in RESOURCES["aws_iam_policy"][policy.__name__]["policy"]
 
 

@@ -34,6 +34,13 @@ _SPOT_QUOTA = (
 _FLEET_QUOTA = "Ask AWS for a higher EC2 Fleet quota (Service Quotas), or ask for fewer runners at once."
 _SLOWER = "Wait a little: the account makes too many EC2 requests. AWS raises the limits on request."
 _POLICY = "Allow the call to these credentials: `bullpen iam-policy control-plane` prints what they need."
+_LAUNCH = (
+    "These credentials may claim warm machines and launch none. Have enough of them warm (idle-target of the class), or"
+    " provision through `bullpen serve`. A workflow that is trusted like the control plane may launch itself: `bullpen"
+    " iam-policy workflow --launch` prints what it needs, and `bullpen iam-policy control-plane` what all others need."
+)
+_LAUNCHING = ("CreateFleet", "CreateLaunchTemplate", "DescribeLaunchTemplateVersions")
+"""What a provision calls to launch, first the look at the template: who may not look is not allowed the rest."""
 _LINKED_ROLE = (
     "Create the service-linked role once: `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
     " for spot, `ec2fleet.amazonaws.com` for fleets."
@@ -130,13 +137,15 @@ def fleet_error(error: Mapping[str, Any]) -> FleetError:
     """An entry of `Errors` in the answer to CreateFleet."""
     code, message = error.get("ErrorCode", "Unknown"), _shown(error.get("ErrorMessage", ""))
     cause, remedy = judged(code, message)
-    return FleetError(code, message, cause, remedy)
+    return FleetError(code, message, cause, _LAUNCH if remedy is _POLICY else remedy)
 
 
 def refusal(operation: str, code: str, message: str) -> BullpenError | None:
     """The error to raise for a call that failed so; None for a code that means nothing in particular to us."""
     message = _shown(message)
     cause, remedy = judged(code, message)
+    if remedy is _POLICY and operation in _LAUNCHING:
+        remedy = _LAUNCH
     said = f"EC2 {operation}: {code}: {message}"
     match cause:
         case Cause.CAPACITY:

@@ -62,6 +62,7 @@ class Ec2Compute:
         self._store_agent = store_agent
         self._first_missing = first_missing
         self._templates = Templates(cloud)
+        self._verified: dict[str, str] = {}  # the ids of templates whose content this process has compared, by name
         self._sizes: dict[str, Size] = {}
         self._launched: set[str] = set()  # by this process, and not known to have ended
         self._protected: dict[str, str] = {}  # would not end when this process asked for it, and why
@@ -70,7 +71,7 @@ class Ec2Compute:
         wanted = template(
             self._settings, self._user_data(), plan.resource_class, plan.allowed_types, plan.cpu, plan.mem
         )
-        answer = await self._create(fleet.request(plan, self._settings.aws, wanted.name), wanted)
+        answer = await self._create(plan, wanted)
         machines = fleet.read(plan, answer, await self._sizes_of(fleet.types(answer)))
         self._launched.update(machine.id for machine in machines.machines)
         return machines
@@ -106,25 +107,33 @@ class Ec2Compute:
             for one in found
         ]
 
-    async def _create(self, request: dict[str, Any], wanted: Template) -> dict[str, Any]:
-        """Ask straight away: the template is nearly always there. If not, make it and ask again with the same token."""
+    async def _create(self, plan: FleetPlan, wanted: Template) -> dict[str, Any]:
+        """Ask once the template is known to be as it should be. If there is none, make it and try again, with the same
+        token."""
         for wait in (*UNTIL_VISIBLE, None):
+            is_missing = False
             try:
-                return await ask(self._cloud, "create_fleet", expecting=TEMPLATE_MISSING, **request)
-            except Declined as declined:
-                if self._settings.aws.manage == "external":
-                    raise ConfigError(
-                        f"EC2 CreateFleet: {declined.code}: there is no launch template {wanted.name} for class"
-                        f" {wanted.resource_class} with these types, cpu and mem",
-                        remedy='Apply your Terraform, or set aws.manage = "refresh" to have it made.',
-                    ) from declined
-                if wait is None:
-                    raise Unavailable(f"EC2 CreateFleet: {wanted.name} was just made and is not seen yet") from declined
+                if id_ := self._verified.get(wanted.name) or await self._templates.verified(wanted):
+                    self._verified[wanted.name] = id_
+                    request = fleet.request(plan, self._settings.aws, id_)
+                    return await ask(self._cloud, "create_fleet", expecting=TEMPLATE_MISSING, **request)
+                is_missing = True
+            except Declined:
+                del self._verified[wanted.name]  # deleted, or not seen yet; whatever has its name now is compared
+            if is_missing and self._settings.aws.manage == "external":
+                raise ConfigError(
+                    f"EC2 CreateFleet: there is no launch template {wanted.name} for class {wanted.resource_class} with"
+                    " these types, cpu and mem",
+                    remedy='Apply your Terraform, or set aws.manage = "refresh" to have it made.',
+                )
+            if wait is None:
+                break
+            if is_missing:
                 # First what its machines will fetch: the table may never have seen an agent of this version.
                 await self._store_agent()
                 await self._templates.ensure(wanted)
             await asyncio.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+        raise Unavailable(f"EC2 CreateFleet: {wanted.name} was just made and is not seen yet")
 
     def _note(self, asked: Sequence[str], protected: dict[str, str]) -> None:
         """Warn once of each machine that stays: whoever ends it tries again and again."""

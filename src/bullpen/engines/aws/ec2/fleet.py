@@ -29,7 +29,7 @@ def tags(owned: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in owned.items()]
 
 
-def request(plan: FleetPlan, aws: Aws, template: str) -> dict[str, Any]:
+def request(plan: FleetPlan, aws: Aws, template_id: str) -> dict[str, Any]:
     """The request for a plan. An override carries a subnet and nothing else: what a machine must be like is in the
     template, for a request may say that four times only, and there may be more subnets."""
     if not aws.subnets:
@@ -48,7 +48,7 @@ def request(plan: FleetPlan, aws: Aws, template: str) -> dict[str, Any]:
         "ClientToken": plan.client_token,
         "LaunchTemplateConfigs": [
             {
-                "LaunchTemplateSpecification": {"LaunchTemplateName": template, "Version": PINNED},
+                "LaunchTemplateSpecification": {"LaunchTemplateId": template_id, "Version": PINNED},
                 "Overrides": [{"SubnetId": subnet} for subnet in aws.subnets],
             }
         ],

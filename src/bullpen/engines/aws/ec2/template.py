@@ -1,7 +1,8 @@
 """Launch templates: what a machine is like, as data whose hash is its name.
 
-A template is never changed. Other settings have another hash and so another template, and a fleet names its template
-with the version "1" pinned: what was asked is what is launched, whoever edits or adds versions meanwhile. Several
+A template is never changed. Other settings have another hash and so another template. A process compares the content of
+a template before it first launches from it, and then names it by its id with the version "1" pinned: what was compared
+is what is launched, whoever adds versions, or puts another template in its place, meanwhile. Several
 programs with different settings may share a pool for a while (an update is being rolled out): each makes its own
 templates, and retires only those of an older version of the program or an older generation of their class. Of two
 programs at most one may retire what the other uses, so they do not take templates from each other in turns.
@@ -153,8 +154,25 @@ class Templates:
             f"launch template {wanted.name}: somebody makes it anew, differently", remedy="Find out who else makes it."
         )
 
+    async def verified(self, wanted: Template) -> str:
+        """The id of the stored template, whose content is compared; empty if there is none. Raise ConfigError if it is
+        not as it should be: whoever may make templates could have machines run anything, as root.
+
+        A fleet asks by this id. Under the name another one may stand at any time, and under the id never."""
+        id_, wrong = await self._compared(wanted)
+        if wrong in ("", MISSING):
+            return id_
+        raise ConfigError(
+            f"launch template {wanted.name}: {wrong}; nothing is launched from it",
+            remedy="Find out who made it. `bullpen refresh` makes it again, with the control plane's credentials.",
+        )
+
     async def verify(self, wanted: Template) -> str:
         """What is wrong with the stored template; empty if it is as it should be."""
+        return (await self._compared(wanted))[1]
+
+    async def _compared(self, wanted: Template) -> tuple[str, str]:
+        """Its id, and what is wrong with it."""
         try:
             answer = await ask(
                 self._cloud,
@@ -164,12 +182,12 @@ class Templates:
                 Versions=[PINNED],
             )
         except Declined as declined:
-            return "its version 1 is missing" if declined.code == NO_VERSION else MISSING
+            return "", "its version 1 is missing" if declined.code == NO_VERSION else MISSING
         versions = answer.get("LaunchTemplateVersions", ())
         if not versions:
-            return "its version 1 is missing"
+            return "", "its version 1 is missing"
         wrong = differences(wanted.data, versions[0].get("LaunchTemplateData", {}))
-        return f"{', '.join(wrong)} differ from the settings" if wrong else ""
+        return versions[0]["LaunchTemplateId"], f"{', '.join(wrong)} differ from the settings" if wrong else ""
 
     async def found(self) -> list[Found]:
         """Every template with our tag."""

@@ -1,8 +1,8 @@
 """Least-privilege IAM policies as data: what each of three may do, and on what.
 
     control plane    refresh, serve, doctor and everything else: the whole pool, and nothing outside it
-    workflow         provision and release: no table, queue or template of refresh's is made, changed or deleted, and no
-                     secret is read or written
+    workflow         provision and release of warm machines: nothing is launched, no secret is read or written, and only
+                     records of known kinds are; with `launch` machines are, which is the control plane's trust
     instance         an agent: reads instances and its own code, writes signals and heartbeats, and where runners are
                      GitHub's reads the secret that registers them; with `serve` nothing of that but its code
 
@@ -16,16 +16,22 @@ from typing import Any
 
 from bullpen.config import Settings
 from bullpen.engines.aws.ec2.fleet import POOL_TAG
-from bullpen.model.boot import ATTRIBUTES, CALLER, failure_kind, partition_of
+from bullpen.model.boot import ATTRIBUTES, BOOT_FAILURE, CALLER, failure_kind, partition_of
 
 Statement = dict[str, Any]
 Policy = dict[str, Any]
 QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
+READS = ("BatchGetItem", "Query")
+WRITES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
+CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone")
+"""The kinds of items that a claim and a release write."""
+SEEN = ("Heartbeat", "WS", "Meta")
+"""Those that they only read."""
+LAUNCHED = ("Agent", "Control", "Heartbeat", "Log#*", "Observation#*", "Registration")
+"""Those that a launch writes besides, and a `bullpen run` with it."""
 SECRET = "Secret"
 """The kind of items that hold secrets, as `dynamodb.vault` writes them."""
-KEYS = ("Token", "AgentSecret")
-"""The kinds that `dynamodb.tokens` writes: only the control plane reads or writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +88,24 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
 
 
 def control_plane(place: Place) -> Policy:
-    statements = [*_everyday(place), *_looks(place), *_doctor(place)]
+    statements = [_all_records(place), *_tickets(place), *_launching(place), *_looks(place), *_doctor(place)]
     if place.makes_templates:
         statements += [*_makes(place), _templates(place, "Delete", "aws:ResourceTag")]
     return _policy(statements)
 
 
-def workflow(place: Place) -> Policy:
-    """A workflow runs what its authors write: neither the secret that registers any runner for any job nor the keys of
-    `bullpen serve` are for it."""
-    table = place.arn("dynamodb", f"table/{place.pool}")
-    secrets = {"ForAnyValue:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in (SECRET, *KEYS)]}}
-    denied = {"Sid": "NoSecrets", "Effect": "Deny", "Action": ["dynamodb:*"], "Resource": [table]}
-    return _policy([*_everyday(place), {**denied, "Condition": secrets}])
+def workflow(place: Place, *, launch: bool = False) -> Policy:
+    """A workflow runs what its authors write. So it claims and gives back warm machines, and launches none: whoever
+    may launch chooses what runs as root on a machine with the pool's role, and so reads what that role reads.
+
+    With `launch` it may: it is trusted like the control plane. In no form it reaches an item that holds a secret, or
+    the settings that others work by.
+    """
+    if launch:
+        written = (*CLAIMED, *LAUNCHED)
+        records = _records(place, written, tuple(dict.fromkeys((*SEEN, f"{BOOT_FAILURE}#*", *written))))
+        return _policy([*records, *_tickets(place), *_launching(place)])
+    return _policy([*_records(place, CLAIMED, (*SEEN, *CLAIMED)), *_tickets(place)])
 
 
 def instance(place: Place) -> Policy:
@@ -122,9 +133,33 @@ def instance(place: Place) -> Policy:
     )
 
 
-def _everyday(place: Place) -> list[Statement]:
-    """What it takes to provision, to release, and to pay what records owe."""
+def _all_records(place: Place) -> Statement:
     table = place.arn("dynamodb", f"table/{place.pool}")
+    return _allow("Records", [f"dynamodb:{verb}" for verb in (*READS, *WRITES)], [table, f"{table}/index/*"])
+
+
+def _records(place: Place, written: tuple[str, ...], read: tuple[str, ...]) -> list[Statement]:
+    """Records by their kind. An index shows what records are like, and nothing of what has no place in one."""
+    table = place.arn("dynamodb", f"table/{place.pool}")
+    return [
+        _allow("ReadRecords", [f"dynamodb:{verb}" for verb in READS], [table], _leading_like(*read)),
+        _allow("WriteRecords", [f"dynamodb:{verb}" for verb in WRITES], [table], _leading_like(*written)),
+        _allow("ReadIndexes", ["dynamodb:Query"], [f"{table}/index/*"]),
+    ]
+
+
+def _tickets(place: Place) -> list[Statement]:
+    """What it takes to claim, to give back, and to end what is not clean."""
+    messages = ("DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage", "SendMessage")
+    tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
+    return [
+        _allow("Tickets", [f"sqs:{verb}" for verb in messages], [place.arn("sqs", f"{place.pool}-*")]),
+        _allow("EndOurs", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
+        _allow("SeeMachines", ["ec2:DescribeInstances"], ["*"]),
+    ]
+
+
+def _launching(place: Place) -> list[Statement]:
     ours = {"StringEquals": {f"aws:RequestTag/{POOL_TAG}": place.pool}}
     tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
     launch = ["ec2:CreateFleet", "ec2:RunInstances"]
@@ -143,18 +178,14 @@ def _everyday(place: Place) -> list[Statement]:
         tagged_at_birth.append(templates)
         creators.append("CreateLaunchTemplate")
     tagging = {"StringEquals": {"ec2:CreateAction": creators}}
-    items = ("BatchGetItem", "ConditionCheckItem", "DeleteItem", "PutItem", "Query", "UpdateItem")
-    messages = ("DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage", "SendMessage")
     spot = "spot.amazonaws.com"  # instant fleets need no role of EC2 Fleet's own
     statements = [
-        _allow("Records", [f"dynamodb:{item}" for item in items], [table, f"{table}/index/*"]),
-        _allow("Tickets", [f"sqs:{verb}" for verb in messages], [place.arn("sqs", f"{place.pool}-*")]),
         _allow("LaunchTaggedOnly", launch, made, ours),
         _allow("LaunchFromOurTemplates", launch, [templates], tagged),
         _allow("LaunchOnOurGround", launch, used),
         _allow("TagWhatIsLaunched", ["ec2:CreateTags"], tagged_at_birth, tagging),
-        _allow("EndOurs", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
-        _allow("SeeMachines", ["ec2:DescribeInstances", "ec2:DescribeInstanceTypes"], ["*"]),
+        _allow("SeeTypes", ["ec2:DescribeInstanceTypes"], ["*"]),
+        _see_templates(),
         _allow(
             "GiveMachinesTheirRole",
             ["iam:PassRole"],
@@ -169,7 +200,7 @@ def _everyday(place: Place) -> list[Statement]:
         ),
     ]
     if place.makes_templates:  # for runs that ask for types of their own
-        statements += [_templates(place, "Create", "aws:RequestTag"), _see_templates()]
+        statements.append(_templates(place, "Create", "aws:RequestTag"))
     return statements
 
 
@@ -177,12 +208,11 @@ def _looks(place: Place) -> list[Statement]:
     """What refresh looks at, whoever made it."""
     table = place.arn("dynamodb", f"table/{place.pool}")
     described = ("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
-    statements = [
+    return [
         _allow("SeeTable", [f"dynamodb:{look}" for look in described], [table]),
         _allow("ListQueues", ["sqs:ListQueues"], ["*"]),
         _allow("SeeQueues", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
     ]
-    return statements if place.makes_templates else [*statements, _see_templates()]
 
 
 def _makes(place: Place) -> list[Statement]:
@@ -220,6 +250,10 @@ def _templates(place: Place, verb: str, tag: str) -> Statement:
 
 def _leading(*kinds: str) -> dict[str, Any]:
     return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
+
+
+def _leading_like(*kinds: str) -> dict[str, Any]:
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
 
 
 def _allow(sid: str, actions: list[str], resources: list[str], condition: dict[str, Any] | None = None) -> Statement:

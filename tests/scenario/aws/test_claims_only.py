@@ -1,0 +1,79 @@
+"""A workflow that may only claim gets warm machines, and asks nothing of AWS that its policy denies."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from aws.cloud import ground
+from aws.iam_simulator import Judge, Request
+from aws.proxy import Answer, Call, Forward, proxy_in_thread
+from bullpen.config import Aws, Engines, Settings
+from bullpen.engines.aws.ground.policies import place_of, workflow
+from scenario.aws.pool import CloudPool, endpoints
+from scenario.test_everyday import ids
+
+WORKFLOW = f"arn:aws:iam::{ground.ACCOUNT}:role/workflows"
+VERBS = {"Put": "Item", "Update": "Key", "Delete": "Key", "ConditionCheck": "Key"}
+
+
+class Recorder:
+    """No fault: it keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+        self.asked.append((call.operation, json.loads(call.body)))
+        return await forward(call.body)
+
+
+def judged(table: str, operation: str, body: dict[str, Any]) -> Iterator[Request]:
+    """The requests behind a call, as IAM judges them."""
+    if operation == "TransactWriteItems":
+        for action in body["TransactItems"]:
+            ((verb, one),) = action.items()
+            yield _on(table, f"{verb}Item", [one[VERBS[verb]]["PK"]["S"]])
+    elif operation == "BatchGetItem":
+        for asked in body["RequestItems"].values():
+            yield _on(table, operation, sorted({key["PK"]["S"] for key in asked["Keys"]}))
+    elif operation == "Query" and "IndexName" in body:
+        yield Request("dynamodb:Query", f"{table}/index/{body['IndexName']}")
+    elif operation == "Query":
+        (name,) = re.findall(r"= (:\w+)", body["KeyConditionExpression"])
+        yield _on(table, operation, [body["ExpressionAttributeValues"][name]["S"]])
+    else:
+        yield _on(table, operation, [(body.get("Item") or body["Key"])["PK"]["S"]])
+
+
+def _on(table: str, verb: str, keys: list[str]) -> Request:
+    return Request(f"dynamodb:{verb}", table, {"dynamodb:LeadingKeys": keys})
+
+
+def test_claims_and_releases_ask_nothing_that_the_policy_denies(pool: CloudPool, iam: Judge) -> None:
+    pool.warm(2)
+    for action in ("CreateFleet", "RunInstances", "CreateLaunchTemplate", "DescribeLaunchTemplateVersions"):
+        pool.cloud.deny(f"ec2:{action}")
+    recorder, before = Recorder(), pool.cloud.calls()
+    with proxy_in_thread(pool.engines.dynamodb) as proxy:
+        proxy.fail("*", recorder, times=None)
+        pool.environ |= endpoints({"dynamodb": proxy.url})
+        claimed = pool.provision("run-1", 2)
+        assert (claimed["selected"], claimed["created"]) == (2, 0)
+        short = pool.refused("run-2", 1)
+        assert "DescribeLaunchTemplateVersions" in short["reason"]
+        assert "bullpen iam-policy workflow --launch" in short["remedy"]
+        assert sorted(pool.release("run-1")["offered"]) == ids(claimed)
+        pool.release("run-2")
+        pool.environ |= endpoints({"dynamodb": pool.engines.dynamodb})
+    assert pool.audit() == []
+    after = pool.cloud.calls()
+    assert {name for name in after if after[name] > before.get(name, 0)} == {"DescribeLaunchTemplateVersions"}
+    aws = Aws(pool=pool.name, region=ground.REGION, instance_profile=ground.PROFILE)
+    policy = workflow(place_of(Settings(engines=Engines(pool="aws"), aws=aws), ground.ACCOUNT))
+    table = f"arn:aws:dynamodb:{ground.REGION}:{ground.ACCOUNT}:table/{pool.name}"
+    unique = {repr(one): one for said in recorder.asked for one in judged(table, *said)}
+    asked = list(unique.values())
+    assert {"dynamodb:UpdateItem", "dynamodb:BatchGetItem", "dynamodb:Query"} <= {one.action for one in asked}
+    verdicts = iam(policy, asked, WORKFLOW)
+    assert [one for one, is_allowed in zip(asked, verdicts, strict=True) if not is_allowed] == []
