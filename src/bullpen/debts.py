@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from bullpen import busy, handover, jobs, offering
+from bullpen import busy, clocks, handover, jobs, offering
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Outdated, Unavailable
 from bullpen.model import provision as provisions
@@ -46,6 +46,8 @@ async def pay_due(
 async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
     due = await ports.records.due_provisions(ports.clock.now(), limit + len(setbacks.waiting()))
     fresh = [one for one in due if one.id not in setbacks.waiting()][:limit]
+    if any(one.state is provisions.OPEN for one in fresh) and await clocks.doubt(ports, settings):
+        fresh = [one for one in fresh if one.state is not provisions.OPEN]  # by a right clock they may have time left
     return await _one_by_one(lambda one: settle_provision(ports, settings, one, by=by), fresh, setbacks)
 
 
@@ -180,7 +182,8 @@ async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Insta
 
 async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
     """One look, no waiting: what has attested and lives goes on offer, what failed or is late is ended, the rest is
-    left, and so is who got a job before it knew that it was given back."""
+    left, and so is who got a job before it knew that it was given back. One that is late, has attested, and looks
+    silent may only have another clock: it is watched for a heartbeat before it is ended."""
     cleaning = [one for one in due if one.state is IDLE and not one.attested]
     if not cleaning:
         return []
@@ -189,12 +192,17 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
     fates = await offering.offer_living(ports, settings, cleaning, pulses, by=by)
     at_work = await busy.among(ports, settings, {id: pulse for id, pulse in pulses.items() if id not in fates})
     await busy.spare(ports, settings, cleaning, at_work, by=by)
+    late = {one.id for one in cleaning if one.threshold <= now and one.id not in fates and one.id not in at_work}
+    if late and await clocks.doubt(ports, settings):
+        late = set()
+    if attested := [one for one in cleaning if one.id in late and offering.is_proven(one, pulses[one.id])]:
+        fates |= await offering.offer_proven(ports, settings, attested, pulses, by=by)
     hopeless = [
         (one, pulses[one.id].departure or "did not attest that it is clean")
         for one in cleaning
         if one.id not in fates
         and one.id not in at_work
-        and (one.threshold <= now or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
+        and (one.id in late or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
     ]
     fates |= await handover.end_together(ports, settings, hopeless, by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]

@@ -11,7 +11,8 @@
     ├── Refused                  answered no; the same again will not help
     │   ├── InsufficientCapacity
     │   ├── LimitReached         our own cap, from the settings
-    │   └── PermissionDenied
+    │   ├── PermissionDenied
+    │   └── WrongClock           this machine's clock is off: nothing may be judged late by it
     └── ProvisionFailed          not met; everything acquired was given back          exit 1
         └── Interrupted          … because somebody asked us to stop                  exit 130
 
@@ -88,6 +89,10 @@ class LimitReached(Refused):
 
 class PermissionDenied(Refused):
     """The credentials do not allow the call."""
+
+
+class WrongClock(Refused):
+    """The clock of this machine is so far off that nothing may be judged late by it."""
 
 
 class ProvisionFailed(BullpenError):

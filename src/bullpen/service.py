@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bullpen import debts
+from bullpen.clocks import ClockCheck
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
@@ -42,6 +43,8 @@ DEBTS_AT_ONCE = 100
 PURGE_PAGE = 1000
 JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
+CLOCKLESS = ("foundation", "sweep", "health", "settings")
+"""Duties that end nothing by the clock: a worker is lost only after a window on the monotonic one (liveness/lease)."""
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
 FAILS_FOR = 30.0  # seconds of failures only, after which a loop is said to keep failing
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
@@ -165,6 +168,7 @@ class Service:
         self._liveness = Liveness(ports, settings, receives=True)
         self.runs = Follower(ports, settings)
         self._cannot: list[str] = []  # what keeping warm could not do the last time: logged once, not every 5 s
+        self._clock = ClockCheck(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
             ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
@@ -178,7 +182,11 @@ class Service:
             ("settings", 2.0, self._look_at_settings),  # an operator who saves the file watches for what it does
         )
         absent = {name for name, has in (("runs", settings.on_github), ("settings", reloader)) if not has}
-        self.loops = tuple(Loop(name, every, work, ports.chance) for name, every, work in duties if name not in absent)
+        self.loops = tuple(
+            Loop(name, every, work if name in CLOCKLESS else self._by_the_right_clock(work), ports.chance)
+            for name, every, work in duties
+            if name not in absent
+        )
 
     def adopt(self, settings: Settings) -> None:
         """Go by other `liveness.*`, at once and in every duty; all other settings are as before."""
@@ -208,6 +216,15 @@ class Service:
             until = self._ports.clock.now() + timedelta(seconds=NOTED_FOR)
             await self._ports.health.note(self._process, failing, until)
             self._has_noted = bool(failing)
+
+    def _by_the_right_clock(self, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+        """Every duty that ends by the time what is late; none of them is done while our clock is off."""
+
+        async def checked() -> None:
+            await self._clock.require_right()
+            await work()
+
+        return checked
 
     async def _mend(self) -> None:
         failures: list[BullpenError] = []

@@ -105,6 +105,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     with _needing_aws():
         from bullpen.engines.aws import session
     from bullpen.engines.aws.boot.userdata import own_user_data
+    from bullpen.engines.aws.clock import DateClock
     from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
     from bullpen.engines.aws.dynamodb.gone import GoneNotes
@@ -124,9 +125,9 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
 
-    clock, chance = SystemClock(), SystemChance()
+    clock, chance = DateClock(SystemClock()), SystemChance()
     async with session.opened(settings.aws) as cloud:
-        table, queue = TableClient(cloud, chance), SqsQueue(cloud, clock, chance)
+        table, queue = TableClient(cloud, chance, clock), SqsQueue(cloud, clock, chance)
         failures = BootFailures(table, settings.aws.instance_role) if settings.agent.serve_url else None
         script, store_agent = partial(own_user_data, settings), Tending(cloud, clock).store_agent
         yield Ports(
@@ -145,6 +146,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             foundation=AwsFoundation(cloud, settings, queue, clock),
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
+            store_clock=clock,
         )
 
 

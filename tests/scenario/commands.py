@@ -130,11 +130,14 @@ class Commands(ABC):
     _commands: list[Command] = field(default_factory=list)
     look_again: ClassVar[float] = LOOK_AGAIN
 
-    def start(self, *arguments: str, ahead: float = 0.0, environ: dict[str, str] | None = None) -> Command:
+    def start(
+        self, *arguments: str, ahead: float = 0.0, skewed: float = 0.0, environ: dict[str, str] | None = None
+    ) -> Command:
         files = (self.folder / f"{len(self._commands)}.out", self.folder / f"{len(self._commands)}.err")
         out, err = map(str, files)
-        around = {"cwd": str(self.folder), "environ": {**self.environ, **(environ or {})}, "ahead": ahead}
-        pid = self.starter.ask(start=self.line(*arguments), out=out, err=err, **around)["pid"]
+        around = {"cwd": str(self.folder), "environ": {**self.environ, **(environ or {})}}
+        clock = {"ahead": ahead, "skewed": skewed}
+        pid = self.starter.ask(start=self.line(*arguments), out=out, err=err, **around, **clock)["pid"]
         command = Command(pid, time.monotonic(), self.starter, files)
         self._commands.append(command)
         return command

@@ -8,8 +8,8 @@ stdin, one answer per line on stdout:
                                                                                     →  {"pid": N}, once it hears signals
     {"wait": PID}                                                                   →  {"code": N}
 
-`environ` is added to the command's environment. `ahead` puts its clock so far ahead: a deadline passes without anybody
-waiting for it.
+`environ` is added to the command's environment. `ahead` lets so much time pass for the command: a deadline passes
+without anybody waiting for it. `skewed` puts its clock so far ahead that it is wrong, and nothing else.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ import bullpen.cli.release
 import bullpen.cli.run
 import bullpen.cli.status
 import bullpen.cli.why
+import bullpen.clocks
 import bullpen.down
 import bullpen.engines.local
 import bullpen.engines.sqlite.ci
@@ -104,6 +105,14 @@ def start(asked: dict[str, Any]) -> int:
     return pid
 
 
+def put_ahead(ahead: timedelta) -> None:
+    SystemClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]
+
+
+async def trusted(ports: Any, settings: Any) -> str:
+    return ""
+
+
 def become(asked: dict[str, Any], telling: int) -> NoReturn:
     """Turn this process into the command."""
     for number, (name, flags) in enumerate(
@@ -116,8 +125,12 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
     os.chdir(asked["cwd"])
     os.environ |= asked["environ"]
     if asked["ahead"]:
-        ahead = timedelta(seconds=asked["ahead"])
-        SystemClock.now = lambda self: datetime.now(UTC) + ahead  # type: ignore[method-assign]
+        put_ahead(timedelta(seconds=asked["ahead"]))
+        bullpen.clocks.doubt = trusted  # it is the time that is later: no clock is wrong
+        if (aws := sys.modules.get("bullpen.engines.aws.clock")) is not None:
+            aws.DateClock.learn = lambda *answer: None
+    elif asked.get("skewed"):
+        put_ahead(timedelta(seconds=asked["skewed"]))
     sys.argv = ["bullpen", *asked["start"]]
     for number in SIGNALS:
         signal.signal(number, leave)  # as main() does first of all, and no test can wait for that

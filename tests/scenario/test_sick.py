@@ -76,6 +76,17 @@ def test_refresh_ends_and_replaces_a_mute_idle_instance(pool: Pool) -> None:
     assert pool.audit() == []
 
 
+def test_a_refresh_whose_clock_is_three_hours_ahead_ends_nothing_and_says_so(pool: Pool) -> None:
+    serving = ids(pool.provision("run-1", 2))
+    ran = pool.start("refresh", "--json", skewed=3 * 3600.0).wait()
+    assert ran.code == 1
+    assert "ahead of that of the agents: nothing is ended" in ran.answer["reason"]
+    assert pool.ids("running") == serving
+    assert [action for action in pool.refresh() if action["what"] == "terminate"] == []
+    pool.settle()
+    assert pool.audit() == []
+
+
 def test_an_instance_that_dies_under_its_run_is_found_and_its_registration_goes(pool: Pool) -> None:
     (dead,) = ids(pool.provision("run-1", 1))
     pool.signal(dead, signal.SIGKILL)

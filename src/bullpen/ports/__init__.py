@@ -6,7 +6,7 @@
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
-    world      Clock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
+    world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
 errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
@@ -28,11 +28,13 @@ from bullpen.ports.world import (
     Foundation,
     Gap,
     Message,
+    NoStoreClock,
     Pass,
     PoolQueue,
     Registration,
     Removal,
     Sighting,
+    StoreClock,
     Unfounded,
 )
 
@@ -50,6 +52,7 @@ __all__ = [
     "Jobs",
     "Logs",
     "Message",
+    "NoStoreClock",
     "NoTokens",
     "NoVault",
     "NoWorkflows",
@@ -63,6 +66,7 @@ __all__ = [
     "Secret",
     "Sighting",
     "Signals",
+    "StoreClock",
     "StoreHealth",
     "StoredToken",
     "TokenBook",
@@ -96,3 +100,4 @@ class Ports:
     workflows: Workflows = field(default_factory=NoWorkflows)
     vault: Vault = field(default_factory=NoVault)
     tokens: Tokens = field(default_factory=NoTokens)
+    store_clock: StoreClock = field(default_factory=NoStoreClock)

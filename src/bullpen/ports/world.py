@@ -12,7 +12,23 @@ from bullpen.ports.health import Finding
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The wall clock, UTC. Only a clock knows now; durations are measured by the event loop's `time()`."""
+        """The wall clock, UTC; the store's, where it has one and has told. Only a clock knows now; durations are
+        measured by the event loop's `time()`."""
+
+
+class StoreClock(Protocol):
+    """What the store's own clock says about that of this machine."""
+
+    def ahead(self) -> float | None:
+        """Seconds by which this machine's clock is ahead of the store's, negative if it is behind. None where the store
+        has no clock of its own, or has not answered yet."""
+
+
+class NoStoreClock:
+    """The store is on this host: it has no other clock."""
+
+    def ahead(self) -> float | None:
+        return None
 
 
 class Chance(Protocol):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from bullpen import debts, handover
+from bullpen import clocks, debts, handover
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, ProvisionFailed
 from bullpen.liveness.leaving import leaving_instances
@@ -91,7 +91,8 @@ class Presence:
                 self._tell(f"waiting for {rival.id}, which provisions the same run")
             self._awaited = (rival.id, rival.version, now)
         stands_still = now - self._awaited[2] >= self._settings.timings.alive
-        if stands_still or rival.deadline <= self._ports.clock.now():
+        overdue = rival.deadline <= self._ports.clock.now()
+        if stands_still or (overdue and not await clocks.doubt(self._ports, self._settings)):
             why = "its process shows no sign of life" if stands_still else "its deadline passed"
             await debts.give_up(self._ports, self._settings, rival, why, by=BY)
         await asyncio.sleep(self._settings.timings.tick_longest)

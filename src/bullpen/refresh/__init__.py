@@ -8,7 +8,7 @@ Each phase looks, plans and performs before the next one looks, so that one refr
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bullpen import jobs
+from bullpen import clocks, jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
@@ -29,7 +29,8 @@ async def refresh(
     `tell` is called before each action. A dry run performs none, so it tells nothing: its answer is the list.
 
     Raise Hindered, when all the rest is done, for what failed: a class that cannot be launched, a machine that does not
-    end, or a CI that is away, is no reason to leave the others, the jobs and the old records as they are.
+    end, or a CI that is away, is no reason to leave the others, the jobs and the old records as they are. Raise
+    WrongClock, with nothing ended, if the clock of this machine is off.
     """
     actions: list[Action] = []
     failures: list[BullpenError] = []
@@ -46,6 +47,7 @@ async def refresh(
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
+    await clocks.require_right(ports, settings)
     attempts = Attempts(failures)
     async for plan in _plans(ports, settings, dry_run):
         if dry_run or plan.is_certain:

@@ -23,7 +23,7 @@ from bullpen.engines.memory.tokens import MemoryTokens, Shelf
 from bullpen.engines.memory.vault import MemoryVault
 from bullpen.engines.memory.workers import MemoryWorkers
 from bullpen.engines.memory.workflows import MemoryWorkflows
-from bullpen.ports import Chance, Clock, NoWorkflows, Ports, Registration, Secret
+from bullpen.ports import Chance, Clock, NoStoreClock, NoWorkflows, Ports, Registration, Secret
 
 __all__ = ["Failure", "Faults", "Hub", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
 
@@ -66,4 +66,5 @@ class Memory:
             workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
             vault=MemoryVault(self.secrets, clock, faults),
             tokens=MemoryTokens(self.shelf, faults),
+            store_clock=clock if isinstance(clock, LoopClock) else NoStoreClock(),
         )

@@ -18,6 +18,10 @@ class LoopClock:
     def now(self) -> datetime:
         return self._beginning + timedelta(seconds=asyncio.get_running_loop().time() + self.skew)
 
+    def ahead(self) -> float | None:
+        """The services know the right time. `now` stays wrong: what must hold with a wrong clock is tested so."""
+        return self.skew
+
 
 class SeededChance:
     """Tokens and jitter from a seed. Processes that must not draw the same tokens need different seeds."""

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from bullpen.concurrency import settle
+from bullpen.engines.aws.clock import DateClock
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request
 from bullpen.engines.aws.dynamodb.items import Item, text
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
@@ -88,12 +89,14 @@ class Unwritable(Refused):
 
 
 class TableClient:
-    """What every port of this engine speaks to. `chance` draws stamps, tokens and jitter."""
+    """What every port of this engine speaks to. `chance` draws stamps, tokens and jitter; `clock` learns from every
+    answer what the time is."""
 
-    def __init__(self, cloud: Cloud, chance: Chance) -> None:
+    def __init__(self, cloud: Cloud, chance: Chance, clock: DateClock | None = None) -> None:
         self.name = cloud.settings.pool
         self.chance = chance
         self._cloud = cloud
+        self._clock = clock
         self._is_ours = False
         self._looking = asyncio.Lock()
 
@@ -192,7 +195,7 @@ class TableClient:
         patience = patience or Patience(self.chance)
         while True:
             try:
-                return await call(client, method, expecting=(*expecting, *_BUSY, *_WRONG_TABLE), **request)
+                return await self._timed(client, method, (*expecting, *_BUSY, *_WRONG_TABLE), request)
             except Declined as declined:
                 if declined.code in expecting:
                     raise
@@ -202,6 +205,19 @@ class TableClient:
             except (Throttled, Unavailable) as exc:
                 failure = exc
             await patience.wait(failure)
+
+    async def _timed(self, client: Any, method: str, expecting: Collection[str], request: Request) -> dict[str, Any]:
+        """One call, whose answer tells the time as well."""
+        if self._clock is None:
+            return await call(client, method, expecting=expecting, **request)
+        sent = self._clock.local.now()
+        try:
+            answer = await call(client, method, expecting=expecting, **request)
+        except Declined as declined:
+            self._clock.learn(declined.response, sent, self._clock.local.now())
+            raise
+        self._clock.learn(answer, sent, self._clock.local.now())
+        return answer
 
     async def _get_batch(self, keys: list[Item], only: Collection[str]) -> list[Item]:
         request: Request = {"Keys": keys, "ConsistentRead": True}

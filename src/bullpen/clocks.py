@@ -1,0 +1,80 @@
+"""Clocks: whether this process may judge by the time that something is late, and end it for that.
+
+A record's threshold was written by one process and is read by another. If the clock of the one that reads is hours
+ahead, every running instance is past its maximum runtime. So whoever ends by the time asks here first:
+
+    the store has a clock   its answers tell how far ours is off (AWS: the `Date` of every answer of DynamoDB)
+    one host                agents beat by the same clock as ours. If no heartbeat is recent, they are watched: one that
+                            moves now, and says another time than ours, shows that ours is off
+
+Where no agent is seen to move, nothing speaks against our clock. Off by more than `timings.alive` ends nothing.
+"""
+
+import asyncio
+
+from bullpen.config import Settings
+from bullpen.errors import WrongClock
+from bullpen.model.instance import TERMINATED
+from bullpen.ports import Ports
+
+WITNESSES = 100  # instances whose heartbeats are looked at
+WATCHED = 1.5  # heartbeats: one that lives beats within it
+LASTS = 5.0  # seconds for which a `ClockCheck` remembers its answer
+RESTS = 4  # times as long as a look took: duties do not wait for the next one all the time where all agents are dead
+REMEDY = "set the clock of this machine (NTP), and try again"
+
+
+async def doubt(ports: Ports, settings: Settings) -> str:
+    """Why nothing may be judged late by our clock; empty if it may be."""
+    ahead = ports.store_clock.ahead()
+    whose = "the store's"
+    if ahead is None:
+        ahead, whose = await _ahead_of_agents(ports, settings), "that of the agents"
+    if abs(ahead) <= settings.timings.alive:
+        return ""
+    return f"the clock of this machine is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {whose}"
+
+
+async def require_right(ports: Ports, settings: Settings) -> None:
+    """Raise WrongClock if there is a doubt."""
+    if why := await doubt(ports, settings):
+        raise WrongClock(f"{why}: nothing is ended", remedy=REMEDY)
+
+
+class ClockCheck:
+    """`require_right` for many duties of one process, which share one look."""
+
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._looking = asyncio.Lock()
+        self._look_again_at = 0.0
+        self._why = ""
+
+    async def require_right(self) -> None:
+        async with self._looking:
+            loop = asyncio.get_running_loop()
+            if (began := loop.time()) >= self._look_again_at:
+                self._why = await doubt(self._ports, self._settings)
+                ended = loop.time()
+                self._look_again_at = ended + max(LASTS, RESTS * (ended - began))
+        if self._why:
+            raise WrongClock(f"{self._why}: nothing is ended", remedy=REMEDY)
+
+
+async def _ahead_of_agents(ports: Ports, settings: Settings) -> float:
+    """Seconds by which our clock is ahead of that of an agent that is seen to beat; 0 if none is."""
+    loop, timings = asyncio.get_running_loop(), settings.timings
+    ids = [one.id for one in await ports.records.live(WITNESSES) if one.state is not TERMINATED]
+    pulses = await ports.signals.read(ids) if ids else {}
+    now = ports.clock.now()
+    if any(pulse.is_recent(now, timings.alive) for pulse in pulses.values()):
+        return 0.0
+    seen = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
+    until = loop.time() + timings.heartbeat * WATCHED
+    while seen and loop.time() < until:
+        await ports.signals.wait(min(timings.tick_longest, until - loop.time()))
+        for id, pulse in (await ports.signals.read(list(seen))).items():
+            if pulse.heartbeat is not None and pulse.heartbeat.seq != seen[id].seq:
+                return (ports.clock.now() - pulse.heartbeat.at).total_seconds()
+    return 0.0
