@@ -40,12 +40,16 @@ async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
 async def _sweep(ports: Ports, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     stillness = Stillness(settings)
-    windows = [stillness.window(one) for one in await ports.workers.suspects(ports.clock.now(), PAGE)]
+    suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
+    windows = [stillness.window(one) for one in suspects]
     until = loop.time() + max(WINDOWS * settings.liveness.confirm, min(max(windows, default=0.0) + 2 * LOOK, LONGEST))
     liveness = Liveness(ports, settings)
     while True:
         await liveness.run_once()
-        if loop.time() >= until or not await _unsettled(ports, settings):
+        # Who has moved since lives, whatever our clock says of its lease: nothing is to be waited for.
+        found = await ports.workers.workers([one.id for one in suspects])
+        moved = {one.id for one in suspects if one.id in found and found[one.id].token != one.token}
+        if loop.time() >= until or not (await _unsettled(ports, settings)).keys() - moved:
             return
         await ports.signals.wait(LOOK)
 
