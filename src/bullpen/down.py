@@ -40,11 +40,11 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
     for number in range(ROUNDS):
         if number:
             await ports.signals.wait(PAUSE)
-        await _abort_open(ports, settings, setbacks)
+        all_decided = await _abort_open(ports, settings, setbacks)
         ended |= dict.fromkeys(await _end_all(ports, settings, setbacks))
         left = await _remaining(ports, setbacks)
         tell(f"{len(ended)} ended, {len(left)} left")
-        if not left:
+        if all_decided and not left:
             break
     listed, trouble = await _deregistered(ports, settings)
     if settings.engines.pool == "embedded":
@@ -110,14 +110,16 @@ async def _remaining(ports: Ports, setbacks: Setbacks) -> dict[str, str]:
     return {id: why or reasons.get(id, "") for id, why in sorted((records | machines).items())}
 
 
-async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> None:
-    """A live provision must not register machines behind our back: it finds its record aborted."""
+async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> bool:
+    """A live provision must not register machines behind our back: it finds its record aborted. False if one moved
+    under our hands: it may be about to launch, and must be found again."""
     now = ports.clock.now()
     due = handover.later(now, settings.timings.takeover)
     aborted = provisions.Aborted(at=now, by=BY, why="the pool is taken down", settle_due=due)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     found = [one for name in names for one in await ports.records.open_provisions(name)]
-    for landed in await ports.records.apply_each([provisions.abort(one, aborted) for one in found]):
+    results = await ports.records.apply_each([provisions.abort(one, aborted) for one in found])
+    for landed in results:
         if not isinstance(landed, provisions.Provision):
             continue
         try:
@@ -126,3 +128,4 @@ async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> N
             raise
         except Exception as failure:  # its instances are ended below all the same
             setbacks.note(landed.id, failure)
+    return all(isinstance(landed, provisions.Provision) for landed in results)

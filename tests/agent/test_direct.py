@@ -122,6 +122,7 @@ def cloud(engines: Engines, machine: Machine, tmp_path: Path) -> Iterator[Cloud]
     with answering(machine.answer) as service:
         cloud = Cloud(engines, tmp_path, service.url)
         who = {"instanceId": cloud.id, "availabilityZone": "eu-1a", "region": "eu-1", "instanceType": "c7.large"}
+        who["accountId"] = "123456789012"
         machine.found[DOCUMENT] = json.dumps(who)
         cloud.start()
         yield cloud
