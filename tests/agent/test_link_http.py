@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -155,6 +156,20 @@ def test_an_absent_record_is_an_answer_and_no_answer_is_none(link: HttpLink) -> 
     link._news = None
     with pytest.raises(StoreUnreachable):
         link.look()
+
+
+def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(link: HttpLink) -> None:
+    class Poll(Answers):
+        def pause_left(self) -> float:
+            return 0.0 if self.answers else 60.0
+
+    link._poll = Poll((200, ABSENCE | {"seen": "1.0"}))  # type: ignore[assignment]
+    answering(link, (503, {"error": "not now"}), (200, ABSENCE))
+    with pytest.raises(StoreUnreachable):
+        link.look()
+    assert link.look() is ABSENT
+    assert select.select([link._bell], [], [], 30.0)[0], "the poll rings"
+    assert link.has_changed()
 
 
 def test_a_signal_goes_on_from_what_an_agent_before_us_reached(link: HttpLink) -> None:

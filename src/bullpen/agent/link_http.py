@@ -60,13 +60,15 @@ class HttpLink:
         for log in self._logs:
             log.flush()
         self._logs = [log for log in self._logs if not log.is_over]
-        changed, self._changed = self._changed, False
-        return changed
+        if not self._changed:
+            return False
+        self._changed = False  # before the look that follows: news of the poll's thread that come now are looked at
+        return True
 
     def look(self) -> Record | NoRecord:
         if self._watcher is None:
+            self._news = self._call("GET", f"{self._base}/record")  # without an answer, the next look begins here
             self._watcher = threading.Thread(target=self._watch, name="bullpen-poll", daemon=True)
-            self._news = self._call("GET", f"{self._base}/record")
             self._watcher.start()
         found = self._news if self._news is not None else self._call("GET", f"{self._base}/record")
         if not found["found"]:
