@@ -26,9 +26,9 @@ READS = ("BatchGetItem", "Query")
 WRITES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
 CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone")
 """The kinds of items that a claim and a release write."""
-SEEN = ("Heartbeat", "WS", "Meta")
-"""Those that they only read."""
-LAUNCHED = ("Agent", "Control", "Heartbeat", "Log#*", "Observation#*", "Registration")
+SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*")
+"""Those that they only read. A claim also looks at machines that still boot, and may have failed to."""
+LAUNCHED = ("Agent", "Control", "Forgotten", "Heartbeat", "Log#*", "Observation#*", "Registration")
 """Those that a launch writes besides, and a `bullpen run` with it."""
 SECRET = "Secret"
 """The kind of items that hold secrets, as `dynamodb.vault` writes them."""
@@ -103,7 +103,7 @@ def workflow(place: Place, *, launch: bool = False) -> Policy:
     """
     if launch:
         written = (*CLAIMED, *LAUNCHED)
-        records = _records(place, written, tuple(dict.fromkeys((*SEEN, f"{BOOT_FAILURE}#*", *written))))
+        records = _records(place, written, tuple(dict.fromkeys((*SEEN, *written))))
         return _policy([*records, *_tickets(place), *_launching(place)])
     return _policy([*_records(place, CLAIMED, (*SEEN, *CLAIMED)), *_tickets(place)])
 
