@@ -161,6 +161,15 @@ async def test_a_template_that_is_made_and_not_yet_seen_is_waited_for_with_the_s
             await pool.process().create_fleet(a_plan())
 
 
+async def test_a_template_that_is_gone_is_waited_for_by_all_that_launch_from_it_at_once(cloud: Control) -> None:
+    async with a_pool(cloud) as pool:
+        one = pool.process()
+        await one.create_fleet(a_plan())
+        cloud.refuse("CreateFleet", "InvalidLaunchTemplateId.NotFound", times=3)
+        answers = await asyncio.gather(*(one.create_fleet(a_plan()) for _ in range(3)))
+        assert [len(answer.machines) for answer in answers] == [1, 1, 1]
+
+
 async def test_the_agent_is_stored_before_a_template_that_names_it_and_not_without_one(cloud: Control) -> None:
     async with a_pool(cloud) as pool:
         await pool.process().create_fleet(a_plan())

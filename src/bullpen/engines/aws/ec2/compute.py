@@ -119,7 +119,8 @@ class Ec2Compute:
                     return await ask(self._cloud, "create_fleet", expecting=TEMPLATE_MISSING, **request)
                 is_missing = True
             except Declined:
-                del self._verified[wanted.name]  # deleted, or not seen yet; whatever has its name now is compared
+                # Deleted, or not seen yet; whatever has its name now is compared. Another fleet may have met it first.
+                self._verified.pop(wanted.name, None)
             if is_missing and self._settings.aws.manage == "external":
                 raise ConfigError(
                     f"EC2 CreateFleet: there is no launch template {wanted.name} for class {wanted.resource_class} with"
