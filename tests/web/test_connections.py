@@ -304,6 +304,16 @@ async def test_a_body_whose_end_cannot_be_found_is_refused_and_not_carried_out(t
         assert not list((house.context.home / "operations").glob("op-*"))
 
 
+@pytest.mark.parametrize("sent", [b"Encoding: chunked\t\r\n\r\n0\r\n\r\n", b"Encoding: chunked\r\n\r\nZZ\r\n\r\n"])
+async def test_a_request_that_is_refused_as_its_body_begins_is_not_carried_out(tmp_path: Path, sent: bytes) -> None:
+    async with a_house(tmp_path) as house:
+        wire = Wire(house)
+        wire.send(request("/v1/runs/r/release", None).partition(b"Encoding")[0] + sent)
+        await wire.turns(50)
+        assert wire.statuses == [400]
+        assert not list((house.context.home / "operations").glob("op-*"))
+
+
 async def test_a_slow_body_ends_in_an_answer_and_no_error_of_ours(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

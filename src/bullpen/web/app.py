@@ -52,6 +52,8 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             state = {**scope.get("state", {}), **self._own}
+            if "refused" in state:  # by the connection, for what followed the headers: it is not carried out
+                return
             if "speaker" not in state:  # our own connections have asked already, before they read any of the body
                 peer = scope.get("client")
                 try:

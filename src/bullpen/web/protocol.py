@@ -299,6 +299,7 @@ class Connection(HttpToolsProtocol):
             if exchange.response_started:
                 self.transport.close()  # it would come in the middle of the application's answer
                 return
+            exchange.scope["state"]["refused"] = True  # its task may not have begun
             exchange.disconnected = True
             exchange.message_event.set()
         self._write(problem.status, msgspec.json.encode(problem.answer), problem.headers, keep_alive=False)
