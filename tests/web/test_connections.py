@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 
 from bullpen.web.heartbeats import BATCH, LARGEST
-from bullpen.web.protocol import LARGEST_HEAD, LINGER, PATIENCE, STUCK, TURN, Connection
+from bullpen.web.protocol import LARGEST_HEAD, LINGER, MOST_TOLD, PATIENCE, STUCK, TURN, Connection
 from web.house import House, a_house
 from web.wired import Wire, bearer, beat, chunks, request
 
@@ -231,6 +232,14 @@ async def test_a_connection_that_was_to_be_upgraded_ends_with_its_answer(tmp_pat
         assert wire.statuses == [200]
         assert wire.closed
         assert await house.is_untouched()
+
+
+async def test_clients_above_the_limit_hold_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        state = ServerState()
+        wires = [Wire(house, state, most=2) for _ in range(2 + MOST_TOLD + 3)]
+        assert [wire.statuses for wire in wires[:3]] == [[], [], [503]]
+        assert [wire.aborted for wire in wires] == [False] * (2 + MOST_TOLD) + [True] * 3
 
 
 # ---- what was refused is not carried out

@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from bullpen.web.app import App
-from bullpen.web.protocol import Connection, connections_for
+from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
 from web.house import House
 
 HIGH_WATER = 4096  # bytes kept for a client before the connection is asked to wait
@@ -19,9 +19,9 @@ HIGH_WATER = 4096  # bytes kept for a client before the connection is asked to w
 class Wire(asyncio.Transport):
     """The client's end. `reads` is whether it takes what is written to it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, state: ServerState | None = None, most: int = MOST_CONNECTIONS) -> None:
         super().__init__()
-        self.connection = cast(Any, _connection(house.app))
+        self.connection = cast(Any, _connection(house.app, state or ServerState(), most))
         self.received = bytearray()
         self.reads = True
         self.paused = self.closed = self.half_closed = self.aborted = False
@@ -79,11 +79,11 @@ class Wire(asyncio.Transport):
         self.paused = False
 
 
-def _connection(app: App) -> Connection:
-    kind = connections_for(app.heartbeats, app.gate)
+def _connection(app: App, state: ServerState, most: int) -> Connection:
+    kind = connections_for(app.heartbeats, app.gate, most)
     config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
-    return kind(config, ServerState(), {}, asyncio.get_running_loop())
+    return kind(config, state, {}, asyncio.get_running_loop())
 
 
 def request(path: str, body: bytes | None = b"", *headers: str, method: str = "POST") -> bytes:

@@ -29,6 +29,7 @@ from bullpen.web.problems import ErrorAnswer, Problem, bad_input, too_large
 from bullpen.web.unread import Unread
 
 MOST_CONNECTIONS = 20_000
+MOST_TOLD = 50  # connections above the limit that are told so; each holds a descriptor until its client has read it
 LARGEST_HEAD = 16 * 1024  # bytes of request line and headers; of trailers, too
 TURN = 16 * 1024  # bytes parsed in one turn of the loop: two milliseconds' worth in the smallest chunks
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
@@ -98,7 +99,9 @@ class Connection(HttpToolsProtocol):
         self._ended: float | None = None  # when the last word was said; what arrives since is thrown away
         self._is_last = False
         self._unsent, self._moved_at = 0, self.loop.time()
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.most + MOST_TOLD:
+            self.transport.abort()
+        elif len(self.connections) > self.most:
             self._hang_up(Problem(503, ErrorAnswer("too many connections"), {"retry-after": "5"}))
 
     def connection_lost(self, exc: Exception | None) -> None:
