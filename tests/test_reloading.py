@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,21 @@ def test_a_file_that_keeps_changing_is_not_read(tmp_path: Path) -> None:
     assert desk.adopted == []
     desk.looks(1)
     assert desk.rules.confirm == 24.0
+
+
+def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    """It would be waited for, or be empty by now: `--config <(…)` is one."""
+    desk = Desk(tmp_path, "[liveness]\nconfirm = 20\n")
+    desk.file.unlink()
+    os.mkfifo(desk.file)
+    writer = os.open(desk.file, os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"[liveness]\nconfirm = 30\n")
+    emptied = threading.Timer(1.0, os.close, [writer])  # whoever reads it is not held up for ever
+    emptied.start()
+    desk.reloader.reread()
+    emptied.join()
+    assert desk.rules.confirm == 20.0
+    assert "not a regular file" in desk.reloader.refused
 
 
 @pytest.mark.parametrize(

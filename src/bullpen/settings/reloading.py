@@ -70,6 +70,8 @@ class Reloader:
     def _found(self) -> Loaded:
         if self._read is None and self._first.file is not None:
             raise ConfigError(f"{self._first.file}: is gone")
+        if self._read is not None and not self._path.is_file():
+            raise ConfigError(f"{self._first.file or self._path}: not a regular file: it cannot be read again")
         return self._load()
 
     def _take_over(self, rules: Liveness) -> None:
