@@ -99,7 +99,7 @@ def workflow(place: Place, *, launch: bool = False) -> Policy:
     may launch chooses what runs as root on a machine with the pool's role, and so reads what that role reads.
 
     With `launch` it may: it is trusted like the control plane. In no form it reaches an item that holds a secret, or
-    the settings that others work by.
+    writes the settings that others work by.
     """
     if launch:
         written = (*CLAIMED, *LAUNCHED)
