@@ -234,6 +234,20 @@ async def test_a_connection_that_was_to_be_upgraded_ends_with_its_answer(tmp_pat
         assert await house.is_untouched()
 
 
+@pytest.mark.parametrize("path", ["/v1/heartbeats", "/v1/runs/r/release"])
+async def test_a_request_with_a_body_that_was_to_be_upgraded_is_refused(tmp_path: Path, path: str) -> None:
+    """The parser ends it with its headers: without its body it would be another request."""
+    async with a_house(tmp_path) as house:
+        wire = Wire(house)
+        wire.send(request(path, b'{"workerInstanceKey":"w"}', "Upgrade: h2c", "Connection: Upgrade"))
+        await wire.turns(50)
+        assert wire.statuses == [400]
+        assert b"Upgrade" in wire.received
+        assert wire.half_closed
+        assert await house.is_untouched()
+        assert not list((house.context.home / "operations").glob("op-*"))
+
+
 async def test_clients_above_the_limit_hold_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         state = ServerState()

@@ -176,7 +176,7 @@ class Connection(HttpToolsProtocol):
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
             self._is_last = True  # there is nothing to upgrade to, and the parser does not find the next request
-            if not self._is_answering():
+            if self._ended is None and not self._is_answering():
                 self.transport.close()
         except httptools.HttpParserError:
             if self._ended is None:
@@ -222,6 +222,9 @@ class Connection(HttpToolsProtocol):
             speaker = self.gate.admit(path, self._head, self.client[0] if self.client else None)
         except Problem as problem:
             self._refuse(problem)
+            return
+        if self.parser.should_upgrade() and self._head.has_body:  # the parser would leave the body out
+            self._hang_up(bad_input("a request with a body cannot ask for an Upgrade", "upgrade"))
             return
         if self.parser.get_method() == b"POST" and self.url in PATHS and not self.expect_100_continue:
             self.cycle = cast(Any, _Exchange(path, speaker, self.parser.should_keep_alive()))
