@@ -126,3 +126,18 @@ def test_it_yields_while_it_copies(instance: Instance) -> None:
     instance.boot()
     before = len([*clean(instance.baseline, KeepList())])
     assert len([*clean(instance.baseline, KeepList(), renews=PLACES)]) > before + 10
+
+
+@pytest.mark.parametrize("keep", [(), ("home/.cache",)])
+def test_files_of_boot_with_several_names_are_taken_over(instance: Instance, keep: tuple[str, ...]) -> None:
+    directory, tool = instance.home.parent, instance.home / ".config" / "tool"
+    names = ("home/.cache/tool", "home/again", "work/tool")
+    for name in names:
+        (directory / name).parent.mkdir(exist_ok=True)
+        os.link(tool, directory / name)
+    instance.boot()
+    assert renewed(instance, *keep) == Clean()
+    assert renewed(instance) == Clean()
+    assert {(directory / name).read_text() for name in names} == {"set up at boot"}
+    (instance.home / "again").write_text("changed")
+    assert isinstance(renewed(instance), Dirty)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from bullpen.agent import attributes
-from bullpen.agent.baseline import Baseline, Fingerprint
+from bullpen.agent.baseline import Baseline, Fingerprint, where
 from bullpen.agent.keep import KeepList
 from bullpen.engines.sweep import Path, shown
 
@@ -29,6 +30,7 @@ class Renewal:
         self.baseline = baseline
         self._names, self._keep = names, keep
         self._entries = dict(baseline.entries)
+        self._times: dict[tuple[int, int], int] = {}  # change times of files with several names, after we moved one
 
     def run(self) -> Iterator[None]:
         """Raise OSError: then a place may be in pieces."""
@@ -43,6 +45,8 @@ class Renewal:
         for path, was in self.baseline.entries.items():
             if root := roots.get((was.device, was.inode)):
                 self._entries[path] = self._entries[(root,)]
+            elif (was.device, was.inode) in self._times and self._keep.covers(path):
+                self._note_kept(path)
         self.baseline = replace(self.baseline, entries=self._entries)
 
     def _move(
@@ -63,8 +67,8 @@ class Renewal:
         os.rmdir(old, dir_fd=above[0])
 
     def _treat(self, name: str, path: Path, source: int, target: int) -> Iterator[None]:
-        was = self.baseline.entries.get(path)
         status = os.stat(name, dir_fd=source, follow_symlinks=False)
+        was = self._expected(path, status)
         is_kept = self._keep.covers(path)
         if not is_kept and stat.S_ISDIR(status.st_mode):
             os.mkdir(name, 0o700, dir_fd=target)
@@ -72,10 +76,10 @@ class Renewal:
             return
         if not is_kept and stat.S_ISREG(status.st_mode):
             yield from self._copy(name, path, source, target)
-            os.unlink(name, dir_fd=source)
         else:
             os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
-        if was is not None and (not is_kept or was == Fingerprint.of(status)):
+            self._note_time(os.stat(name, dir_fd=target, follow_symlinks=False))
+        if path in self._entries and (not is_kept or Fingerprint.of(status) == was):
             # A rename changes the change time as well. What was kept and is changed stays so.
             self._entries[path] = Fingerprint.of(os.stat(name, dir_fd=target, follow_symlinks=False))
         yield None
@@ -88,13 +92,33 @@ class Renewal:
                 while _pour(old, new):
                     yield None
                 status = os.fstat(old)
-                if Fingerprint.of(status) != self.baseline.entries.get(path):
+                if Fingerprint.of(status) != self._expected(path, status):
                     raise OSError(f"{shown(path)} was changed while it was copied")
                 _dress(new, status, attributes.read(old))
             finally:
                 os.close(new)
+            os.unlink(name, dir_fd=source)
+            self._note_time(os.fstat(old))
         finally:
             os.close(old)
+
+    def _note_time(self, status: os.stat_result) -> None:
+        """Moving one name of a file changes the time of all."""
+        if status.st_nlink and not stat.S_ISDIR(status.st_mode):
+            self._times[where(status)] = status.st_ctime_ns
+
+    def _note_kept(self, path: Path) -> None:
+        """A kept file of which we have moved other names."""
+        with suppress(OSError):  # a job has removed it
+            status = os.stat(os.path.join(self.baseline.places[path[0]], *path[1:]), follow_symlinks=False)
+            if Fingerprint.of(status) == self._expected(path, status):
+                self._entries[path] = Fingerprint.of(status)
+
+    def _expected(self, path: Path, status: os.stat_result) -> Fingerprint | None:
+        """What the entry is if only we have touched it since the baseline; None: it was not there."""
+        was = self.baseline.entries.get(path)
+        changed = self._times.get(where(status))
+        return was if was is None or changed is None else was._replace(changed=changed)
 
 
 def _pour(old: int, new: int) -> int:
