@@ -146,6 +146,28 @@ def test_a_directory_that_a_process_is_in_is_found(tmp_path: Path, account: Acco
     os.close(descriptor)
 
 
+def test_a_directory_that_only_a_thread_is_in_is_found(tmp_path: Path, account: Account, neighbour: Account) -> None:
+    (directory := tmp_path / "directory").mkdir()
+    os.chmod(tmp_path, 0o755)
+    descriptor = os.open(directory, os.O_RDONLY)
+    hides = f"""
+gate, libc = threading.Event(), ctypes.CDLL(None)
+def hide():
+    libc.unshare(0x200)
+    os.fchdir({descriptor})
+    gate.set()
+    signal.sigwait([signal.SIGUSR1])
+threading.Thread(target=hide, daemon=True).start()
+gate.wait()
+os.close({descriptor})
+"""
+    with a_process(neighbour, hides, (descriptor,)) as pid:
+        os.chown(directory, account.user, account.group)
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
+        assert found(account) == [f"process {pid} (python) has {directory} open, which is {account.name}'s"]
+    os.close(descriptor)
+
+
 def test_descriptors_that_wait_in_a_socket_are_found(tmp_path: Path, account: Account, neighbour: Account) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, a_file(tmp_path / "file", account) as descriptor:

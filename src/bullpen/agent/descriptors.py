@@ -4,7 +4,7 @@ A job can pass an open file or directory to a job of another instance. Renewed p
 is the second check, for what a renewal does not reach: files that are kept, and above all programs. A file of a user's
 that has the set-user-id bit makes whoever executes it that user, also long after its last name is gone.
 
-It sees the open files, the program and the directories of each process, by thread where a thread has files of its own,
+It sees the open files, the program and the directories of each process, by thread where a thread has any of its own,
 and that there is something in a socket which was passed and not yet taken. It does not see what moves between two
 processes while it looks.
 """
@@ -29,7 +29,7 @@ LASTS = 1.0  # seconds for which something must be there at every look: a file o
 MOST = 200_000  # open files of others; more would take seconds to look through
 MOST_SHOWN = 200  # characters of a path
 KCMP = {"x86_64": 312, "aarch64": 272}  # the number of this call, which has no name in a library
-KCMP_FILES = 2
+KCMP_FILES, KCMP_FS = 2, 3
 CAP_SYS_PTRACE = 19
 
 Found = dict[tuple[int, int], str]  # what is open, by device and number, in a sentence
@@ -105,18 +105,22 @@ def may_look() -> bool:
 
 
 def _threads(pid: int) -> Iterator[str]:
-    """The directories of its threads in /proc, but for those that have the open files of the first one."""
+    """The directories of its threads in /proc, but for those that have the open files and the directories of the first
+    one."""
     first = 0
     with suppress(*UNSEEN):
         for number in map(int, os.listdir(f"{PROC}/{pid}/task")):
-            if not first or not _share_files(first, number):
+            if not first or not _share(first, number):
                 yield f"{PROC}/{pid}/task/{number}"
             first = first or number
 
 
-def _share_files(one: int, other: int) -> bool:
+def _share(one: int, other: int) -> bool:
     call = KCMP.get(platform.machine())
-    return call is not None and ctypes.CDLL(None).syscall(call, one, other, KCMP_FILES, 0, 0) == 0
+    if call is None:
+        return False
+    syscall = ctypes.CDLL(None).syscall
+    return all(syscall(call, one, other, kind, 0, 0) == 0 for kind in (KCMP_FILES, KCMP_FS))
 
 
 def _links(thread: str) -> Iterator[str]:
