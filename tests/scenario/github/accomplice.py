@@ -43,11 +43,20 @@ def use(descriptor: int, run: int) -> str:
     """What can be done by it."""
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            return "sees " + " ".join(sorted(os.listdir(descriptor)))
+            return "sees " + " ".join(f"{name}{opened(name, descriptor)}" for name in sorted(os.listdir(descriptor)))
         os.write(descriptor, QUESTION % run)
         return "writes"
     except OSError as failure:
         return type(failure).__name__
+
+
+def opened(name: str, directory: int) -> str:
+    """A star if it can be read."""
+    try:
+        os.close(os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory))
+    except OSError:
+        return ""
+    return "*"
 
 
 def pass_on(path: str, *paths: str) -> None:

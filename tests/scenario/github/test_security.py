@@ -324,7 +324,8 @@ def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the
 ) -> None:
     with lent(2) as (user, other), a_stage(github, runner_user=user) as stage, an_accomplice(stage, other) as friend:
         places, pipe = stage.config.places, stage.config.directory / "hooks" / "ask"
-        run = stage.starts(friend.is_passed(places["work"], places["home"], pipe))
+        runner = stage.config.directory / "runner"
+        run = stage.starts(friend.is_passed(places["work"], places["home"], pipe, runner, pipe.parent))
         with monkeypatch.context() as unseen:  # as if what was passed had moved while it was looked for
             unseen.setattr("bullpen.agent.descriptors.Holders.differences", lambda *_: iter(()))
             stage.serves(str(run.id))
@@ -337,7 +338,10 @@ def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the
         stage.reported(Kind.REG_OK)
         for place in ("work", "home"):
             (places[place] / "of-the-next-run").touch()
-        assert friend.uses_it(str(later.id)) == ["sees ", "sees ", "BrokenPipeError"]
+        *used, beside_the_runner, beside_the_pipe = friend.uses_it(str(later.id))
+        assert used == ["sees ", "sees ", "BrokenPipeError"]
+        assert ".runner" in beside_the_runner  # names, but nothing that the next run has there
+        assert "*" not in beside_the_runner + beside_the_pipe
         stage.commits()
         stage.until(lambda: later.state == "completed" and friend.has())
         assert later.conclusion == "success", later.job("build").log

@@ -46,6 +46,9 @@ class Hooks:
         for made in (directory, self._answers):
             made.mkdir()
             made.chmod(0o755)
+            if account is not None:  # and nobody else, not even by the open directory that a job passes on
+                os.chown(made, -1, account.group)
+                made.chmod(0o750)
         for event in EVENTS:
             path = self.path(event)
             path.write_text(script(event, shlex.quote(str(directory))), encoding="utf-8")

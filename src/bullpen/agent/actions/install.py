@@ -52,11 +52,12 @@ def install(source: Path, target: Path, account: Account | None) -> Generator[Tu
 
 
 def protect(target: Path, account: Account | None) -> None:
-    """Let the user of the jobs add files, and replace none of ours."""
+    """Let the user of the jobs add files, and replace none of ours. Others can open nothing there, even if a job passes
+    them the open directory: it stays the same one, and the mode of the next run's files may let all read them."""
     target.chmod(0o755)
     if account is not None:
         os.chown(target, -1, account.group)
-        target.chmod(0o1775)
+        target.chmod(0o1770)
 
 
 def open_up(target: Path) -> Iterator[Turn]:
