@@ -1,10 +1,14 @@
 """The build id of an agent: the same for the same code, however it was installed."""
 
 import bz2
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import bullpen
 from bullpen import __version__
 from bullpen.agent.build import build_id
 from bullpen.engines.aws.boot.archive import packed
@@ -28,3 +32,20 @@ def test_an_agent_in_a_zip_application_knows_its_build(tmp_path: Path) -> None:
     assert said[0] == said[1]
     assert said[0][0] == str(archive / "bullpen" / "agent")
     assert said[0][1].startswith(f"{__version__}+")
+
+
+@pytest.mark.parametrize(
+    "patched", ["agent/hygiene.py", "engines/sweep.py", "engines/sqlite/turnstile.py", "model/job.py"]
+)
+def test_a_patch_of_anything_that_the_agent_runs_changes_the_build(tmp_path: Path, patched: str) -> None:
+    shutil.copytree(Path(bullpen.__file__).parent, tmp_path / "bullpen")
+    before = _build(tmp_path)
+    with open(tmp_path / "bullpen" / patched, "a") as file:
+        file.write("# patched\n")
+    assert before == build_id() != _build(tmp_path)
+
+
+def _build(installed: Path) -> str:
+    program = f"import sys; sys.path.insert(0, {str(installed)!r}); from bullpen.agent.build import build_id as it"
+    command = [sys.executable, "-I", "-S", "-c", f"{program}; print(it())"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

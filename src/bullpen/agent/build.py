@@ -1,4 +1,4 @@
-"""Which build of the agent runs: Bullpen's version, and a hash of the agent's own code.
+"""Which build of the agent runs: Bullpen's version, and a hash of the packages that the agent's code is in.
 
 Agents with the same build id run the same code. One that was patched by hand, or that an old launch template fetched,
 shows in `bullpen workers`.
@@ -14,12 +14,13 @@ from functools import cache
 from bullpen import __version__
 
 PACKAGE = os.path.dirname(__file__)
+PARTS = ("agent", "engines", "model")  # of Bullpen: the agent cleans and reaches its store by modules of all three
 DIGITS = 12  # of the hash: enough to tell builds apart, short enough to read
 
 
 @cache
 def build_id() -> str:
-    """Computed once, before the first beat: it reads some sixty small files."""
+    """Computed once, before the first beat: it reads some two hundred small files."""
     content = hashlib.sha256()
     for name, source in sorted(_files() if os.path.isdir(PACKAGE) else _archived()):
         content.update(f"{name}\0{len(source)}\0".encode() + source)
@@ -27,12 +28,14 @@ def build_id() -> str:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    for directory, _, names in os.walk(PACKAGE):
-        for name in names:
-            if name.endswith(".py"):
-                path = os.path.join(directory, name)
-                with open(path, "rb") as file:
-                    yield os.path.relpath(path, PACKAGE), file.read()
+    above = os.path.dirname(PACKAGE)
+    for part in PARTS:
+        for directory, _, names in os.walk(os.path.join(above, part)):
+            for name in names:
+                if name.endswith(".py"):
+                    path = os.path.join(directory, name)
+                    with open(path, "rb") as file:
+                        yield os.path.relpath(path, above), file.read()
 
 
 def _archived() -> Iterator[tuple[str, bytes]]:
@@ -42,8 +45,9 @@ def _archived() -> Iterator[tuple[str, bytes]]:
     archive = PACKAGE
     while not os.path.isfile(archive):
         archive = os.path.dirname(archive)
-    below = f"{os.path.relpath(PACKAGE, archive)}/"
+    above = f"{os.path.relpath(os.path.dirname(PACKAGE), archive)}/"
     with zipfile.ZipFile(archive) as content:
         for name in content.namelist():
-            if name.startswith(below) and name.endswith(".py"):
-                yield name.removeprefix(below), content.read(name)
+            inner = name.removeprefix(above)
+            if inner.partition("/")[0] in PARTS and name.endswith(".py"):
+                yield inner, content.read(name)
