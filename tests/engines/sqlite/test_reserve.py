@@ -208,3 +208,26 @@ async def test_free_pages_that_were_used_are_replaced_while_there_is_room(tmp_pa
         (free,) = await database.read(lambda tx: tx.execute("PRAGMA freelist_count").fetchone())
         assert free >= reserve.FEWEST_FREE_PAGES
         assert await database.read(lambda tx: tx.execute("SELECT count(*) FROM slack").fetchone()) == (0,)
+
+
+async def test_a_reserve_whose_log_is_removed_while_it_is_looked_at_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the last connection of another process. On a full disk its blocks would be lost."""
+    async with Database.open(tmp_path) as database:
+        await database.write(touch(0))
+    log, kept = tmp_path / "bullpen.db-wal", tmp_path / "bullpen.db-reserve"
+    os.link(kept, log)
+
+    def removed(name: Path) -> Path:
+        log.unlink(missing_ok=True)
+        return log
+
+    before = os.open(kept, os.O_RDONLY)  # so that its number is not given out again
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(reserve, "_size", lambda path: 1)
+        meanwhile.setattr(reserve, "_log_of", removed)
+        reserve.prepare(tmp_path / "bullpen.db")
+    assert os.path.samestat(os.fstat(before), kept.stat())
+    assert log.samefile(kept)
+    os.close(before)

@@ -118,10 +118,10 @@ def _locked(name: Path) -> Iterator[int | None]:
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = os.fstat(handle)
             if not _is_same(handle, name):
                 pass  # replaced since we opened it
-            elif found.st_nlink > 1 and not _is_same(handle, _log_of(name)):
+            # In this order: the last connection of another process may remove the log meanwhile.
+            elif not _is_same(handle, _log_of(name)) and os.fstat(handle).st_nlink > 1:
                 name.unlink()  # its other name was moved away with a log that may be needed: this one is not ours
             else:
                 yield handle
