@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from builders import expire, later, register
 from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
@@ -127,6 +129,13 @@ async def test_more_than_a_cap_can_ever_give_is_refused_at_once() -> None:
         outcome = await provisioned(world, "run", 3, wait=600.0)
         assert "limits.max-instances is 2: 3 will never fit" in outcome.reason
         assert now() < 1
+
+
+async def test_what_is_on_offer_is_claimed_even_if_the_cap_was_lowered_below_the_count() -> None:
+    async with a_pool(3) as world:
+        pool = await with_pool(world, 3)
+        world.settings = replace(world.settings, limits=Limits(max_instances=2))
+        assert ids(await provisioned(world, "run", 3, wait=60.0)) == pool
 
 
 async def test_it_holds_nothing_while_it_waits() -> None:

@@ -64,7 +64,6 @@ class CapQueue:
     async def admitted(self, want: int) -> None:
         """Return when it is our turn and what we want can be had. Raise LimitReached if we may not wait for that, or
         have waited long enough."""
-        self._check_possible()
         least = 1 if self._request.allow_partial else want
         tick, pays_at = self._settings.timings.tick_first, 0.0
         loop = asyncio.get_running_loop()
@@ -72,6 +71,7 @@ class CapQueue:
             try:
                 if (obstacle := await self._obstacle(least)) is None:
                     return await self._leave()
+                self._check_possible()
                 if not self.is_open:
                     raise self._given_up(obstacle)
                 await self._take_place(obstacle)
