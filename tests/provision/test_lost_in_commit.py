@@ -20,6 +20,7 @@ from bullpen.model.transition import Change
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
+from provision.test_waiting import a_pool, waits
 from stage import (
     Failure,
     a_world,
@@ -406,3 +407,46 @@ async def test_where_the_revocation_cannot_be_written_the_error_names_what_may_s
         again = await provisioned(world, "run", 3)
         assert ids(again) == running(world)
         assert len(ids(again)) == 3
+
+
+# ---- others wait at a full cap
+
+
+async def test_it_is_replaced_before_those_that_came_to_the_queue_later() -> None:
+    async with a_pool(2) as world:
+        await provisioned(world, "busy", 2)
+        ports = world.ports()
+        lost_in_commit(world, ports, ends_the_first)
+        first = await waits(world, "first", 2, ports=ports)
+        second = await waits(world, "second", 1)
+        await released(world, "busy")
+        outcome = await first
+        assert outcome.succeeded, outcome.reason
+        assert ids(outcome) == running(world)
+        assert not second.done()
+
+
+async def test_it_is_replaced_before_one_that_began_to_wait_while_its_call_was_at_work() -> None:
+    async with a_pool(2) as world:
+        ports = world.ports()
+
+        async def another_waits(world: World, members: list[Instance]) -> None:
+            await waits(world, "second", 1)
+            await ends_the_first(world, members)
+
+        lost_in_commit(world, ports, another_waits)
+        outcome = await provisioned(world, "first", 2, ports)
+        assert outcome.succeeded, outcome.reason
+        assert ids(outcome) == running(world)
+
+
+async def test_its_replacement_does_not_overtake_one_that_waited_before_its_call_came() -> None:
+    async with a_pool(4, large={"idle_target": 1}) as world:
+        await provisioned(world, "busy", 3)
+        await with_pool(world, 1, resource_class="large")
+        await waits(world, "first", 2)
+        ports = world.ports()
+        lost_in_commit(world, ports, ends_the_first)
+        outcome = await provisioned(world, "late", 1, ports, resource_class="large")
+        assert "1 provision waits in front" in outcome.reason
+        assert {one.run_id for one in records(world, RUNNING)} == {"busy"}

@@ -49,6 +49,10 @@ class Attempt:
     book: Book
     holdings: Holdings
     by: str
+    arrived: datetime
+    """When its call came, to the queue of a cap if it waited there."""
+    replaces: bool
+    """Whether it replaces what an attempt before it has lost: none that came after the call is in front of it."""
     timings: dict[str, float] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
     filled: int = 0
@@ -64,16 +68,18 @@ class Attempt:
         presence: Presence,
         want: int,
         tell: Tell,
-        deadline: datetime | None = None,
+        first: "Attempt | None" = None,
     ) -> "Attempt":
-        """Write the request down before anything is acquired for it. Without a `deadline` it has the whole time."""
+        """Write the request down before anything is acquired for it. One that replaces what the `first` attempt has
+        lost ends by the same deadline, and came at the same time."""
         now = ports.clock.now()
         id = f"p-{ports.chance.token()}"
-        deadline = deadline or handover.later(now, settings.timings.provision)
+        deadline = first.book.record.deadline if first else handover.later(now, settings.timings.provision)
         asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
         by = f"provision {id}"
         (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))
-        return cls(ports, settings, request, presence, want, tell, Book(ports, record), Holdings(ports), by)
+        book, came = Book(ports, record), first.arrived if first else now
+        return cls(ports, settings, request, presence, want, tell, book, Holdings(ports), by, came, first is not None)
 
     async def run(self, stop: asyncio.Event) -> Outcome | None:
         """The outcome, with the members that run; None if it withdrew, and the run's needs are to be counted again."""
@@ -139,9 +145,11 @@ class Attempt:
         """Acquire when it is our turn at the caps. If others were faster all the same, give everything back and wait
         again: a waiting provision holds nothing."""
         room = Room(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
+        room.since = self.arrived if self.replaces else None
         queue = CapQueue(self.ports, self.settings, self.request, self.book, room, self.tell, by=self.by)
         while True:
             await settle([queue.admitted(self.want)], arm=self._halts(stop, queue.ends_by))
+            self.arrived = room.since or self.arrived
             try:
                 return await self._acquire(room, stop)
             except LimitReached as refusal:

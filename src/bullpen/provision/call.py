@@ -62,11 +62,10 @@ class Call:
                 return self._empty().failed(failure)
             if missing <= 0:
                 return self._empty()
-            deadline = None
-            if self.committed:
-                deadline = self.committed[0].book.record.deadline
+            first = self.committed[0] if self.committed else None
+            if first:
                 request = replace(request, wait=0.0)  # a call that waits holds nothing, and this one holds members
-            attempt = await Attempt.open(ports, settings, request, self.presence, missing, self.tell, deadline)
+            attempt = await Attempt.open(ports, settings, request, self.presence, missing, self.tell, first)
             outcome = await attempt.run(self.stop)
             if outcome is None:
                 continue
