@@ -151,12 +151,17 @@ async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: s
 async def _decide(ports: Ports, settings: Settings, due: Provision, *, by: str) -> Provision | None:
     if due.state is not provisions.OPEN:
         return due if due.owes is not None else None
-    now = ports.clock.now()
-    if due.deadline <= now:
-        return await _abort(ports, settings, due, "its deadline passed", by=by)
-    if due.place is not None and due.place.until <= now:
-        return await _abort(ports, settings, due, "it waited, and its process shows no sign of life", by=by)
-    return None
+    why = why_due(due, ports.clock.now())
+    return await _abort(ports, settings, due, why, by=by) if why else None
+
+
+def why_due(undecided: Provision, now: datetime) -> str:
+    """Why an open provision is decided against; empty if it still has time."""
+    if undecided.deadline <= now:
+        return "its deadline passed"
+    if undecided.place is not None and undecided.place.until <= now:
+        return "it waited, and its process shows no sign of life"
+    return ""
 
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:

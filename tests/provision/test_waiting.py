@@ -382,6 +382,19 @@ async def test_a_waiter_that_was_killed_leaves_the_queue_by_itself() -> None:
         assert (record.state, record.reason) == (ABORTED, "it waited, and its process shows no sign of life")
 
 
+async def test_refresh_says_why_it_ends_a_waiter_that_was_killed() -> None:
+    async with a_pool(1) as world:
+        await provisioned(world, "busy", 1)
+        process, _ = world.start("victim", lambda ports: provisioned(world, "first", 1, ports, wait=3600.0))
+        await asyncio.sleep(10)
+        process.kill()
+        await asyncio.sleep(31)
+        reason = "it waited, and its process shows no sign of life"
+        action = Action("settle provision", of_run(world, "first").id, reason)
+        assert action in await refreshed(world, dry_run=True)
+        assert action in await refreshed(world)
+
+
 async def test_the_next_in_the_queue_moves_up_when_the_one_in_front_was_killed() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 1)

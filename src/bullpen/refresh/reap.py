@@ -28,7 +28,8 @@ async def decisions(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
     while fresh := [one for one in await ports.records.due_provisions(now, PAGE) if one.id not in seen]:
         for due in fresh:
             seen.add(due.id)
-            reason = "its deadline passed" if due.state is provisions.OPEN else "its decision is not carried out yet"
+            is_open = due.state is provisions.OPEN
+            reason = debts.why_due(due, now) if is_open else "its decision is not carried out yet"
             action = Action("settle provision", due.id, reason)
             yield Plan((action,), partial(debts.settle_provision, ports, settings, due, by=BY))
 
