@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from bullpen.config import Liveness, ResourceClass, Settings
-from bullpen.liveness import HeartbeatRequest, lost_instances, record_heartbeat
+from bullpen import config
+from bullpen.config import ResourceClass, Settings
+from bullpen.liveness import HeartbeatRequest, Liveness, lost_instances, record_heartbeat
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.service import Service
 from bullpen.sim.agent import Temper
@@ -81,6 +82,20 @@ async def test_one_that_the_service_has_lost_is_ended_by_refresh_without_another
         await refreshed(world)
         assert on_offer(world) == pool[1:]
         assert now() - began < 1
+
+
+async def test_at_a_full_cap_a_dry_run_counts_on_the_room_that_its_end_makes() -> None:
+    async with a_world(settings=small(idle_target=1, max_instances=1)) as world:
+        (dead,) = await idle_pool(world, 1)
+        mute(world, [dead])
+        await asyncio.sleep(LEASE + 1)
+        sweeper = Liveness(world.ports(), world.settings)
+        for _ in range(40):
+            await sweeper.run_once()
+            await asyncio.sleep(1)
+        foreseen = await refreshed(world, dry_run=True)
+        assert [(one.what, one.subject) for one in foreseen] == [("terminate", dead), ("create", "1 × small")]
+        assert await refreshed(world) == foreseen
 
 
 async def test_the_service_replaces_a_silent_idle_instance_before_a_run_meets_it() -> None:
@@ -160,7 +175,7 @@ async def test_when_all_of_many_fall_silent_at_once_the_pool_is_left_alone() -> 
 
 
 async def test_without_tracking_nobody_is_lost_to_the_pool() -> None:
-    settings = Settings(liveness=Liveness(tracking=False), classes={"small": ResourceClass(cpu=1, mem=1024)})
+    settings = Settings(liveness=config.Liveness(tracking=False), classes={"small": ResourceClass(cpu=1, mem=1024)})
     async with a_world(settings=settings) as world:
         pool = await with_pool(world, 1)
         mute(world, pool)

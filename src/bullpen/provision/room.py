@@ -67,11 +67,14 @@ class Room:
             live, excesses = await self._evict(own, to_come)
         return shortage_of(excesses, live)
 
-    async def shortage(self, resource_class: str, asked: Mapping[str, int]) -> Shortage | None:
-        """What would be too many of a class if so many were asked for, by class. Nothing is planned or ended."""
+    async def shortage(self, resource_class: str, count: int, besides: Mapping[str, int]) -> Shortage | None:
+        """What would be too many of a class if so many of it were asked for. `besides` is by how much there are more by
+        then, or fewer, of each class. Nothing is planned or ended."""
         if front := await self._front(resource_class):
-            return self._behind(front, resource_class, asked[resource_class])
-        asked = await self._planned() + Counter(asked)
+            return self._behind(front, resource_class, count)
+        asked = await self._planned()
+        asked.update(besides)  # not a sum of counters, which forgets those that become fewer
+        asked[resource_class] += count
         live = await self._ports.records.count()
         return shortage_of(exceeded(self._settings, resource_class, live, asked), live)
 

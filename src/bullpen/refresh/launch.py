@@ -59,9 +59,10 @@ async def launch(ports: Ports, settings: Settings, resource_class: str, count: i
 async def foresee(
     ports: Ports, settings: Settings, resource_class: str, count: int, foreseen: Counter[str]
 ) -> tuple[Action, ...]:
-    """What a launch would create within the caps, beside what is `foreseen` for other classes, and what not."""
+    """What a launch would create within the caps, and what not. `foreseen` is by how much there are more of each class
+    by then, or fewer: what is created here is added."""
     room = Room(ports, settings, evicts=False, by=BY)
-    short = await room.shortage(resource_class, foreseen + Counter({resource_class: count}))
+    short = await room.shortage(resource_class, count, foreseen)
     over = min(short.over, count) if short else 0
     foreseen[resource_class] += count - over
     return _actions(settings, resource_class, count - over, over, short.error if short else None)

@@ -24,9 +24,10 @@ async def plans(
     ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool = False
 ) -> AsyncIterator[Plan]:
     now = ports.clock.now()
-    foreseen: Counter[str] = Counter()  # by a dry run, of the classes before: they share the cap of the pool
+    foreseen: Counter[str] = Counter()  # by a dry run: what there is more or less of each class under the caps by then
     lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
+        foreseen.subtract(one.resource_class for one in gone)
         yield Plan(
             tuple(Action("terminate", one.id, lost[one.id]) for one in gone),
             partial(handover.end_together, ports, settings, [(one, lost[one.id]) for one in gone], by=BY),
@@ -42,6 +43,7 @@ async def plans(
         if ageing := [one for one in kept if one.threshold <= handover.later(now, settings.timings.idle / 2)]:
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
+            foreseen.subtract([name] * len(expired))
             yield Plan(
                 tuple(Action("terminate", one.id, "idle past its threshold") for one in expired),
                 partial(handover.expire_and_terminate, ports, settings, expired, "idle past its threshold", by=BY),
