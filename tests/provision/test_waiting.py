@@ -22,6 +22,7 @@ from stage import (
     faults,
     ids,
     machines,
+    mute,
     now,
     provisioned,
     records,
@@ -362,6 +363,21 @@ async def test_a_second_provision_of_a_waiting_run_waits_for_it() -> None:
         await asyncio.sleep(60)
         await released(world, "busy")
         assert ids(await first) == ids(await second)
+
+
+async def test_a_runner_of_the_run_that_died_while_it_waited_is_replaced_too() -> None:
+    async with a_pool(3) as world:
+        (dead,) = ids(await provisioned(world, "run", 1))
+        await provisioned(world, "busy", 2)
+        waiter = await waits(world, "run", 2)
+        mute(world, [dead])
+        await asyncio.sleep(100)
+        await released(world, "busy")
+        outcome = await waiter
+        assert outcome.succeeded, outcome.reason
+        assert ids(outcome) == [one.id for one in records(world, RUNNING)]
+        assert dead not in ids(outcome)
+        assert len(ids(outcome)) == 2
 
 
 # ---- killed, and beaten

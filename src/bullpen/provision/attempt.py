@@ -137,9 +137,12 @@ class Attempt:
             await self.presence.wait_for(rivals[0])
             rivals, outdated = await self.presence.rivals_of(own)
         if outdated:
-            self.want = await self.presence.still_missing()
-            if self.want <= 0:
-                raise Withdrawn("the run has all it asked for")
+            await self._count_again()
+
+    async def _count_again(self) -> None:
+        self.want = await self.presence.still_missing()
+        if self.want <= 0:
+            raise Withdrawn("the run has all it asked for")
 
     async def _acquire_in_turn(self, settlement: Settlement, stop: asyncio.Event) -> list[Member]:
         """Acquire when it is our turn at the caps. If others were faster all the same, give everything back and wait
@@ -150,6 +153,9 @@ class Attempt:
         while True:
             await settle([queue.admitted(self.want)], arm=self._halts(stop, queue.ends_by))
             self.arrived = room.since or self.arrived
+            if self.book.record.is_waiting:
+                # It may have waited for hours: what served the run when we counted may be dead by now.
+                await settle([self._count_again()], arm=self._halts(stop))
             try:
                 return await self._acquire(room, stop)
             except LimitReached as refusal:
