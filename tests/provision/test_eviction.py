@@ -10,7 +10,7 @@ from bullpen.errors import Unavailable
 from bullpen.model.instance import IDLE, LIVE, RUNNING, TERMINATED
 from bullpen.sim.world import World
 from histories import SETTINGS, Actor, history, killed_everywhere, provisioning, provisions, releases
-from stage import a_world, ids, machines, provisioned, records, refreshed, released, requests, with_pool
+from stage import a_world, ids, machines, provisioned, records, refreshed, released, requests, small, with_pool
 
 
 def full_at(cap: int, **classes: dict[str, Any]) -> Settings:
@@ -217,3 +217,21 @@ def test_a_provision_killed_while_it_makes_room_loses_nothing(rivals: int) -> No
         return victim, history([victim, *others], want, before=large_ones_are_idle, world=world)
 
     assert killed_everywhere(play, stride=1 + rivals) > 50
+
+
+async def test_one_past_its_threshold_fills_no_idle_target() -> None:
+    """No run can claim it, so it must not keep the cap full until somebody refreshes."""
+    async with a_world(settings=small(idle_target=1, max_instances=1)) as world:
+        (late,) = await with_pool(world, 1)
+        await asyncio.sleep(world.settings.timings.idle + 1)
+        outcome = await provisioned(world, "run", 1)
+        assert outcome.created == 1, outcome.reason
+        assert late not in machines(world)
+
+
+async def test_a_wrong_clock_evicts_none_that_fills_an_idle_target() -> None:
+    async with a_world(settings=small(idle_target=1, max_instances=1)) as world:
+        pool = await with_pool(world, 1)
+        outcome = await provisioned(world, "run", 1, world.ports(skew=3600.0))
+        assert not outcome.succeeded
+        assert machines(world) == pool

@@ -101,15 +101,18 @@ def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
     return Shortage(excesses[0].cap, max(one.over for one in excesses), LimitReached(message, remedy=REMEDY))
 
 
-def surplus(settings: Settings, live: Iterable[Instance]) -> list[Instance]:
-    """On offer beyond the idle targets, which the youngest fill; the longest idle first."""
+def surplus(settings: Settings, live: Iterable[Instance], now: datetime = LONG_AGO) -> list[Instance]:
+    """Idle beyond the idle targets, which the youngest fill; the longest idle first. One whose threshold has passed
+    `now` fills none: no run can claim it."""
+    idle = sorted((one for one in live if one.is_claimable), key=_idle_since)
     on_offer: dict[str, list[Instance]] = {}
-    for one in sorted((one for one in live if one.is_claimable), key=_idle_since):
-        on_offer.setdefault(one.resource_class, []).append(one)
+    for one in idle:
+        if one.threshold > now:
+            on_offer.setdefault(one.resource_class, []).append(one)
     kinds = settings.classes
     kept = {name: kinds[name].idle_target if name in kinds else 0 for name in on_offer}
     beyond = [one for name, some in on_offer.items() for one in some[: max(len(some) - kept[name], 0)]]
-    return sorted(beyond, key=_idle_since)
+    return sorted([*beyond, *(one for one in idle if one.threshold <= now)], key=_idle_since)
 
 
 def _idle_since(one: Instance) -> tuple[datetime, str]:

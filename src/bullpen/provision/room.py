@@ -2,16 +2,17 @@
 
     live instances + planned fleets + what is to come  ≤  classes.NAME.max-instances, limits.max-instances
 
-A pool may be full of idle instances that this run cannot use. Those above their class's idle target are ended, the
-longest idle first, if that covers the whole shortfall; otherwise none is. Each end is a conditional write: a claim that
-is faster keeps its instance, and the pool is counted again. Room that others wait for in front is theirs.
+A pool may be full of idle instances that this run cannot use. Those above their class's idle target, and those past
+their threshold, are ended, the longest idle first, if that covers the whole shortfall; otherwise none is. Each end is a
+conditional write: a claim that is faster keeps its instance, and the pool is counted again. Room that others wait for
+in front is theirs.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from bullpen import handover
+from bullpen import clocks, handover
 from bullpen.config import Settings
 from bullpen.errors import Conflict, LimitReached
 from bullpen.inventory import every_live
@@ -20,6 +21,7 @@ from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import Verdict, judge
 from bullpen.ports import Ports
 from bullpen.provision.caps import (
+    LONG_AGO,
     REMEDY,
     Counts,
     Excess,
@@ -89,7 +91,7 @@ class Room:
         kind = own.needs.resource_class
         excesses = exceeded(self._settings, kind, counts, planned + Counter({kind: least - len(fitting)}))
         left = [one for one in live if one not in fitting]
-        return None if cover(excesses, surplus(self._settings, left)) else shortage_of(excesses, counts)
+        return None if cover(excesses, await self._surplus(left)) else shortage_of(excesses, counts)
 
     async def behind(self, front: Sequence[Provision], own: Provision, least: int) -> Shortage | None:
         """Why `own` may not begin before those in front of it; None if it takes nothing that they could use."""
@@ -115,6 +117,13 @@ class Room:
 
     async def _live(self) -> list[Instance]:
         return [one for one in await every_live(self._ports) if one.state in LIVE]
+
+    async def _surplus(self, live: Sequence[Instance]) -> list[Instance]:
+        """What may be ended for room. What is past its threshold is kept for a target only if our clock may be off."""
+        now = self._ports.clock.now()
+        if any(one.is_claimable and one.threshold <= now for one in live):
+            return surplus(self._settings, live, LONG_AGO if await clocks.doubt(self._ports, self._settings) else now)
+        return surplus(self._settings, live)
 
     def _fitting(self, own: Provision, live: Iterable[Instance]) -> list[Instance]:
         now, kind = self._ports.clock.now(), self._settings.resource_class(own.needs.resource_class)
@@ -160,7 +169,7 @@ class Room:
             live = [one for one in _newest(listed, seen) if one.state in LIVE]
             counts = Counter((one.resource_class, one.state) for one in live)
             excesses = exceeded(self._settings, kind, counts, asked)
-            chosen = cover(excesses, surplus(self._settings, live))
+            chosen = cover(excesses, await self._surplus(live))
             if not chosen or rounds == ROUNDS:
                 return counts, excesses
             rounds += 1
