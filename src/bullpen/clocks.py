@@ -1,7 +1,7 @@
 """Clocks: whether this process may judge by the time that something is late, and end it for that.
 
 A record's threshold was written by one process and is read by another. If the clock of the one that reads is hours
-ahead, every running instance is past its maximum runtime. So whoever ends by the time asks here first:
+ahead, every running instance is past its maximum runtime. So a process that ends by the time asks here first:
 
     the store has a clock   its answers tell how far ours is off (AWS: the `Date` of every answer of DynamoDB)
     one host                agents beat by the same clock as ours. If no heartbeat is recent, they are watched: one that

@@ -82,8 +82,8 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`hold` says why nobody is declared lost now, if so; `failing` which loops of services keep failing. `waiting` are
-    the provisions that wait for room under a cap, first come first; of a great many, some."""
+    """`hold` says why no worker is declared lost now, if so; `failing` which loops of services keep failing. `waiting`
+    are the provisions that wait for room under a cap, first come first; of a great many, some."""
 
     instances: tuple[Standing, ...]
     pools: tuple[Pool, ...]

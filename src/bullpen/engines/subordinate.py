@@ -42,7 +42,7 @@ def shared_by(user: int) -> tuple[str, range] | None:
 
 
 def _ranges() -> Iterator[tuple[int, range]]:
-    """The user id and its range, of each line that means anything. Id 0 is nobody's subordinate."""
+    """The user id and its range, of each line that means anything. Id 0 is never a subordinate."""
     try:
         with open(FILE, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()

@@ -2,8 +2,8 @@
 
 Neither is part of the instance record: a pulse must not fail a claim. A signal names the round it speaks of, so that
 one left over from an earlier owner proves nothing, and carries a sequence number, so that a late one never overwrites a
-newer one. The number may run ahead by a bounded step only: whoever could write a huge one would silence the agent,
-whose next number is never larger. Within a round signals climb a ladder: a later one implies those before it.
+newer one. The number may run ahead by a bounded step only: a huge one would silence the agent, whose
+next number is never larger. Within a round signals climb a ladder: a later one implies those before it.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ SEQ_STEP = 10_000
 round; one of an earlier version also counts every second in which `serve` did not answer, for hours at most."""
 
 SEQ_MOST = 10**9
-"""No agent counts so far: a larger number is somebody else's."""
+"""No agent counts so far: a larger number is another process's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Pulse:
 
     @property
     def departure(self) -> str:
-        """Why nobody should be offered the instance: its machine is about to be taken away. Empty if it stays."""
+        """Why the instance should not be offered: its machine is about to be taken away. Empty if it stays."""
         at = self.heartbeat.leaving if self.heartbeat is not None else None
         return f"its machine is to be taken away at {at:%H:%M:%S}Z" if at is not None else ""
 

@@ -93,7 +93,7 @@ class CapQueue:
         self._last_since = queue[-1].place.since if queue and queue[-1].place else None
         if front := in_front(queue, own.needs.resource_class, now, own.id, self._room.since):
             return await self._room.behind(front, own, least)
-        # Without --wait, and with nobody in front: what cannot be had shows when it is asked for.
+        # Without --wait, and with none in front: what cannot be had shows when it is asked for.
         return await self._room.foreseen(own, least) if self._request.wait else None
 
     async def _take_place(self, obstacle: Shortage) -> None:

@@ -58,7 +58,7 @@ class Room:
         helps, or if others wait for that room in front of it.
 
         Its plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may be
-        behind. Then a burst passes a cap by what was asked for within their lag, but nobody passes it alone.
+        behind. Then a burst passes a cap by what was asked for within their lag, but none passes it alone.
         """
         if front := await self._front(own.needs.resource_class, own.id):
             return self._behind(front, own.needs.resource_class, own.want)

@@ -41,7 +41,7 @@ async def under_way(ports: Ports, resource_class: str) -> int:
 
 async def launch(ports: Ports, settings: Settings, resource_class: str, count: int) -> Report:
     """Launch up to `count` machines; reports how many, and what refused the rest. They are adopted once they have
-    booted, by whoever looks first."""
+    booted, by the first process that looks."""
     missing = count
     for _ in range(TRIES):
         book = await _opened(ports, settings, resource_class, missing)

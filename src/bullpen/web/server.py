@@ -70,7 +70,7 @@ async def serve(
         app = App(context)
         if reloader is not None:
             reloader.adopt = app.adopt
-            app.adopt(reloader.settings)  # somebody may have asked before we were ready
+            app.adopt(reloader.settings)  # a reload may have been asked for before the server was ready
         server = _Server(app, listening)
         await settle(
             [

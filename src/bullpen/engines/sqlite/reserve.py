@@ -38,7 +38,7 @@ FEWEST_FREE_PAGES = 128  # with fewer it is given more
 SPARE_BYTES = 256 * 1024
 ROOM = 16 * 1024 * 1024
 """Bytes that must be free on the file system for new work to begin."""
-LOCK_WITHIN = 0.2  # seconds; whoever holds the lock needs a millisecond, unless it is stopped
+LOCK_WITHIN = 0.2  # seconds; its holder needs a millisecond, unless it is stopped
 
 
 def room(directory: Path) -> int:

@@ -1,6 +1,6 @@
 """The highest epoch of all workers that DynamoDB may have removed: one item, so that no key has an old epoch again.
 
-DynamoDB removes a tombstone by its time to live, and asks nobody. So the epoch is noted before the worker becomes a
+DynamoDB removes a tombstone by its time to live, without asking. So the epoch is noted before the worker becomes a
 tombstone. A first beat reads it; it may read it a little earlier than it writes, for a tombstone stays much longer.
 """
 

@@ -1,6 +1,6 @@
 """The health of a pool's table, and what services noted there: `TYPE#Health` / `ID#<process>`, one item for each.
 
-An item goes by its time to live some time after it is out of date; until then nobody is shown it.
+An item goes by its time to live some time after it is out of date; until then it is not shown.
 """
 
 import json

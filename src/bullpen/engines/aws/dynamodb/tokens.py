@@ -79,7 +79,7 @@ class DynamoTokens:
         try:
             return bytes.fromhex(item["content"]["S"])
         except (KeyError, ValueError) as exc:
-            raise Refused(f"DynamoDB item TYPE#{AGENT_SECRET} / ID#agents: not a secret of ours") from exc
+            raise Refused(f"DynamoDB item TYPE#{AGENT_SECRET} / ID#agents: not a secret that Bullpen wrote") from exc
 
 
 def _first(name: str, said: dict[str, Value], also: dict[str, Value] | None = None) -> Request:
@@ -99,7 +99,7 @@ def _gone(ended: datetime) -> Value:
 
 
 def _token(item: Item) -> StoredToken:
-    """Raise Refused for what is no token of ours: guessing at credentials is worse than stopping."""
+    """Raise Refused for what is not a token: guessing at credentials is worse than stopping."""
     name = item["SK"]["S"].removeprefix(PREFIX)
     try:
         return StoredToken(
@@ -112,4 +112,4 @@ def _token(item: Item) -> StoredToken:
             parse_moment(item["revokedAt"]["S"]) if "revokedAt" in item else None,
         )
     except (KeyError, TypeError, ValueError) as exc:
-        raise Refused(f"DynamoDB item TYPE#{TOKEN} / ID#{name}: not a token of ours") from exc
+        raise Refused(f"DynamoDB item TYPE#{TOKEN} / ID#{name}: not a token that Bullpen wrote") from exc

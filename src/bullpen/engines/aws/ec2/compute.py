@@ -137,7 +137,7 @@ class Ec2Compute:
         raise Unavailable(f"EC2 CreateFleet: {wanted.name} was just made and is not seen yet")
 
     def _note(self, asked: Sequence[str], protected: dict[str, str]) -> None:
-        """Warn once of each machine that stays: whoever ends it tries again and again."""
+        """Warn once of each machine that stays: ending it is tried again and again."""
         known = {id_: self._protected.pop(id_, "") for id_ in asked}
         for id_, said in protected.items():
             self._protected[id_] = f"EC2 TerminateInstances: {said.rstrip('.')}; {UNPROTECT}"

@@ -53,7 +53,7 @@ class Tending:
         found = standing.table_gaps(self._pool, table, await self._expiry())
         if any(gap.what == standing.MAKE_TABLE for gap in found):
             return [*found, agent]
-        if self._cloud.settings.manage == "refresh":  # else whoever makes the table decides what a backup is worth
+        if self._cloud.settings.manage == "refresh":  # else the owner of the table decides what a backup is worth
             found += standing.recovery_gaps(self._pool, await self._backups())
         found += standing.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
