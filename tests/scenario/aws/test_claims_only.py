@@ -10,7 +10,9 @@ from aws.iam_simulator import Judge, Request
 from aws.proxy import Answer, Call, Forward, proxy_in_thread
 from bullpen.config import Aws, Engines, Settings
 from bullpen.engines.aws.ground.policies import place_of, workflow
+from bullpen.model.boot import BOOT_FAILURE
 from scenario.aws.pool import CloudPool, endpoints
+from scenario.aws.test_served import served
 from scenario.test_everyday import ids
 
 WORKFLOW = f"arn:aws:iam::{ground.ACCOUNT}:role/workflows"
@@ -50,6 +52,19 @@ def _on(table: str, verb: str, keys: list[str]) -> Request:
     return Request(f"dynamodb:{verb}", table, {"dynamodb:LeadingKeys": keys})
 
 
+def requests(pool: CloudPool, recorder: Recorder) -> list[Request]:
+    """All that was asked of the table, once each."""
+    table = f"arn:aws:dynamodb:{ground.REGION}:{ground.ACCOUNT}:table/{pool.name}"
+    return list({repr(one): one for said in recorder.asked for one in judged(table, *said)}.values())
+
+
+def denied(pool: CloudPool, iam: Judge, asked: list[Request]) -> list[Request]:
+    """What the policy of a workflow that only claims denies."""
+    aws = Aws(pool=pool.name, region=ground.REGION, instance_profile=ground.PROFILE)
+    policy = workflow(place_of(Settings(engines=Engines(pool="aws"), aws=aws), ground.ACCOUNT))
+    return [one for one, is_allowed in zip(asked, iam(policy, asked, WORKFLOW), strict=True) if not is_allowed]
+
+
 def test_claims_and_releases_ask_nothing_that_the_policy_denies(pool: CloudPool, iam: Judge) -> None:
     pool.warm(2)
     for action in ("CreateFleet", "RunInstances", "CreateLaunchTemplate", "DescribeLaunchTemplateVersions"):
@@ -69,11 +84,24 @@ def test_claims_and_releases_ask_nothing_that_the_policy_denies(pool: CloudPool,
     assert pool.audit() == []
     after = pool.cloud.calls()
     assert {name for name in after if after[name] > before.get(name, 0)} == {"DescribeLaunchTemplateVersions"}
-    aws = Aws(pool=pool.name, region=ground.REGION, instance_profile=ground.PROFILE)
-    policy = workflow(place_of(Settings(engines=Engines(pool="aws"), aws=aws), ground.ACCOUNT))
-    table = f"arn:aws:dynamodb:{ground.REGION}:{ground.ACCOUNT}:table/{pool.name}"
-    unique = {repr(one): one for said in recorder.asked for one in judged(table, *said)}
-    asked = list(unique.values())
+    asked = requests(pool, recorder)
     assert {"dynamodb:UpdateItem", "dynamodb:BatchGetItem", "dynamodb:Query"} <= {one.action for one in asked}
-    verdicts = iam(policy, asked, WORKFLOW)
-    assert [one for one, is_allowed in zip(asked, verdicts, strict=True) if not is_allowed] == []
+    assert denied(pool, iam, asked) == []
+
+
+def test_a_look_at_a_served_machine_that_still_boots_is_not_denied(pool: CloudPool, iam: Judge) -> None:
+    """It may have left word why it has no agent."""
+    served(pool)
+    pool.settings["classes.small.idle-target"] = 1
+    pool.refresh()
+    del pool.settings["classes.small.idle-target"]
+    pool.cloud.deny("ec2:DescribeLaunchTemplateVersions")
+    recorder = Recorder()
+    with proxy_in_thread(pool.engines.dynamodb) as proxy:
+        proxy.fail("*", recorder, times=None)
+        pool.environ |= endpoints({"dynamodb": proxy.url})
+        pool.refused("run-1", 1)
+        pool.environ |= endpoints({"dynamodb": pool.engines.dynamodb})
+    asked = requests(pool, recorder)
+    assert any(BOOT_FAILURE in repr(one.context) for one in asked)
+    assert denied(pool, iam, asked) == []
