@@ -42,14 +42,17 @@ class Events:
         """Everything there is, then everything that changes. It ends when `may_go_on` says so, which is asked before
         each event and every few seconds: a token may be revoked, or expire, while its stream is open."""
         watcher = _Watcher()
-        yield b"retry: 2000\n\n"
-        for (kind, _), shown in self._known.items():
-            yield self._event(kind, shown)
-        self._watchers.append(watcher)
-        if self._task is None or self._task.done():
-            self._known = {}
-            self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._watchers.append(watcher)  # first: what changes while the beginning is read is not missed
         try:
+            if self._task is None or self._task.done():
+                self._known = {}  # as long as nobody watched, nobody looked
+                self._task = asyncio.get_running_loop().create_task(self._watch())
+            known = self._known
+            yield b"retry: 2000\n\n"
+            for (kind, _), shown in known.items():
+                if not may_go_on():
+                    return
+                yield self._event(kind, shown)
             silent = 0.0
             while True:
                 try:
