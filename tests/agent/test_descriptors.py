@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -177,6 +179,22 @@ def test_descriptors_that_wait_in_a_socket_are_found(tmp_path: Path, account: Ac
             assert said == f"process {pid} (python) has a socket in which open files wait that were passed to it"
             socket.recv_fds(theirs, 1, 1)
             assert found(account) == []
+
+
+def test_a_process_that_a_program_of_the_user_gave_its_group_is_found(
+    account: Account, neighbour: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:  # where others may pass
+        os.chmod(directory, 0o755)
+        shutil.copyfile(os.path.realpath("/bin/sh"), program := Path(directory, "program"))
+        os.chown(program, account.user, account.group)
+        program.chmod(0o2755)
+        becomes = f'os.execv("{program}", ["sh", "-p", "-c", "echo $$; exec sleep 600"])'
+        with a_process(neighbour, becomes) as pid:
+            program.unlink()
+            assert found(account) == [f"process {pid} (sleep) runs with the group of {account.name}"]
+            monkeypatch.setattr(os, "getgrouplist", lambda name, group: [group, account.group])
+            assert found(account) == []  # an operator has put its user into the group
 
 
 def test_too_many_open_files_to_look_through_are_a_reason(

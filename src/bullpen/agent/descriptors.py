@@ -2,7 +2,9 @@
 
 A job can pass an open file or directory to a job of another instance. Renewed places make most of that worthless; this
 is the second check, for what a renewal does not reach: files that are kept, and above all programs. A file of a user's
-that has the set-user-id bit makes whoever executes it that user, also long after its last name is gone.
+that has the set-user-id bit makes whoever executes it that user, also long after its last name is gone. The bit for the
+group makes it a member of the user's group, which may pass to the places of the instance: such processes are looked for
+as well.
 
 It sees the open files, the program and the directories of each process, by thread where a thread has any of its own,
 and that there is something in a socket which was passed and not yet taken. It does not see what moves between two
@@ -14,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import pwd
 import stat
 import time
 from collections.abc import Generator, Iterator
@@ -22,7 +25,7 @@ from contextlib import suppress
 from bullpen.agent.account import Account
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
-from bullpen.engines.processes import PROC, UNSEEN, identify, name_of, users_of
+from bullpen.engines.processes import PROC, UNSEEN, groups_of, identify, name_of, users_of
 from bullpen.engines.sweep import STRIDE, shown
 
 LASTS = 1.0  # seconds for which something must be there at every look: a file of /tmp may be open for a moment
@@ -33,6 +36,7 @@ KCMP_FILES, KCMP_FS = 2, 3
 CAP_SYS_PTRACE = 19
 
 Found = dict[tuple[int, int], str]  # what is open, by device and number, in a sentence
+MEMBER = -1  # in the place of a device: a process, by its pid
 
 
 class TooMany(Exception):
@@ -72,6 +76,8 @@ class Holders:
             users = users_of(pid)
             if not users or set(users) == {0} or any(map(self._account.owns, users)):
                 continue  # gone, trusted, or found as a process that is still running
+            if self._has_taken_group(pid, users[0]) and (process := identify(pid)) is not None:
+                found[MEMBER, pid] = f"process {pid} ({name_of(process)}) runs with the group of {self._account.name}"
             for thread in _threads(pid):
                 for link in _links(thread):
                     self._seen += 1
@@ -81,6 +87,16 @@ class Holders:
                         yield Turn.WORKING
                     self._note(pid, link, found)
         return found
+
+    def _has_taken_group(self, pid: int, user: int) -> bool:
+        """Whether it runs with the group of the jobs' user, though its own user is not in it."""
+        if self._account.group not in groups_of(pid):
+            return False
+        try:
+            owner = pwd.getpwuid(user)
+        except KeyError:
+            return True
+        return self._account.group not in os.getgrouplist(owner.pw_name, owner.pw_gid)
 
     def _note(self, pid: int, link: str, found: Found) -> None:
         try:

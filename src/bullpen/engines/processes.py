@@ -95,11 +95,12 @@ def descendants(
 
 def users_of(pid: int) -> tuple[int, ...]:
     """The user ids of a process: real, effective, saved, and that for files; none once it is gone."""
-    with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("Uid:"):
-                return tuple(map(int, line.split()[1:]))
-    return ()
+    return _ids_of(pid, "Uid:")
+
+
+def groups_of(pid: int) -> tuple[int, ...]:
+    """Its group ids, as `users_of`; not those that its user is in besides."""
+    return _ids_of(pid, "Gid:")
 
 
 def running_as(user: int) -> tuple[Identity, ...]:
@@ -289,6 +290,14 @@ def _carries(pid: int, mark: bytes) -> bool:
 def _runs_as(pid: int, owned: Uids) -> bool:
     """Whether any of its user ids is one of these: a program may have put one of them on for a while."""
     return any(uid in owned for uid in users_of(pid))
+
+
+def _ids_of(pid: int, title: str) -> tuple[int, ...]:
+    with contextlib.suppress(*UNSEEN), open(f"{PROC}/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith(title):
+                return tuple(map(int, line.split()[1:]))
+    return ()
 
 
 @contextlib.contextmanager
