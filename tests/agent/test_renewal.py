@@ -141,3 +141,17 @@ def test_files_of_boot_with_several_names_are_taken_over(instance: Instance, kee
     assert {(directory / name).read_text() for name in names} == {"set up at boot"}
     (instance.home / "again").write_text("changed")
     assert isinstance(renewed(instance), Dirty)
+
+
+@pytest.mark.parametrize("answer", [0, OSError("not here")])
+def test_a_file_system_that_cannot_copy_by_itself_costs_no_content(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, answer: int | OSError
+) -> None:
+    def copy_file_range(*_: int) -> int:
+        if isinstance(answer, OSError):
+            raise answer
+        return answer  # as some kernels do, instead of an error
+
+    monkeypatch.setattr(os, "copy_file_range", copy_file_range)
+    assert renewed(instance) == Clean()
+    assert (instance.home / ".config" / "tool").read_text() == "set up at boot"

@@ -123,10 +123,10 @@ class Renewal:
 
 def _pour(old: int, new: int) -> int:
     """Copy the next slice; 0: there was none. Where the file system can, the copy shares its blocks."""
-    try:
-        return os.copy_file_range(old, new, SLICE)
-    except OSError:
-        return os.sendfile(new, old, None, SLICE)
+    with suppress(OSError):
+        if copied := os.copy_file_range(old, new, SLICE):
+            return copied  # 0 is not always the end: some kernels answer so where they cannot do it
+    return os.sendfile(new, old, None, SLICE)
 
 
 def _dress(fd: int, status: os.stat_result, wanted: attributes.Attributes) -> None:
