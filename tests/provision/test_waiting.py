@@ -343,6 +343,22 @@ async def test_one_that_waits_for_a_class_goes_on_to_wait_for_the_pool_with_the_
         assert (after.cap, after.since) == ("limits.max-instances", before.since)
 
 
+async def test_it_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_room() -> None:
+    async with a_pool(3, small={"max_instances": 2}) as world:
+        await with_pool(world, 1, trust_domain="another")  # its place is to be had, in its class
+        await provisioned(world, "busy", 1, resource_class="large")
+        await provisioned(world, "free", 1, resource_class="large")
+        told = list[str]()
+        waiter = await waits(world, "first", 2, tell=told.append)
+        assert of_run(world, "first").waits_for == "limits.max-instances"
+        held = "it is held by 2 large running, 1 small idle"
+        assert told[-1] == f"waiting for room: limits.max-instances is 3; this would make 5; {held}"
+        await released(world, "free")
+        late = await provisioned(world, "late", 1, resource_class="large")
+        assert "1 provision waits in front" in late.reason
+        assert (await waiter).created == 2
+
+
 async def test_warming_the_pool_does_not_overtake() -> None:
     async with a_pool(3, large={"idle_target": 1}) as world:
         await provisioned(world, "busy", 2)

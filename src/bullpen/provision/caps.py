@@ -132,6 +132,11 @@ def cover(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Insta
     return chosen
 
 
+def lasting(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Excess]:
+    """Those under whose cap the surplus cannot make room."""
+    return [one for one in excesses if not cover([one], surplus)]
+
+
 def _holders(cap: Cap, live: Counts) -> str:
     held = Counter({f"{name} {state}": number for (name, state), number in live.items() if cap.covers(name) and number})
     return ", ".join(f"{number} {what}" for what, number in held.most_common()) or "nothing: ask for fewer"

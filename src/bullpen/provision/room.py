@@ -30,6 +30,7 @@ from bullpen.provision.caps import (
     cover,
     exceeded,
     in_front,
+    lasting,
     shortage_of,
     surplus,
 )
@@ -90,8 +91,8 @@ class Room:
         counts = Counter((one.resource_class, one.state) for one in live)
         kind = own.needs.resource_class
         excesses = exceeded(self._settings, kind, counts, planned + Counter({kind: least - len(fitting)}))
-        left = [one for one in live if one not in fitting]
-        return None if cover(excesses, await self._surplus(left)) else shortage_of(excesses, counts)
+        to_end = await self._surplus([one for one in live if one not in fitting])
+        return shortage_of(lasting(excesses, to_end), counts)
 
     async def behind(self, front: Sequence[Provision], own: Provision, least: int) -> Shortage | None:
         """Why `own` may not begin before those in front of it; None if it takes nothing that they could use."""
@@ -169,8 +170,11 @@ class Room:
             live = [one for one in _newest(listed, seen) if one.state in LIVE]
             counts = Counter((one.resource_class, one.state) for one in live)
             excesses = exceeded(self._settings, kind, counts, asked)
-            chosen = cover(excesses, await self._surplus(live))
-            if not chosen or rounds == ROUNDS:
+            to_end = await self._surplus(live)
+            chosen = cover(excesses, to_end)
+            if not chosen:
+                return counts, lasting(excesses, to_end)
+            if rounds == ROUNDS:
                 return counts, excesses
             rounds += 1
             why = f"{excesses[0].cap.setting} is {excesses[0].cap.limit}, and {own.id} needs its place"
