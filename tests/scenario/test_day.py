@@ -60,11 +60,15 @@ class Day:
 
     def spend(self, client: Client) -> Wait:
         for number in range(ROUNDS):
-            run_id = f"{client.name}-{number}"
             job = client.jobs.get(number, PLAIN)
-            if (yield from self._provision(run_id, client.count, client.resource_class, at_risk=job is PLAIN)):
-                yield from self._work(run_id, job)
-            yield from self._release(run_id)
+            is_done, attempt = False, 0
+            while not is_done:  # a special job that met a full disk is tried again
+                attempt += 1
+                run_id = f"{client.name}-{number}-{attempt}"
+                if (yield from self._provision(run_id, client.count, client.resource_class, at_risk=job is PLAIN)):
+                    is_done = yield from self._work(run_id, job)
+                yield from self._release(run_id)
+                is_done = is_done or job is PLAIN
         yield from self._provision(f"{client.name}-greedy", CAP + 1, client.resource_class)
 
     def _provision(
@@ -81,23 +85,24 @@ class Day:
             self.refusals.append(ran.answer["reason"] if ran.code == 1 else ran.err)
         return ran.code == 0
 
-    def _work(self, run_id: str, job: str) -> Wait:
+    def _work(self, run_id: str, job: str) -> Generator[None, None, bool]:
         try:
             job_id = self.pool.submit(run_id, job)
         except BullpenError as refusal:
             self.refusals.append(str(refusal))
-            return
+            return False
         if job is FILL:
             yield from self._until(lambda: room(self.disk) == 0, "the disk is full")
             self.did.append("fill")
             assert not (yield from self._provision(f"{run_id}-more", 1, "small"))
-            return
+            return True
         ended = "SELECT instance_id FROM jobs WHERE id = ? AND state = 'finished'"
         yield from self._until(lambda: bool(self.pool.rows(ended, job_id)), f"the job of {run_id} has ended")
         if job is DEEP:
             ((instance_id,),) = self.pool.rows(ended, job_id)
             self.pool.signal(instance_id, signal.SIGKILL)  # it cleans nothing: the whole tree is left
             self.did.append("dig")
+        return True
 
     def _release(self, run_id: str) -> Wait:
         """One that is killed is called again; none may fail, whatever the disk and the agents are like."""
@@ -109,9 +114,10 @@ class Day:
         return self.pool.start("release", "--run-id", run_id, "--json")
 
     def _ended(self, command: Command, at_risk: bool) -> Generator[None, None, Ran]:
-        """What came of a command. Of those at risk, some are killed on the way."""
-        dies_at = time.monotonic() + self.chance.uniform(0.0, 0.4)
-        is_doomed = at_risk and self.chance.random() < 0.3
+        """What came of a command. Of those at risk, some are killed on the way: the first ones, until one was."""
+        none_yet = "kill" not in self.did
+        dies_at = time.monotonic() + self.chance.uniform(0.0, 0.03 if none_yet else 0.4)
+        is_doomed = at_risk and (none_yet or self.chance.random() < 0.3)
         while not command.has_ended():
             if is_doomed and time.monotonic() >= dies_at:
                 self.did.append("kill")
