@@ -96,10 +96,12 @@ class Day:
             self.did.append("fill")
             assert not (yield from self._provision(f"{run_id}-more", 1, "small"))
             return True
-        ended = "SELECT instance_id FROM jobs WHERE id = ? AND state = 'finished'"
+        ended = "SELECT instance_id, exit_code FROM jobs WHERE id = ? AND state = 'finished'"
         yield from self._until(lambda: bool(self.pool.rows(ended, job_id)), f"the job of {run_id} has ended")
+        ((instance_id, exit_code),) = self.pool.rows(ended, job_id)
         if job is DEEP:
-            ((instance_id,),) = self.pool.rows(ended, job_id)
+            if exit_code != 0:  # it met the full disk, and its tree is not deep
+                return False
             self.pool.signal(instance_id, signal.SIGKILL)  # it cleans nothing: the whole tree is left
             self.did.append("dig")
         return True
