@@ -47,6 +47,13 @@ SPEAKERS = (
 )
 STEP = re.compile(r"^<!-- (?P<mark>[^\n]*) -->\n(?:```(?P<kind>\w+)\n(?P<text>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
+# A release settles its provision itself, unless a runner's last heartbeat still shows a job: then it leaves the debt to
+# `serve`, which may postpone it. Both are right, and which of them happens is a matter of milliseconds.
+LEFT_TO_SERVE = (
+    (re.compile(r"^.* postpone .*\n", re.MULTILINE), ""),
+    (re.compile(r"(settle committed → committed )serve$", re.MULTILINE), r"\1release of #"),
+)
+
 HURRY = {
     "BULLPEN_GITHUB_POLL": "1",
     "BULLPEN_TIMINGS_HEARTBEAT": "0.5",
@@ -131,6 +138,8 @@ class Reader:
         _, mark, complaint = ran.err.partition("bullpen: error:")
         out = self._grep(filtered, ran.out) if filtered else ran.out
         printed = blanked(out + mark + complaint)
+        for pattern, instead in LEFT_TO_SERVE:
+            printed = pattern.sub(instead, printed)
         # Rows come in the order of ids, which are drawn by chance.
         told = f"{shown.command}\n{ran.out}{ran.err}\n{self.told()}"
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), told
@@ -208,6 +217,7 @@ def _run_ends(reader: Reader) -> None:
     (reader.folder / "go").touch()
     reader.until(lambda: "label 4711 is released" in reader.told(), "`serve` has released it")
     reader.until(lambda: reader.told().count("UD_CLEAN_OK") == 2, "both runners are clean")
+    reader.until(lambda: reader.count("provisions", "owes_kind IS NOT NULL") == 0, "the release is settled")
     (reader.folder / "go").unlink()
 
 
