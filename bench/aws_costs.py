@@ -21,7 +21,7 @@ from bullpen.config import Timings
 from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
-from bullpen.offering import send_tickets
+from bullpen.pool.offering import send_tickets
 from bullpen.ports import Ports
 from bullpen.refresh import refresh
 

@@ -26,7 +26,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import STORY_LENGTH, Change
-from bullpen.offering import send_tickets
+from bullpen.pool.offering import send_tickets
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh

@@ -7,11 +7,11 @@ from statistics import median
 
 from bench.table import Measurement, Row, row
 from bullpen.config import Settings
+from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
 from bullpen.model.worker import ACTIVE
 from bullpen.ports import Ports
-from bullpen.service import Service
 from bullpen.sim.run import virtual_run
 
 SETTINGS = Settings()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from bullpen import handover
 from bullpen.config import ResourceClass, Settings, Timings
 from bullpen.engines.memory import Failure, Rates
 from bullpen.engines.memory.records import MemoryRecords
@@ -16,6 +15,7 @@ from bullpen.model.instance import CLAIMED, CREATED, Instance
 from bullpen.model.provision import OPEN, Provision
 from bullpen.model.signal import Kind
 from bullpen.model.transition import Change, Check
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh
@@ -209,7 +209,7 @@ def loses_members(world: World, run_id: str, *, ended: int = 1, times: int = 1, 
         if isinstance(record, Provision) and change.step == "commit" and record.run_id == run_id and left[0]:
             left[0] -= 1
             for id in record.members[:ended]:
-                tables.land([handover.end(tables.instances[id], world.clock.now(), "a sweeper", "its worker is lost")])
+                tables.land([lifecycle.end(tables.instances[id], world.clock.now(), "a sweeper", "its worker is lost")])
             if capacity is not None:
                 world.memory.yard.capacity = capacity
 

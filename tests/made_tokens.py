@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from bullpen.auth.tokens import Scope
 from bullpen.config import Settings
-from bullpen.engines.keys import Scope
 from bullpen.wiring import create_token
 
 

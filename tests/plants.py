@@ -8,12 +8,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from bullpen import handover, offering, release
+from bullpen import release
 from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
 from bullpen.model import ticket as tickets
 from bullpen.model.transition import Debt, Transition
+from bullpen.pool import lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.outcome import Member, Origin
@@ -61,7 +62,7 @@ def carried_out_before_it_is_decided() -> Iterator[None]:
             self._book.record, state=provision_steps.COMMITTED, members=tuple(m.instance.id for m in members)
         )
         for member in members:
-            await handover.carry_out(self._ports, self._settings, record, [member.instance], by="a bug")
+            await lifecycle.carry_out(self._ports, self._settings, record, [member.instance], by="a bug")
         return await real(self, members)
 
     with patch.object(Settlement, "commit", commit):
@@ -114,13 +115,13 @@ def rolled_back_without_an_abort() -> Iterator[None]:
 
 @contextmanager
 def rolled_forward_though_aborted() -> Iterator[None]:
-    real = handover._consequence
+    real = lifecycle._consequence
 
     def consequence(ports: Any, settings: Any, decided: Any, held: Any, now: Any, by: str) -> Any:
         forward = replace(decided, state=provision_steps.COMMITTED, members=(held.id,))
         return real(ports, settings, forward, held, now, by)
 
-    with patch.object(handover, "_consequence", consequence):
+    with patch.object(lifecycle, "_consequence", consequence):
         yield
 
 
@@ -206,7 +207,7 @@ def released_without_the_intent() -> Iterator[None]:
 
 @contextmanager
 def done_before_the_machine_is_gone() -> Iterator[None]:
-    real = handover.terminate
+    real = lifecycle.terminate
 
     async def terminate(ports: Ports, settings: Any, marked: Any, *, by: str) -> Any:
         async def at_once(ids: Any) -> list[str]:
@@ -215,7 +216,7 @@ def done_before_the_machine_is_gone() -> Iterator[None]:
         hasty = replace(ports, compute=SimpleNamespace(terminate=at_once))
         return await real(hasty, settings, marked, by=by)
 
-    with patch.object(handover, "terminate", terminate):
+    with patch.object(lifecycle, "terminate", terminate):
         yield
 
 
@@ -239,7 +240,7 @@ def settled_without_carrying_out() -> Iterator[None]:
     async def carry_out(*args: Any, **kwargs: Any) -> dict[str, Any]:
         return {}
 
-    with patch.object(handover, "carry_out", carry_out):
+    with patch.object(lifecycle, "carry_out", carry_out):
         yield
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from bullpen.config import Agent, Local, Settings, Timings
 from bullpen.engines.local import LocalCompute
-from bullpen.engines.processes import Identity, await_end, end_tree, identify, mark_of
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
 from bullpen.engines.system import SystemChance
+from bullpen.host.processes import Identity, await_end, end_tree, identify, mark_of
 from bullpen.model import instance as steps
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import Instance

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from bullpen.config import Settings, Timings
+from bullpen.controllers import Service
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Heartbeat, Kind, Signal
 from bullpen.refresh.reap import OVERTIME
 from bullpen.release import Released
-from bullpen.service import Service
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from stage import (

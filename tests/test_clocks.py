@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen import clocks, debts
 from bullpen.config import Settings
+from bullpen.controllers import Service
 from bullpen.errors import WrongClock
 from bullpen.model import provision as provisions
 from bullpen.model.instance import RUNNING, TERMINATED
+from bullpen.pool import clock_skew, debts
 from bullpen.ports import NoStoreClock, Ports
-from bullpen.service import Service
 from bullpen.sim.world import World
 from stage import a_world, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool
 
@@ -70,14 +70,14 @@ async def test_a_clock_that_is_off_by_less_than_an_agent_may_be_silent_is_good_e
 ) -> None:
     async with a_world() as world:
         await with_pool(world, 1)
-        assert await clocks.doubt(ports_of(world, on_one_host=on_one_host, skew=skew), world.settings) == ""
+        assert await clock_skew.doubt(ports_of(world, on_one_host=on_one_host, skew=skew), world.settings) == ""
 
 
 async def test_on_one_host_a_clock_that_is_right_costs_two_reads_and_no_wait() -> None:
     async with a_world() as world:
         await with_pool(world, 3)
         ports, began = ports_of(world, on_one_host=True), now()
-        assert await clocks.doubt(ports, world.settings) == ""
+        assert await clock_skew.doubt(ports, world.settings) == ""
         assert requests(ports) == {"records.live": 1, "signals.read": 1}
         assert now() == began
 
@@ -87,7 +87,7 @@ async def test_a_store_with_a_clock_is_asked_nothing() -> None:
         await with_pool(world, 3)
         ports = world.ports(skew=HOURS)
         assert (
-            await clocks.doubt(ports, world.settings)
+            await clock_skew.doubt(ports, world.settings)
             == f"the clock of this machine is {HOURS:.0f} s ahead of the store's"
         )
         assert requests(ports).total() == 0
@@ -100,7 +100,7 @@ async def test_one_whose_agents_all_look_silent_is_believed_after_a_heartbeat_an
         mute(world, pool)
         await asyncio.sleep(20)
         began = now()
-        assert await clocks.doubt(ports_of(world, on_one_host=on_one_host), world.settings) == ""
+        assert await clock_skew.doubt(ports_of(world, on_one_host=on_one_host), world.settings) == ""
         assert now() - began < 8
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen import debts
 from bullpen.config import Engines, Settings
 from bullpen.down import TakenDown, down
 from bullpen.engines.memory import LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Unavailable
 from bullpen.model.provision import OPEN
+from bullpen.pool import debts
 from bullpen.ports import Ports, Registration
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World

@@ -18,13 +18,13 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.aws.dynamodb.entries",
     "bullpen.engines.aws.dynamodb.items",
     "bullpen.engines.github.naming",
-    "bullpen.engines.processes",
-    "bullpen.engines.spools",
+    "bullpen.host.processes",
+    "bullpen.host.scheduled_jobs",
     "bullpen.engines.sqlite.reserve",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.wake",
-    "bullpen.engines.sweep",
-    "bullpen.engines.subordinate",
+    "bullpen.host.sweep",
+    "bullpen.host.subordinate_ids",
 )
 # And it takes the same steps: a lease or a job must not depend on who writes it down.
 MODEL = ("bullpen.model", "bullpen.errors")

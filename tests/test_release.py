@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from bullpen import debts, handover, offering
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.signal import Heartbeat, beat_directly, direct_key
+from bullpen.pool import debts, lifecycle, offering
 from bullpen.release import release
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -91,7 +91,7 @@ async def test_what_somebody_else_put_on_offer_first_is_on_offer() -> None:
         pulses = await ports.signals.read([one.id for one in cleaned])
         for _ in ("somebody else", "we, who saw them before that"):
             fates = await offering.offer_living(ports, world.settings, cleaned, pulses, by="test")
-            assert fates == dict.fromkeys(ids(outcome), handover.Fate.OFFERED)
+            assert fates == dict.fromkeys(ids(outcome), lifecycle.Fate.OFFERED)
         assert len(tickets(world)) == 3
 
 

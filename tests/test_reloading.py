@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bullpen.config import Liveness, Settings
+from bullpen.controllers import Service
 from bullpen.engines.memory import Memory
 from bullpen.liveness import HeartbeatRequest, record_heartbeat
 from bullpen.model.worker import ACTIVE, INACTIVE
-from bullpen.service import Service
 from bullpen.settings import Loaded, load
 from bullpen.settings.reloading import Reloader
 

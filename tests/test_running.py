@@ -13,7 +13,7 @@ from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request
-from bullpen.running import Ran, exit_code_of, numbered, run
+from bullpen.run import Ran, exit_code_of, numbered, run
 from bullpen.sim.world import World
 from stage import a_world, machines, provisioned, records, released, small
 

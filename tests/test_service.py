@@ -8,19 +8,19 @@ from itertools import pairwise
 
 import pytest
 
-from bullpen import debts
 from bullpen.config import ResourceClass, Settings
+from bullpen.controllers import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.inventory import status
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.worker import ACTIVE
+from bullpen.pool import debts
+from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import FailingLoop, Gap, Ports, Unfounded
 from bullpen.refresh import reap
 from bullpen.refresh.action import Action, Plan
-from bullpen.service import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
-from bullpen.setbacks import Setbacks
 
 
 def some_ports(memory: Memory | None = None, seed: int = 0) -> Ports:

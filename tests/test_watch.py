@@ -10,8 +10,8 @@ from bullpen.engines.memory import Faults, LoopClock, Memory, Rates
 from bullpen.engines.memory.signals import MemorySignals
 from bullpen.errors import Unavailable
 from bullpen.model.signal import Heartbeat, Kind, Signal
+from bullpen.pool.watcher import Failed, Proven, Watcher, reaching
 from bullpen.ports import Ports
-from bullpen.watch import Failed, Proven, Watcher, reaching
 
 TIMINGS = Timings()
 

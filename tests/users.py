@@ -17,7 +17,7 @@ import pytest
 from bullpen.agent.account import account_of
 from bullpen.agent.keep import KeepList
 from bullpen.agent.timers import Timers
-from bullpen.engines.processes import descendants
+from bullpen.host.processes import descendants
 
 NAMES = (
     *("games", "news", "uucp", "lp", "mail", "irc", "list", "backup", "proxy", "man", "www-data"),

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bullpen import debts, handover
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.pool import debts, lifecycle
+from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports, Removal
-from bullpen.setbacks import Setbacks
 
 BY = "down"
 ROUNDS = 12
@@ -78,11 +78,11 @@ async def _end_all(ports: Ports, settings: Settings, setbacks: Setbacks) -> list
     live = await every_live(ports)
     now = ports.clock.now()
     standing = [one for one in live if one.state is not TERMINATED]
-    marks = [handover.end(one, now, BY, "the pool is taken down") for one in standing]
+    marks = [lifecycle.end(one, now, BY, "the pool is taken down") for one in standing]
     marked = [one for one in await ports.records.apply_each(marks) if isinstance(one, Instance)]
     owing = marked + [one for one in live if one.state is TERMINATED]
     ended = await debts.together_or_alone(
-        lambda some: handover.terminate(ports, settings, some, by=BY), owing, setbacks
+        lambda some: lifecycle.terminate(ports, settings, some, by=BY), owing, setbacks
     )
     known = {one.id for one in live}
     strays = [seen.id for seen in await ports.compute.sightings() if seen.alive and seen.id not in known]
@@ -114,7 +114,7 @@ async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> b
     """A live provision must not register machines behind our back: it finds its record aborted. False if one moved
     under our hands: it may be about to launch, and must be found again."""
     now = ports.clock.now()
-    due = handover.later(now, settings.timings.takeover)
+    due = lifecycle.later(now, settings.timings.takeover)
     aborted = provisions.Aborted(at=now, by=BY, why="the pool is taken down", settle_due=due)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     found = [one for name in names for one in await ports.records.open_provisions(name)]

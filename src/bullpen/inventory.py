@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bullpen import busy
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.liveness import protection_state
@@ -19,6 +18,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import ACTIVE, Card, Worker
+from bullpen.pool import busy
 from bullpen.ports import FailingLoop, Ports
 
 PAGE = 500

@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bullpen import busy, debts, handover, jobs, offering
+from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.handover import Fate
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.transition import Change
+from bullpen.pool import busy, debts, lifecycle, offering
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 
 OVER = "its run was released"
@@ -62,7 +63,7 @@ async def release(
     await jobs.conclude(ports, settings, run_id, by=by, why=OVER)
     # What moved under our hands, or is at work, is still owed: whoever pays the provision's debt looks again.
     settled = [one for one in owing if one.id not in moved]
-    await ports.records.apply_each([handover.settling(settings, one, ports.clock.now(), by) for one in settled])
+    await ports.records.apply_each([lifecycle.settling(settings, one, ports.clock.now(), by) for one in settled])
     fates = await _see_through(ports, settings, landed, stop, tell, by)
     fates |= dict.fromkeys(at_work, Fate.BUSY)
     if Fate.CLEANING not in fates.values():
@@ -82,7 +83,7 @@ async def release(
 async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: str) -> list[Provision]:
     """Abort what is open, so that nothing more is acquired for the run, and finish what was committed."""
     now = ports.clock.now()
-    due = handover.later(now, settings.timings.takeover)
+    due = lifecycle.later(now, settings.timings.takeover)
     aborted = provisions.Aborted(at=now, by=by, why=OVER, settle_due=due)
     decided = [one for one in found if one.state is not provisions.OPEN]
     undecided = [one for one in found if one.state is provisions.OPEN]
@@ -119,7 +120,7 @@ async def _unseen_provisions(ports: Ports, held: list[Instance], decided: list[P
 async def _conclude(ports: Ports, settings: Settings, decided: list[Provision], by: str) -> list[Provision]:
     """Write down that the run is over, before the first instance is given back; returns the provisions that owe."""
     now = ports.clock.now()
-    over = provisions.Concluded(at=now, by=by, why=OVER, settle_due=handover.later(now, settings.timings.takeover))
+    over = provisions.Concluded(at=now, by=by, why=OVER, settle_due=lifecycle.later(now, settings.timings.takeover))
     # Also one whose members are all gone: as long as it is not over, the run is owed runners like them.
     committed = [one for one in decided if one.state is provisions.COMMITTED and not one.is_closed]
     owing = [one for one in decided if one.state is provisions.ABORTED and one.owes is not None]
@@ -160,8 +161,8 @@ async def _give_back(
 def _step(ports: Ports, settings: Settings, one: Instance, *, by: str) -> Change[Instance]:
     now = ports.clock.now()
     if one.state is CREATED:
-        return handover.end(one, now, by, "its run was released before it was ready")
-    return handover.give_back(ports, settings, one, now, by, OVER)
+        return lifecycle.end(one, now, by, "its run was released before it was ready")
+    return lifecycle.give_back(ports, settings, one, now, by, OVER)
 
 
 async def _see_through(
@@ -175,7 +176,7 @@ async def _see_through(
     """End what was not ready yet; wait until the others are clean, and put them on offer."""
     marked = [one for one in landed if one.state is TERMINATED]
     cleaning = [one for one in landed if one.state is IDLE]
-    certain = await handover.terminate(ports, settings, marked, by=by)
+    certain = await lifecycle.terminate(ports, settings, marked, by=by)
     fates = {one.id: Fate.TERMINATED if one.id in certain else Fate.TERMINATING for one in marked}
     tell(f"{len(cleaning)} deregister and clean")
     return fates | await offering.await_and_offer(ports, settings, cleaning, by=by, stop=stop)

@@ -279,7 +279,7 @@ async def embedded_jobs(home: Path) -> AsyncIterator["SqliteJobs"]:
 @asynccontextmanager
 async def _opened_tokens(home: Path, settings: Settings) -> AsyncIterator[Tokens]:
     """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported."""
-    from bullpen.engines.key_files import import_files
+    from bullpen.auth.token_files import import_files
 
     async with _tokens_on_aws(settings) if settings.engines.pool == "aws" else _tokens_of_home(home) as tokens:
         await import_files(home, tokens)
@@ -288,7 +288,7 @@ async def _opened_tokens(home: Path, settings: Settings) -> AsyncIterator[Tokens
 
 async def create_token(home: Path, settings: Settings, scope: str, lasts: timedelta | None, name: str) -> NewToken:
     """A new token for an operator of `serve`; the store keeps its hash only. Raise Conflict if the name is taken."""
-    from bullpen.engines.keys import Scope, drawn
+    from bullpen.auth.tokens import Scope, drawn
     from bullpen.engines.system import SystemClock
 
     now = SystemClock().now()

@@ -25,7 +25,7 @@ from bullpen.agent.link import Grant, Link
 from bullpen.agent.loop import Agent
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
 from bullpen.engines.github.naming import runner_name
-from bullpen.engines.processes import end_tree, mark_of
+from bullpen.host.processes import end_tree, mark_of
 from bullpen.model.activity import Activity, parse
 from github.acting import RUNNERS, caller
 from github.hub import FakeGithub, JobSpec, Run

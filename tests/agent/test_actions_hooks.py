@@ -17,7 +17,7 @@ from agent.actions_stage import AS_JOBS, USER, a_ground
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.admission import Asked
 from bullpen.agent.actions.hooks import LONGEST, Hooks
-from bullpen.engines.processes import descendants, identify
+from bullpen.host.processes import descendants, identify
 
 TOLD = {
     "PATH": os.environ["PATH"],

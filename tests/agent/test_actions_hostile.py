@@ -10,7 +10,7 @@ import pytest
 
 from agent.actions_stage import USER, Over, Stage, a_stage
 from bullpen.agent.progress import Kind
-from bullpen.engines.processes import descendants, mark_of
+from bullpen.host.processes import descendants, mark_of
 from bullpen.model.activity import Activity
 from github.hub import FakeGithub, JobSpec
 

@@ -14,7 +14,7 @@ import pytest
 
 from agent.actions_stage import PATIENCE, Over, Stage, a_stage
 from bullpen.agent.progress import Kind
-from bullpen.engines.processes import descendants, mark_of
+from bullpen.host.processes import descendants, mark_of
 from github.hub import FakeGithub, JobSpec
 
 pytestmark = pytest.mark.slow

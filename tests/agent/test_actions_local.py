@@ -19,7 +19,7 @@ from agent.actions_stage import a_ground, a_runner
 from bullpen.agent.account import account_of
 from bullpen.config import Engines, Github, Local, Settings, Timings
 from bullpen.engines.local.machines import of_ids
-from bullpen.engines.processes import identify
+from bullpen.host.processes import identify
 from bullpen.model.activity import parse
 from bullpen.model.signal import Kind
 from github.acting import RUNNERS, caller

@@ -10,7 +10,7 @@ from bullpen.agent.account import Account
 from bullpen.agent.actions.registration import Registration
 from bullpen.agent.actions.serving import Actions
 from bullpen.agent.config import Config
-from bullpen.engines import spools
+from bullpen.host import scheduled_jobs
 
 PROGRAMS = ("config.sh", "bin")
 
@@ -65,7 +65,7 @@ def test_what_a_daemon_would_start_for_jobs_goes_before_what_they_left_running(
     (runner := tmp_path / "runner").mkdir()
     (spool := tmp_path / "crontabs").mkdir()
     (crontab := spool / "somebody").touch()
-    monkeypatch.setattr(spools, "SPOOLS", (str(spool),))
+    monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(spool),))
     when_ending: list[bool] = []
     monkeypatch.setattr("bullpen.agent.actions.serving.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())

@@ -26,7 +26,7 @@ from bullpen.agent.notices import SPOT
 from bullpen.agent.progress import Kind
 from bullpen.engines.aws.dynamodb import items
 from bullpen.engines.aws.dynamodb.schema import table_definition
-from bullpen.engines.processes import end_tree, identify, mark_of
+from bullpen.host.processes import end_tree, identify, mark_of
 from bullpen.model import instance
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Worker

@@ -16,7 +16,7 @@ from bullpen.agent.docker import AT_ONCE, Docker
 from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
-from bullpen.engines.processes import identify
+from bullpen.host.processes import identify
 
 KINDS = ("containers", "images", "volumes", "networks")
 NOTHING_KEPT = KeepList()

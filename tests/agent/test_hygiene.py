@@ -18,8 +18,8 @@ import pytest
 from bullpen.agent.baseline import Baseline, take_baseline, verify
 from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
 from bullpen.agent.keep import KeepList
-from bullpen.engines import sweep
-from bullpen.engines.processes import await_end, end_tree, identify, mark_of
+from bullpen.host import sweep
+from bullpen.host.processes import await_end, end_tree, identify, mark_of
 
 NOTHING = KeepList()
 
@@ -323,7 +323,7 @@ def test_an_unmarked_orphan_of_a_job_is_ended_by_an_agent_that_is_a_subreaper(in
 from bullpen.agent.baseline import take_baseline, verify
 from bullpen.agent.hygiene import Clean, clean
 from bullpen.agent.keep import KeepList
-from bullpen.engines.processes import become_subreaper
+from bullpen.host.processes import become_subreaper
 become_subreaper()
 baseline = take_baseline({{"work": {str(instance.work)!r}}}, {instance.mark!r})
 if os.fork() == 0:
@@ -343,7 +343,7 @@ def test_a_process_that_cannot_be_ended_makes_the_instance_dirty(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullpen.agent.hygiene.STRAY_TURN_LASTS", 0.01)
-    monkeypatch.setattr("bullpen.engines.processes.DYING_TAKES", 0.0)
+    monkeypatch.setattr("bullpen.host.processes.DYING_TAKES", 0.0)
     with spawn("print(flush=True)\nsignal.pause()", instance.mark) as stray:
         assert stray.stdout
         stray.stdout.readline()

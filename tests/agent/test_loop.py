@@ -20,8 +20,8 @@ from bullpen.agent.link import Grant, StoreUnreachable
 from bullpen.agent.loop import RETRY_LONGEST, Agent
 from bullpen.agent.progress import Holder, Progress, Record, State
 from bullpen.agent.runner import LOG_LIMIT
-from bullpen.engines.processes import Identity, identify
 from bullpen.engines.sqlite.turnstile import Turnstile
+from bullpen.host.processes import Identity, identify
 from bullpen.model.job import State as JobState
 from bullpen.model.signal import TEXT_LIMIT, Kind
 from bullpen.model.ticket import Requirements, UsageClass

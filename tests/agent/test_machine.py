@@ -28,8 +28,8 @@ from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
 from bullpen.agent.shared import SharedPlaces
 from bullpen.agent.tasks import Tasks
 from bullpen.agent.timers import Timers
-from bullpen.engines import spools
-from bullpen.engines.processes import end_tree, identify, mark_of
+from bullpen.host import scheduled_jobs
+from bullpen.host.processes import end_tree, identify, mark_of
 from users import lent
 
 IDLE = Record(State.IDLE, "", "r2", 0.0)
@@ -64,7 +64,7 @@ def ground() -> Iterator[Path]:
 def crontab(ground: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where cron would look for one of the user's; there is none yet."""
     (ground / "crontabs").mkdir()
-    monkeypatch.setattr(spools, "SPOOLS", (str(ground / "crontabs"),))
+    monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(ground / "crontabs"),))
     return ground / "crontabs" / user
 
 

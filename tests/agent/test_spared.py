@@ -16,7 +16,7 @@ from bullpen.agent.account import account_of
 from bullpen.agent.config import Config
 from bullpen.agent.progress import Phase
 from bullpen.agent.tasks import Tasks
-from bullpen.engines.processes import identify
+from bullpen.host.processes import identify
 
 __all__ = ["config", "crontab", "docker", "ground", "user"]
 

@@ -16,8 +16,8 @@ from bullpen.agent.config import Config
 from bullpen.agent.ipc import SystemV
 from bullpen.agent.keep import KeepList
 from bullpen.agent.progress import Phase
-from bullpen.engines import subordinate
-from bullpen.engines.processes import identify
+from bullpen.host import subordinate_ids
+from bullpen.host.processes import identify
 
 __all__ = ["config", "crontab", "docker", "ground", "user"]
 
@@ -29,7 +29,7 @@ FIRST = 3_999_000_000
 @pytest.fixture(autouse=True)
 def ids(user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "subuid").write_text(f"{user}:{FIRST}:65536\n")
-    monkeypatch.setattr(subordinate, "FILE", str(tmp_path / "subuid"))
+    monkeypatch.setattr(subordinate_ids, "FILE", str(tmp_path / "subuid"))
 
 
 @pytest.mark.parametrize("shares", [True, False])

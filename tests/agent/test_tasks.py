@@ -17,7 +17,7 @@ from bullpen.agent.link import Order
 from bullpen.agent.progress import Attempt, End, Job, Phase, Progress, Record, State
 from bullpen.agent.runner import Child
 from bullpen.agent.tasks import Tasks
-from bullpen.engines.processes import end_tree, identify, mark_of
+from bullpen.host.processes import end_tree, identify, mark_of
 
 PATIENCE = 20.0
 IDLE = Record(State.IDLE, "", "r2", 0.0)

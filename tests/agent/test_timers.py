@@ -10,8 +10,8 @@ import pytest
 from bullpen.agent.account import Account
 from bullpen.agent.keep import KeepList
 from bullpen.agent.timers import Timers
-from bullpen.engines import spools
-from bullpen.engines.spools import SECOND, SPOOLS
+from bullpen.host import scheduled_jobs
+from bullpen.host.scheduled_jobs import SECOND, SPOOLS
 
 JOBS = Account("runner", os.geteuid(), os.getegid(), ())  # owned by us, so that root is not needed
 NOBODY = Account("runner", 4_000_000_000, 4_000_000_000, ())
@@ -19,7 +19,7 @@ NOBODY = Account("runner", 4_000_000_000, 4_000_000_000, ())
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(spools, "SPOOLS", tuple(f"{tmp_path}{spool}" for spool in SPOOLS))
+    monkeypatch.setattr(scheduled_jobs, "SPOOLS", tuple(f"{tmp_path}{spool}" for spool in SPOOLS))
     for spool in SPOOLS:
         (tmp_path / spool[1:]).mkdir(parents=True, exist_ok=True)
     return tmp_path
@@ -58,7 +58,7 @@ def test_what_the_user_owns_goes_whatever_its_name_and_wherever_a_daemon_keeps_i
 
 
 def test_a_machine_without_such_daemons_has_nothing_to_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spools, "SPOOLS", (str(tmp_path / "none"),))
+    monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(tmp_path / "none"),))
     assert (swept(Timers(JOBS)), list(Timers(JOBS).differences(KeepList()))) == ({}, [])
 
 
@@ -83,6 +83,6 @@ def test_what_resists_is_named_and_found_again(root: Path, monkeypatch: pytest.M
     def refuse(path: str) -> None:
         raise PermissionError(1, "Operation not permitted", path)
 
-    monkeypatch.setattr("bullpen.engines.spools.os.unlink", refuse)
+    monkeypatch.setattr("bullpen.host.scheduled_jobs.os.unlink", refuse)
     assert swept(Timers(JOBS)) == {str(path): "operation not permitted"}
     assert list(Timers(JOBS).differences(KeepList())) == [f"{path} was left behind"]

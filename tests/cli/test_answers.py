@@ -19,10 +19,10 @@ from bullpen.cli.answers import of_status
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.queue import MemoryQueue, Messages
-from bullpen.handover import Fate
 from bullpen.inventory import Pool, Standing, Status
 from bullpen.model import worker
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import FailingLoop, Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request, Tell
 from bullpen.refresh import Action

@@ -15,7 +15,7 @@ from bullpen.model.job import FINISHED, Job, Result
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
 from bullpen.release import Released
-from bullpen.running import Ran, Tell, Write
+from bullpen.run import Ran, Tell, Write
 from command_line import CommandLine
 
 RUN = ("run", "--run-id", "run-1", "--count", "2")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.engines.keys import Keys, Operator, Scope
+from bullpen.auth.tokens import Keys, Operator, Scope
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.tokens import SqliteTokens
 from command_line import CommandLine

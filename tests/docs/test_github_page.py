@@ -22,7 +22,7 @@ import yaml
 from action.steps import manifest, run_action
 from agent.actions_stage import a_runner
 from bullpen.engines.github import rights
-from bullpen.engines.processes import end_tree, mark_of
+from bullpen.host.processes import end_tree, mark_of
 from free_ports import a_free_port
 from github.hub import FakeGithub, JobSpec
 from scenario import processes

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.key_files import IMPORTED, SECRET, TOKENS, import_files
-from bullpen.engines.keys import Agent, Keys, Operator, Scope, agent_token, drawn
+from bullpen.auth.token_files import IMPORTED, SECRET, TOKENS, import_files
+from bullpen.auth.tokens import Agent, Keys, Operator, Scope, agent_token, drawn
 from bullpen.engines.memory import Memory
 from bullpen.errors import ConfigError
 from bullpen.ports import Tokens

@@ -23,8 +23,8 @@ from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
-from bullpen.engines.processes import Identity, identify, is_running, mark_of
 from bullpen.engines.system import SystemChance
+from bullpen.host.processes import Identity, identify, is_running, mark_of
 from bullpen.model.fleet import Machine, shortfall
 from bullpen.model.job import State as JobState
 from bullpen.model.ticket import UsageClass

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines import spools
 from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end
-from bullpen.engines.processes import Identity
+from bullpen.host import scheduled_jobs
+from bullpen.host.processes import Identity
 from bullpen.model.fleet import Machine
 from bullpen.model.ticket import UsageClass
 from engines.test_local_users import with_users
@@ -29,7 +29,7 @@ pytestmark = [
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where cron looks for tables."""
-    monkeypatch.setattr(spools, "SPOOLS", (str(tmp_path),))
+    monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(tmp_path),))
     return tmp_path
 
 
@@ -77,7 +77,7 @@ async def test_a_machine_with_one_that_resists_is_not_ended_and_says_why(
     async with with_users(1) as (pool, (user,)):
         id_ = await a_dead_machine(pool, user)
         with monkeypatch.context() as patch:
-            patch.setattr(spools, "clear", refuse)
+            patch.setattr(scheduled_jobs, "clear", refuse)
             assert await pool.compute.terminate([id_]) == []
         (seen,) = await pool.compute.sightings()
         assert seen.alive  # what is started later is the machine's still

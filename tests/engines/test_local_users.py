@@ -20,7 +20,7 @@ from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import launch as launching
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import end
-from bullpen.engines.processes import Identity, descendants, name_of
+from bullpen.host.processes import Identity, descendants, name_of
 from bullpen.model.signal import Kind
 from real_machines import Pool, a_plan, a_pool, quick_settings
 from users import lent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.processes import (
+from bullpen.host.processes import (
     Identity,
     TreeSurvived,
     await_end,
@@ -148,7 +148,7 @@ def test_a_pid_reused_between_the_look_and_the_signal_is_not_hit(start: Start, m
     told(stranger)
     before = replace(identity_of(stranger.pid), started=1)
     looks = iter([[before], [before], []])
-    monkeypatch.setattr("bullpen.engines.processes._members", lambda *_: next(looks))
+    monkeypatch.setattr("bullpen.host.processes._members", lambda *_: next(looks))
     end_tree(before, mark_of("nobody"), patience=PATIENCE)
     assert is_running(identity_of(stranger.pid))
     assert "T" not in Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2]
@@ -168,7 +168,7 @@ def test_a_double_fork_is_found_after_its_root_was_killed(start: Start, mark: st
 def test_an_orphan_without_the_mark_is_ended_below_a_subreaper(start: Start, mark: str) -> None:
     bare = "os.execve(sys.executable, [sys.executable, '-c', %r], {})" % (PRELUDE + WAIT)
     root = start(
-        "from bullpen.engines.processes import become_subreaper\nbecome_subreaper()\n" + DOUBLE_FORK.format(orphan=bare)
+        "from bullpen.host.processes import become_subreaper\nbecome_subreaper()\n" + DOUBLE_FORK.format(orphan=bare)
     )
     orphan, top = identity_of(told(root)), identity_of(root.pid)
     assert end_tree(top, mark, patience=PATIENCE) == (orphan, top)
@@ -221,7 +221,7 @@ def test_the_caller_and_its_ancestors_are_never_part_of_the_tree(start: Start, m
         "import subprocess\n"
         "inner = '''\n"
         "import os, sys\n"
-        "from bullpen.engines.processes import end_tree, identify\n"
+        "from bullpen.host.processes import end_tree, identify\n"
         f"print(end_tree(identify(os.getpid()), {mark!r}, patience=5, grace=5), flush=True)\n"
         "try: end_tree(identify(os.getppid()), 'x=y', patience=5)\n"
         "except ValueError: print('refused', flush=True)\n"
@@ -279,7 +279,7 @@ def test_who_cannot_be_ended_is_named(start: Start, mark: str) -> None:
 
 def test_orphans_come_to_a_subreaper_and_are_reaped_without_stealing_its_own_children(start: Start) -> None:
     agent = start(
-        "from bullpen.engines.processes import become_subreaper, reap\n"
+        "from bullpen.host.processes import become_subreaper, reap\n"
         "become_subreaper()\n"
         "agent, own = os.getpid(), os.fork()\n"
         "if own == 0: os._exit(3)\n"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines import subordinate
-from bullpen.engines.subordinate import shared_by, uids_of
+from bullpen.host import subordinate_ids
+from bullpen.host.subordinate_ids import shared_by, uids_of
 
 USER, OTHER = 4_000_000, 4_000_001
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(subordinate, "FILE", str(tmp_path / "subuid"))
+    monkeypatch.setattr(subordinate_ids, "FILE", str(tmp_path / "subuid"))
     return tmp_path / "subuid"
 
 

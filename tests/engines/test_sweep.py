@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sweep import remove_tree
+from bullpen.host.sweep import remove_tree
 
 
 @pytest.fixture

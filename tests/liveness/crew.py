@@ -11,7 +11,6 @@ from bullpen.config import Liveness as Rules
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.handover import later
 from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Liveness, Pass, Recorded, record_heartbeat
 from bullpen.model import job as jobs
 from bullpen.model.fleet import Machine
@@ -19,6 +18,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.transition import Check, Guard
 from bullpen.model.worker import ACTIVE, Worker
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, Sighting
 
 BY = "a test"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bullpen.config import Liveness, Settings
-from bullpen.handover import later
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
 from bullpen.model import job as jobs
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import ACTIVE, INACTIVE
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.wiring import embedded
 from engines.sqlite.processes import a_line_of, a_process

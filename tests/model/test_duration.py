@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.model.duration import parse_wait
+from bullpen.model.times import parse_wait
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600), ("6h", 21600)])

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bullpen import debts, handover
 from bullpen.errors import Unavailable
 from bullpen.model.instance import IDLE
 from bullpen.model.provision import Provision
+from bullpen.pool import debts, lifecycle
+from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Compute
-from bullpen.setbacks import Setbacks
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from stage import a_world, ids, provisioned, records, released
@@ -77,7 +77,7 @@ async def owing_their_end(world: World, count: int) -> list[str]:
     ports = world.ports()
     now = ports.clock.now()
     standing = (await ports.records.instances(found)).values()
-    await ports.records.apply_each([handover.end(one, now, "a test", "a test") for one in standing])
+    await ports.records.apply_each([lifecycle.end(one, now, "a test", "a test") for one in standing])
     return sorted(found)
 
 
@@ -147,14 +147,14 @@ async def test_a_provision_that_cannot_be_settled_keeps_no_other_from_being_sett
             process.kill()
         sick, well = sorted(world.memory.tables.provisions)
         await asyncio.sleep(world.settings.timings.provision + 1)
-        real = handover.carry_out
+        real = lifecycle.carry_out
 
         async def carry_out(ports: Any, settings: Any, decided: Provision, *args: Any, **more: Any) -> Any:
             if decided.id == sick:
                 raise RuntimeError("a bug")
             return await real(ports, settings, decided, *args, **more)
 
-        monkeypatch.setattr(handover, "carry_out", carry_out)
+        monkeypatch.setattr(lifecycle, "carry_out", carry_out)
         setbacks = Setbacks()
         (line, *_) = await debts.pay_due(world.ports(), world.settings, 20, by="a test", setbacks=setbacks)
         assert line.startswith(f"{well}: aborted")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bullpen.errors import PermissionDenied, ProvisionFailed, Unavailable
-from bullpen.handover import Fate
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetAnswer
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 from bullpen.provision import Origin
 from bullpen.sim.agent import Temper

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from bullpen.config import Liveness, Settings
-from bullpen.handover import Fate
 from bullpen.model.instance import IDLE, RUNNING
+from bullpen.pool.lifecycle import Fate
 from bullpen.sim.agent import Temper
 from stage import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
 

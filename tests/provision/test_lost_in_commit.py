@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from bullpen import handover, jobs
+from bullpen import jobs
 from bullpen.config import Settings, Timings
 from bullpen.down import down
 from bullpen.errors import InsufficientCapacity, Unavailable
-from bullpen.handover import Fate
 from bullpen.jobs.request import JobRequest
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from bullpen.model.job import Result
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
 from bullpen.model.transition import Change
+from bullpen.pool import lifecycle
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -59,11 +60,11 @@ def lost_in_commit(world: World, ports: Ports, loss: Loss, times: int = 1) -> No
 
 
 async def ends_the_first(world: World, members: list[Instance]) -> None:
-    await handover.expire_and_terminate(world.ports(), world.settings, members[:1], "its worker is lost", by="a test")
+    await lifecycle.expire_and_terminate(world.ports(), world.settings, members[:1], "its worker is lost", by="a test")
 
 
 async def ends_all(world: World, members: list[Instance]) -> None:
-    await handover.expire_and_terminate(world.ports(), world.settings, members, "the pool is taken down", by="a test")
+    await lifecycle.expire_and_terminate(world.ports(), world.settings, members, "the pool is taken down", by="a test")
 
 
 async def ends_the_first_and_all_capacity(world: World, members: list[Instance]) -> None:
@@ -77,7 +78,7 @@ async def is_released(world: World, members: list[Instance]) -> None:
 
 async def is_carried_out_by_another(world: World, members: list[Instance]) -> None:
     decided = world.memory.tables.provisions[members[0].provision_id]
-    await handover.carry_out(world.ports(), world.settings, decided, members, by="another process")
+    await lifecycle.carry_out(world.ports(), world.settings, decided, members, by="another process")
 
 
 async def taken_down(world: World, members: list[Instance]) -> None:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from bullpen.config import Timings
-from bullpen.handover import Fate
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED
+from bullpen.pool.lifecycle import Fate
 from bullpen.provision import Origin, Request, provision
 from bullpen.sim.agent import Temper
 from stage import (

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bullpen.config import Timings
-from bullpen.handover import Fate
 from bullpen.model import provision as provisions
 from bullpen.model.instance import RUNNING
 from bullpen.model.ticket import UsageClass
+from bullpen.pool.lifecycle import Fate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from stage import Rates, a_world, ids, machines, mute, now, provisioned, records, requests, small, with_pool

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from builders import expire, later, register
 from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
-from bullpen.handover import expire_and_terminate
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, LIVE, RUNNING
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
+from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.provision import Outcome
 from bullpen.refresh import Action
 from bullpen.sim.world import World

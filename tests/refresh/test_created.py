@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from bullpen.config import Limits, ResourceClass, Settings
+from bullpen.controllers import Service
 from bullpen.engines.memory.compute import NO_CAPACITY
 from bullpen.errors import PermissionDenied
 from bullpen.model.fleet import Cause, FleetError
 from bullpen.refresh import Action, Hindered
-from bullpen.service import Service
 from bullpen.sim.world import World
 from stage import a_world, machines, provisioned, refreshed, small
 
@@ -120,7 +120,7 @@ async def test_fewer_runners_are_given_within_a_cap_where_fewer_are_acceptable()
 async def logged(world: World, caplog: pytest.LogCaptureFixture, times: int = 1) -> list[str]:
     service = Service(world.ports(), world.settings)
     (warm,) = [loop for loop in service.loops if loop.name == "warm"]
-    with caplog.at_level(logging.INFO, logger="bullpen.service"):
+    with caplog.at_level(logging.INFO, logger="bullpen.controllers"):
         for _ in range(times):
             await warm.run_once()
     return [record.getMessage() for record in caplog.records if "create" in record.getMessage()]

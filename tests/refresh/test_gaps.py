@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from bullpen.controllers import Service
 from bullpen.errors import BullpenError, ConfigError, PermissionDenied, Unavailable
 from bullpen.ports import Gap, Ports
 from bullpen.ports.world import Unfounded
 from bullpen.refresh import Hindered
-from bullpen.service import Service
 from bullpen.sim.world import World
 from stage import a_world, refreshed, small
 

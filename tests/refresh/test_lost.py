@@ -6,9 +6,9 @@ import pytest
 
 from bullpen import config
 from bullpen.config import ResourceClass, Settings
+from bullpen.controllers import Service
 from bullpen.liveness import HeartbeatRequest, Liveness, lost_instances, record_heartbeat
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
-from bullpen.service import Service
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from stage import a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool

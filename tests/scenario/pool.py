@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from bullpen.engines.processes import TreeSurvived, end_tree, mark_of
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.system import SystemChance, SystemClock
+from bullpen.host.processes import TreeSurvived, end_tree, mark_of
 from scenario import processes
 from scenario.audit import audit
 from scenario.commands import LOOK_AGAIN, Command, Commands, Ran, Starter

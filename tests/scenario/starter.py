@@ -33,7 +33,6 @@ import bullpen.cli.release
 import bullpen.cli.run
 import bullpen.cli.status
 import bullpen.cli.why
-import bullpen.clocks
 import bullpen.down
 import bullpen.engines.local
 import bullpen.engines.sqlite.ci
@@ -42,6 +41,7 @@ import bullpen.engines.sqlite.queue
 import bullpen.engines.sqlite.records
 import bullpen.engines.sqlite.signals
 import bullpen.inventory
+import bullpen.pool.clock_skew
 import bullpen.provision
 import bullpen.refresh
 import bullpen.release
@@ -126,7 +126,7 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
     os.environ |= asked["environ"]
     if asked["ahead"]:
         put_ahead(timedelta(seconds=asked["ahead"]))
-        bullpen.clocks.doubt = trusted  # it is the time that is later: no clock is wrong
+        bullpen.pool.clock_skew.doubt = trusted  # it is the time that is later: no clock is wrong
         if (aws := sys.modules.get("bullpen.engines.aws.clock")) is not None:
             aws.DateClock.learn = lambda *answer: None
     elif asked.get("skewed"):

@@ -13,7 +13,6 @@ import pytest
 
 import plants
 from builders import messages
-from bullpen import debts, handover
 from bullpen.config import ResourceClass, Settings
 from bullpen.engines.memory import Failure, Rates
 from bullpen.engines.memory import records as memory_records
@@ -21,6 +20,7 @@ from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from bullpen.model.ticket import UsageClass
+from bullpen.pool import debts, lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import pickup, presence
 from bullpen.release import release
@@ -141,7 +141,7 @@ async def being_cleaned(world: World) -> None:
     await provisions(world, ports, "before", 1)
     (one,) = world.memory.tables.instances.values()
     world.agents[one.id].pause()
-    change = handover.give_back(ports, world.settings, one, world.clock.now(), "a test", "")
+    change = lifecycle.give_back(ports, world.settings, one, world.clock.now(), "a test", "")
     await ports.records.apply(change)
 
 
@@ -180,8 +180,8 @@ async def gives_back_what_is_another_s(world: World, ports: Ports) -> None:
     """A roll back that was decided when the claim was ours meets the claim of somebody else."""
     one = next(i for i in world.memory.tables.instances.values() if i.is_claimable)
     (mine,) = await ports.records.apply(a_claim(world, one, "mine"))
-    late = handover.give_back(ports, world.settings, mine, world.clock.now(), "a test", "")
-    await ports.records.apply(handover.give_back(ports, world.settings, mine, world.clock.now(), "a test", ""))
+    late = lifecycle.give_back(ports, world.settings, mine, world.clock.now(), "a test", "")
+    await ports.records.apply(lifecycle.give_back(ports, world.settings, mine, world.clock.now(), "a test", ""))
     await asyncio.sleep(1.0)
     await debts.pay_offers(ports, world.settings, [world.memory.tables.instances[one.id]], by="a test")
     await ports.records.apply(a_claim(world, world.memory.tables.instances[one.id], "theirs"))

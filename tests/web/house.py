@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 
+from bullpen.auth.tokens import Keys, Scope, drawn
 from bullpen.config import Settings
-from bullpen.engines.keys import Keys, Scope, drawn
+from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, SeededChance
 from bullpen.engines.memory.tokens import MemoryTokens
 from bullpen.ports import NoTokens, Ports, Tokens
-from bullpen.service import Service
 from bullpen.web.admission import Admission
 from bullpen.web.app import App
 from bullpen.web.context import Context

@@ -14,7 +14,7 @@ import pytest
 
 from builders import expire, register
 from bullpen.agent.attest import proof_of
-from bullpen.engines.keys import Agent
+from bullpen.auth.tokens import Agent
 from bullpen.model import proof
 from bullpen.web.admission import Admission
 from bullpen.web.routes.attestation import LARGEST, REFUSAL

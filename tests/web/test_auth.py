@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bullpen.engines.keys import AGENT_LASTS, LOOK_EVERY, STALE, Agent, Keys, Operator, Scope, drawn
+from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, Agent, Keys, Operator, Scope, drawn
 from bullpen.errors import ConfigError, Unavailable
 from bullpen.ports import TokenBook
 from bullpen.web.auth import check_bind, is_loopback

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.keys import Scope
+from bullpen.auth.tokens import Scope
 from bullpen.web.events import RECHECK, TICK, Events
 from web.house import House, a_house
 

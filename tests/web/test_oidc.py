@@ -16,10 +16,10 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec.structs import replace
 
+from bullpen.auth.tokens import RUN_LASTS, Run
 from bullpen.config import Github, Settings
 from bullpen.engines.github.issuer import KEYS_LAST, LARGEST_ANSWER, LOOK_AGAIN, RETRY, IssuerKeys, issuer
 from bullpen.engines.github.oidc import LEEWAY
-from bullpen.engines.keys import RUN_LASTS, Run
 from bullpen.errors import Unavailable
 from bullpen.model.trust import TRUSTED, trust_domain
 from bullpen.web.admission import Admission

@@ -13,13 +13,13 @@ import pytest
 
 from builders import on_offer, open_provision, register, running, used_and_on_offer
 from bullpen import inventory
+from bullpen.controllers import FAILS_FOR
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass, format_time
 from bullpen.ports import Pass, Registration, Removal
-from bullpen.service import FAILS_FOR
 from bullpen.web.admission import Admission
 from bullpen.web.operations import MOST_AT_ONCE
 from web.house import INSTANCE, OTHER, House, a_house

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from builders import running
+from bullpen.auth.tokens import RUN_LASTS, Agent, Run
 from bullpen.config import Engines, Github, Settings
-from bullpen.engines.keys import RUN_LASTS, Agent, Run
 from bullpen.model.ticket import Requirements
 from web.house import INSTANCE, a_house, keys_of
 from web.jobs_of_github import Hub, a_hub

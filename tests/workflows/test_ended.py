@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from bullpen.controllers import Service
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.instance import IDLE
 from bullpen.ports import Conclusion, WorkflowRun
-from bullpen.service import Service
 from bullpen.sim.agent import Temper
 from workflows.scene import GIVEN_UP_AFTER, REPOSITORY, a_scene, build
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from bullpen import debts
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.instance import RUNNING, TERMINATED
+from bullpen.pool import debts
 from bullpen.ports import Conclusion
 from bullpen.workflows import stranded
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen import handover
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.errors import NotFound, PermissionDenied
+from bullpen.pool import lifecycle
 from bullpen.ports import Conclusion, Registration, WorkflowRun
 from bullpen.sim.agent import Temper
 from stage import requests
@@ -223,5 +223,5 @@ async def test_ends_wake_and_other_events_of_jobs_only_where_somebody_is_lost() 
 
 async def _given_back(scene: Scene, one: str) -> None:
     ports, known = scene.ports(), scene.world.memory.tables.instances[one]
-    given = handover.give_back(ports, scene.world.settings, known, scene.world.clock.now(), "test", "the race")
+    given = lifecycle.give_back(ports, scene.world.settings, known, scene.world.clock.now(), "test", "the race")
     await ports.records.apply(given)

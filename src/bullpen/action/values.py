@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bullpen.model.duration import WAITS, parse_wait
+from bullpen.model.times import WAITS, parse_wait
 
 CLASS_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 MOST_CPU, MOST_MEM = 1024, 32 * 1024 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bullpen.engines.subordinate import FILE, Uids, shared_by, uids_of
+from bullpen.host.subordinate_ids import FILE, Uids, shared_by, uids_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from bullpen.agent import attributes
 from bullpen.agent.attributes import Attributes
 from bullpen.agent.keep import KeepList
-from bullpen.engines.processes import Identity, descendants, identify, name_of
-from bullpen.engines.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
+from bullpen.host.processes import Identity, descendants, identify, name_of
+from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
 
 
 class Fingerprint(NamedTuple):

@@ -25,8 +25,8 @@ from contextlib import suppress
 from bullpen.agent.account import Account
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
-from bullpen.engines.processes import PROC, UNSEEN, groups_of, identify, name_of, users_of
-from bullpen.engines.sweep import STRIDE, shown
+from bullpen.host.processes import PROC, UNSEEN, groups_of, identify, name_of, users_of
+from bullpen.host.sweep import STRIDE, shown
 
 LASTS = 1.0  # seconds for which something must be there at every look: a file of /tmp may be open for a moment
 MOST = 200_000  # open files of others; more would take seconds to look through

@@ -24,8 +24,8 @@ from bullpen.agent.baseline import Baseline, bring_back_attributes, differences,
 from bullpen.agent.keep import KeepList
 from bullpen.agent.renewal import Renewal
 from bullpen.agent.turn import Turn
-from bullpen.engines.processes import TreeSurvived, end_tree, identify
-from bullpen.engines.sweep import Fate, Judge, Path, sweep
+from bullpen.host.processes import TreeSurvived, end_tree, identify
+from bullpen.host.sweep import Fate, Judge, Path, sweep
 
 # A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
 STRAY_TURNS = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
-from bullpen.engines.subordinate import uids_of
+from bullpen.host.subordinate_ids import uids_of
 
 SHOWN = "/proc/sysvipc"
 IPC_RMID = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bullpen.engines.sweep import Path
+from bullpen.host.sweep import Path
 from bullpen.model.keep import names_of
 
 

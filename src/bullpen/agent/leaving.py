@@ -11,7 +11,7 @@ from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, Report
 from bullpen.agent.journal import Journal
 from bullpen.agent.link import TEXT_LIMIT, Link, StoreUnreachable
 from bullpen.agent.progress import Kind, Progress, Record, State
-from bullpen.engines.processes import TreeSurvived, end_tree, identify, mark_of
+from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 
 PATIENCE = 5.0  # seconds for everything below us to end
 

@@ -28,8 +28,8 @@ from bullpen.agent.link import Link, StoreUnreachable
 from bullpen.agent.progress import End, Holder, Progress, Record, State
 from bullpen.agent.signals import Signals
 from bullpen.agent.tasks import Log, Tasks, story_of
-from bullpen.engines.processes import become_subreaper, reap
 from bullpen.engines.sqlite.wake import Listener
+from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
     from bullpen.agent.actions.admission import Asked

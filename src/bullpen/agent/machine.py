@@ -23,8 +23,8 @@ from bullpen.agent.keep import KeepList
 from bullpen.agent.shared import LOGINS, PLACES, SharedPlaces
 from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.processes import TreeSurvived, end_tree, mark_of, name_of, running_as
-from bullpen.engines.sweep import Path
+from bullpen.host.processes import TreeSurvived, end_tree, mark_of, name_of, running_as
+from bullpen.host.sweep import Path
 
 ENDED_WITHIN = 2.0  # seconds for what earlier jobs left running
 LEFT_WITHIN = 15.0  # seconds for what the script left as the user: systemd ends a login's last processes after ten

@@ -17,7 +17,7 @@ from dataclasses import replace
 from bullpen.agent import attributes
 from bullpen.agent.baseline import Baseline, Fingerprint, where
 from bullpen.agent.keep import KeepList
-from bullpen.engines.sweep import Path, shown
+from bullpen.host.sweep import Path, shown
 
 SLICE = 4 * 1024 * 1024  # bytes copied at a time: a heartbeat fits in between
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.link import LogFile, Order, Sink
-from bullpen.engines.processes import TreeSurvived, end_tree, identify
+from bullpen.host.processes import TreeSurvived, end_tree, identify
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account

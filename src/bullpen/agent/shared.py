@@ -15,7 +15,7 @@ from bullpen.agent.attributes import Attributes
 from bullpen.agent.baseline import Fingerprint, Sight, look, where
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.sweep import STRIDE, Fate, Path, shown, sweep
+from bullpen.host.sweep import STRIDE, Fate, Path, shown, sweep
 
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 LOGINS = "/run/user"  # has a directory for every user that is logged in, by its number

@@ -16,8 +16,8 @@ from bullpen.agent.link import Order, Sink
 from bullpen.agent.progress import End, Progress, Record
 from bullpen.agent.runner import CANNOT_START, Child, start_job, start_script
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.processes import mark_of
-from bullpen.engines.sweep import Path
+from bullpen.host.processes import mark_of
+from bullpen.host.sweep import Path
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.keep import KeepList
 from bullpen.agent.turn import Turn
-from bullpen.engines import spools
+from bullpen.host import scheduled_jobs
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -21,7 +21,7 @@ class Timers:
 
     def stop(self) -> None:
         """Remove them all. Raise OSError, with the name of the first that resists."""
-        spools.clear(self._account.name, self._account.user)
+        scheduled_jobs.clear(self._account.name, self._account.user)
 
     def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
         try:
@@ -31,5 +31,5 @@ class Timers:
         yield Turn.WORKING
 
     def differences(self, keep: KeepList) -> Iterator[str | Turn]:
-        for path in spools.kept_for(self._account.name, self._account.user):
+        for path in scheduled_jobs.kept_for(self._account.name, self._account.user):
             yield f"{path} was left behind"

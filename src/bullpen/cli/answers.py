@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bullpen.model.transition import Debt, StoryLine
     from bullpen.ports.health import Limit
     from bullpen.provision.outcome import Member, Outcome
-    from bullpen.running import Ran
+    from bullpen.run import Ran
 
 
 def print_json(answer: dict[str, Any]) -> None:

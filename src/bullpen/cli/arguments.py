@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 from bullpen.cli.runs import LABELS, MOST_ATTEMPTS, label_of, named_run, repository_of
 from bullpen.config import DOMAIN, Settings
 from bullpen.errors import ConfigError
-from bullpen.model.duration import WAITS, parse_wait
 from bullpen.model.ticket import UsageClass
+from bullpen.model.times import WAITS, parse_wait
 from bullpen.provision.outcome import Request
 from bullpen.settings.cloud import TYPE_PATTERN, TYPES_LIMIT
 from bullpen.settings.setting import nearest

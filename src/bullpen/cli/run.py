@@ -17,7 +17,7 @@ from bullpen.cli.text import columns, plural
 from bullpen.errors import ConfigError
 from bullpen.jobs import check_served
 from bullpen.model.job import Job
-from bullpen.running import Ran, exit_code_of, numbered, run
+from bullpen.run import Ran, exit_code_of, numbered, run
 
 EPILOG = """
 \b

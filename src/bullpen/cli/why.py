@@ -2,7 +2,6 @@
 
 import click
 
-from bullpen.busy import told
 from bullpen.cli.answers import of_story, print_json
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.given import Given, json_option, pool_options
@@ -14,6 +13,7 @@ from bullpen.inventory import Story, stories
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.ticket import format_time
+from bullpen.pool.busy import told
 
 EPILOG = """
 \b

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.handover import later
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.job import RUNNING, Job
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Worker
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 
 BY = "heartbeat"

@@ -29,7 +29,6 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.handover import later
 from bullpen.liveness import evidence, protection
 from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.heartbeat import BEATS_PER_LEASE, JITTER
@@ -38,6 +37,7 @@ from bullpen.model import worker as workers
 from bullpen.model.control import HELD, Control
 from bullpen.model.transition import Change
 from bullpen.model.worker import Fate, Worker
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 
 BY = "sweeper"

@@ -5,9 +5,9 @@ One that runs finishes its job if it can; it gets no other (jobs/assignment.py) 
 (provision/presence.py, running.py). One that is claimed or booting says itself that it failed.
 """
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.model.instance import IDLE
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 
 BY = "sweeper"
@@ -29,5 +29,5 @@ async def end_leaving(ports: Ports, settings: Settings) -> list[str]:
     idle = [one for one in found.values() if one.state is IDLE]
     for why in dict.fromkeys(leaving[one.id] for one in idle):
         condemned = [one for one in idle if leaving[one.id] == why]
-        await handover.expire_and_terminate(ports, settings, condemned, why, by=BY)
+        await lifecycle.expire_and_terminate(ports, settings, condemned, why, by=BY)
     return [one.id for one in idle]

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.jobs import give_up_stranded, rescue
@@ -28,6 +27,7 @@ from bullpen.liveness.settling import settle
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.worker import CLEANED_UP, Fate, Worker
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.workflows.loss import loss_of
 
@@ -176,9 +176,9 @@ class Rescheduler:
         if not instance_id:
             return False
         if (live := seen.live_record(instance_id)) is not None:
-            fates = await handover.expire_and_terminate(self._ports, self._settings, [live], why, by=BY)
-            return fates[instance_id] is handover.Fate.TERMINATED
+            fates = await lifecycle.expire_and_terminate(self._ports, self._settings, [live], why, by=BY)
+            return fates[instance_id] is lifecycle.Fate.TERMINATED
         record = seen.instances.get(instance_id)
         if record is not None and record.state is TERMINATED:
-            return instance_id in await handover.terminate(self._ports, self._settings, [record], by=BY)
+            return instance_id in await lifecycle.terminate(self._ports, self._settings, [record], by=BY)
         return instance_id in await self._ports.compute.terminate([instance_id])

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.handover import later
 from bullpen.jobs import rescue
 from bullpen.liveness.heartbeat import Rejection
 from bullpen.liveness.settling import settle
 from bullpen.model import worker as workers
 from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Worker
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.workflows.loss import losses_among
 

@@ -6,8 +6,8 @@ count what the run has → open the record → select, create → validate → s
 import asyncio
 from dataclasses import replace
 
-from bullpen import debts
 from bullpen.config import Settings
+from bullpen.pool import debts
 from bullpen.ports import Ports
 from bullpen.provision.call import Call
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell

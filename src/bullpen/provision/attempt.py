@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from bullpen import handover
 from bullpen.concurrency import Halt, settle
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Conflict, Interrupted, LimitReached, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
+from bullpen.pool import lifecycle
+from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.cap_queue import CapQueue, place_until
@@ -31,7 +32,6 @@ from bullpen.provision.room import Room
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement
 from bullpen.provision.validation import validate
-from bullpen.watch import Watcher
 
 
 class Withdrawn(ProvisionFailed):
@@ -74,7 +74,7 @@ class Attempt:
         lost ends by the same deadline, and came at the same time."""
         now = ports.clock.now()
         id = f"p-{ports.chance.token()}"
-        deadline = first.book.record.deadline if first else handover.later(now, settings.timings.provision)
+        deadline = first.book.record.deadline if first else lifecycle.later(now, settings.timings.provision)
         asked = provisions.absent(id, request.run_id, want, request.needs, deadline, request.max_runtime)
         by = f"provision {id}"
         (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=by)))

@@ -14,10 +14,10 @@ import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from bullpen import handover
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.errors import ProvisionFailed, Unavailable
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.attempt import Attempt
 from bullpen.provision.halts import Arm, halts
@@ -90,7 +90,7 @@ class Call:
             )
         else:
             patience += self.request.wait  # the other one may wait as long for room
-            deadline = handover.later(self.ports.clock.now(), patience)
+            deadline = lifecycle.later(self.ports.clock.now(), patience)
             overdue = ProvisionFailed(
                 f"{self.request.run_id}: another provision of the run was not decided within {patience:g} s",
                 remedy="wait for it, or release the run, then provision again",

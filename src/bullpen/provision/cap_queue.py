@@ -14,12 +14,12 @@ all it needs on offer, and no idle instance above the idle target, which those i
 import asyncio
 from datetime import datetime, timedelta
 
-from bullpen import debts
 from bullpen.config import Settings
 from bullpen.errors import LimitReached, Unavailable
-from bullpen.handover import later
 from bullpen.model import provision as provisions
 from bullpen.model.provision import Place
+from bullpen.pool import debts
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.caps import Shortage, caps, in_front

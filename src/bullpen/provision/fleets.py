@@ -8,7 +8,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import (
     BullpenError,
@@ -25,6 +24,7 @@ from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, Machine, decisive
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Change
+from bullpen.pool import lifecycle
 from bullpen.ports import TOGETHER_LIMIT, Ports
 from bullpen.provision.book import Book
 from bullpen.provision.holdings import Holdings
@@ -169,7 +169,7 @@ class Fleets:
             run_id=record.run_id,
             round=self._ports.chance.token(),
             provision_id=record.id,
-            until=handover.later(record.deadline, self._settings.timings.claim_grace),
+            until=lifecycle.later(record.deadline, self._settings.timings.claim_grace),
             resource_class=record.needs.resource_class,
             instance_type=machine.instance_type,
             usage_class=machine.usage_class,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.errors import Conflict
-from bullpen.handover import Fate
 from bullpen.model.instance import Instance
 from bullpen.model.transition import Change
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Discarded, Origin
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
-from bullpen.handover import Fate
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Requirements
+from bullpen.pool.lifecycle import Fate
 
 Tell = Callable[[str], None]
 """Takes one line of progress: who waits for what."""

@@ -18,10 +18,10 @@ import hashlib
 from collections import Counter, deque
 from datetime import datetime
 
-from bullpen import offering
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Malformed, Requirements, Ticket, Verdict, judge, parse_ticket
+from bullpen.pool import offering
 from bullpen.ports import Message, Ports
 
 INDEX_MARGIN = 10

@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from bullpen import clocks, debts, handover
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, ProvisionFailed
 from bullpen.liveness.leaving import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
 from bullpen.model.ticket import Verdict, judge
+from bullpen.pool import clock_skew, debts, lifecycle
+from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Request, Tell
-from bullpen.watch import Watcher
 
 BY = "provision"
 SILENT = "serves the run, but shows no sign of life"
@@ -92,7 +92,7 @@ class Presence:
             self._awaited = (rival.id, rival.version, now)
         stands_still = now - self._awaited[2] >= self._settings.timings.alive
         overdue = rival.deadline <= self._ports.clock.now()
-        if stands_still or (overdue and not await clocks.doubt(self._ports, self._settings)):
+        if stands_still or (overdue and not await clock_skew.doubt(self._ports, self._settings)):
             why = "its process shows no sign of life" if stands_still else "its deadline passed"
             await debts.give_up(self._ports, self._settings, rival, why, by=BY)
         await asyncio.sleep(self._settings.timings.tick_longest)
@@ -113,7 +113,7 @@ class Presence:
         alive = await self._alive(serving) if serving else set()
         silent = [one for one in serving if one.id not in alive]
         if silent and not self._request.spares_silent and not self._settings.on_github:  # GitHub may see it at work
-            fates = await handover.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
+            fates = await lifecycle.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
             self.discarded += [Discarded(one.id, Origin.SELECTED, SILENT, fates[one.id]) for one in silent]
         living = [Member(one, self._origins.get(one.id, Origin.SELECTED)) for one in serving if one.id in alive]
         self.members = living[: self._request.count]

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from bullpen import clocks, handover
 from bullpen.config import Settings
 from bullpen.errors import Conflict, LimitReached
 from bullpen.inventory import every_live
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import Verdict, judge
+from bullpen.pool import clock_skew, lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.caps import (
     LONG_AGO,
@@ -123,7 +123,9 @@ class Room:
         """What may be ended for room. What is past its threshold is kept for a target only if our clock may be off."""
         now = self._ports.clock.now()
         if any(one.is_claimable and one.threshold <= now for one in live):
-            return surplus(self._settings, live, LONG_AGO if await clocks.doubt(self._ports, self._settings) else now)
+            return surplus(
+                self._settings, live, LONG_AGO if await clock_skew.doubt(self._ports, self._settings) else now
+            )
         return surplus(self._settings, live)
 
     def _fitting(self, own: Provision, live: Iterable[Instance]) -> list[Instance]:
@@ -183,13 +185,13 @@ class Room:
     async def _end(self, chosen: Sequence[Instance], why: str) -> dict[str, Instance]:
         """End them; the records as they stand then."""
         now = self._ports.clock.now()
-        changes = [handover.end(one, now, self._by, f"evicted: {why}") for one in chosen]
+        changes = [lifecycle.end(one, now, self._by, f"evicted: {why}") for one in chosen]
         landed = await self._ports.records.apply_each(changes)
         ended = [one for one in landed if isinstance(one, Instance)]
         if ended:
             self._tell(f"ending {len(ended)} idle for room: {', '.join(one.id for one in ended)}")
         # Awaited: on a host that is full as well, the new machine has its place only when the old one is gone.
-        await handover.terminate(self._ports, self._settings, ended, by=self._by)
+        await lifecycle.terminate(self._ports, self._settings, ended, by=self._by)
         found = [one.found if isinstance(one, Conflict) else one for one in landed]
         return {one.id: one for one in found if isinstance(one, Instance)}
 

@@ -10,19 +10,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bullpen import busy, handover
 from bullpen.config import Settings, Timings
 from bullpen.errors import Conflict
-from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind, Pulse
+from bullpen.pool import busy, lifecycle
+from bullpen.pool.lifecycle import Fate
+from bullpen.pool.watcher import Failed, Judge, Stale, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin
 from bullpen.provision.pickup import Pickup
-from bullpen.watch import Failed, Judge, Stale, Watcher, reaching
 
 HEDGES = 4
 """Extra claims that one place holds at a time. If nobody at all answers the fault may be ours: the pool outlasts it."""
@@ -102,7 +102,7 @@ class ClaimWorker:
             provision_id=self.provision.id,
             needs=self.provision.needs,
             # Past the provision's own deadline: a claim never expires under a live provision.
-            until=handover.later(self.provision.deadline, self.settings.timings.claim_grace),
+            until=lifecycle.later(self.provision.deadline, self.settings.timings.claim_grace),
         )
         try:
             change = instances.claim(candidate, wish)
@@ -152,7 +152,7 @@ class ClaimWorker:
         """True if the heartbeat is older than that of one that lives. Without tracking, beats are not recorded."""
         if not self.settings.liveness.tracking:
             return False
-        oldest = handover.later(self.ports.clock.now(), -self.settings.timings.alive)
+        oldest = lifecycle.later(self.ports.clock.now(), -self.settings.timings.alive)
         return pulse.heartbeat is None or pulse.heartbeat.at < oldest
 
     def _contender(self, claimed: Instance, patience: float) -> "_Contender":
@@ -185,7 +185,7 @@ class ClaimWorker:
         """End it; unless it has registered after all, and got a job: then it is held on, and kept by the commit."""
         if await self._is_at_work(claimed):
             return
-        fates = await handover.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
+        fates = await lifecycle.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
         self.holdings.discard(claimed.id, reason, fates[claimed.id])
 
     def _time_left_to_answer(self, loser: _Contender) -> float:
@@ -207,7 +207,7 @@ class ClaimWorker:
         return bool(await busy.at_work(self.ports, self.settings, [claimed.id]))
 
     async def _give_back(self, claimed: Instance, reason: str) -> None:
-        change = handover.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)
+        change = lifecycle.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)
         (landed,) = await self.ports.records.apply_each([change])
         if isinstance(landed, Conflict):
             self.holdings.discard(claimed.id, reason, Fate.NOT_OURS)

@@ -10,16 +10,16 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from bullpen import busy, handover, offering
 from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
-from bullpen.handover import Fate
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind
 from bullpen.model.transition import Change
+from bullpen.pool import busy, lifecycle, offering
+from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.holdings import Holdings
@@ -54,7 +54,7 @@ class Settlement:
             by=self._by,
             why=f"{len(members)} verified" + (f", {len(kept)} kept: a job runs there" if kept else ""),
             members=tuple(member.instance.id for member in (*members, *kept)),
-            settle_due=handover.later(self._ports.clock.now(), self._settings.timings.takeover),
+            settle_due=lifecycle.later(self._ports.clock.now(), self._settings.timings.takeover),
         )
         await self._book.write(provisions.commit, decided)
         return await self.finish_commit([*members, *kept])
@@ -92,7 +92,7 @@ class Settlement:
     async def _write_revocation(self, reason: str) -> bool:
         """Make sure that the record says that its members are owed back; False if a release says so instead."""
         now = self._ports.clock.now()
-        due = handover.later(now, self._settings.timings.takeover)
+        due = lifecycle.later(now, self._settings.timings.takeover)
         event = provisions.Revoked(at=now, by=self._by, why=reason, settle_due=due)
         while not self._book.record.is_over and self._book.record.members:
             (landed,) = await self._ports.records.apply_each([provisions.revoke(self._book.record, event)])
@@ -125,9 +125,9 @@ class Settlement:
         await self._fence(await self._holdings.resolve_claims(IN_FLIGHT))
         undecided = replace(self._book.record, reason=reason)
         held = [held.instance for held in self._holdings.held.values()]
-        landed, _ = await handover.carry_out(self._ports, self._settings, undecided, held, by=self._by)
+        landed, _ = await lifecycle.carry_out(self._ports, self._settings, undecided, held, by=self._by)
         marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
-        certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
+        certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
         for id, one in landed.items():
             is_back = one is not None and one.state is IDLE
             ended = Fate.TERMINATED if id in certain else Fate.TERMINATING
@@ -142,7 +142,7 @@ class Settlement:
         await self._holdings.resolve_claims(IN_FLIGHT)
         at_work = await self._at_work(list(self._holdings.held))
         held = [held.instance for id, held in self._holdings.held.items() if id not in at_work]
-        fates = await handover.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
+        fates = await lifecycle.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
         for id, fate in (dict.fromkeys(at_work, Fate.BUSY) | fates).items():
             self._holdings.discard(id, reason, fate)
 
@@ -158,12 +158,12 @@ class Settlement:
     async def _carry_out(self) -> tuple[dict[str, Instance | None], list[str]]:
         held = [held.instance for held in self._holdings.held.values()]
         decided, hurry = self._book.record, self._stop.is_set()
-        return await handover.carry_out(self._ports, self._settings, decided, held, by=self._by, hurry=hurry)
+        return await lifecycle.carry_out(self._ports, self._settings, decided, held, by=self._by, hurry=hurry)
 
     async def _abort(self, reason: str) -> bool:
         """Make sure that the record is aborted; False if it is committed."""
         now = self._ports.clock.now()
-        due = handover.later(now, self._settings.timings.takeover)
+        due = lifecycle.later(now, self._settings.timings.takeover)
         aborted = provisions.Aborted(at=now, by=self._by, why=reason, settle_due=due)
         # It may be decided already, by somebody else or by a write of ours whose answer was lost.
         with suppress(ProvisionFailed):
@@ -198,7 +198,7 @@ class Settlement:
         given = [one for one in gone.values() if one is not None and one.state is IDLE and not one.attested]
         fates |= {one.id: Fate.TERMINATING for one in marked} | {one.id: Fate.CLEANING for one in given}
         if not self._stop.is_set():
-            certain = await handover.terminate(self._ports, self._settings, marked, by=self._by)
+            certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
             fates |= dict.fromkeys(certain, Fate.TERMINATED)
             fates |= await offering.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
         for id, fate in fates.items():
@@ -226,8 +226,8 @@ class Settlement:
         else has settled it: just as well. No answer: what was decided stands and is carried out, and whoever pays debts
         writes that down."""
         decided, now = self._book.record, self._ports.clock.now()
-        settled = handover.settling(self._settings, decided, now, self._by)
-        change = handover.postponing(decided, now, self._by) if at_work else settled
+        settled = lifecycle.settling(self._settings, decided, now, self._by)
+        change = lifecycle.postponing(decided, now, self._by) if at_work else settled
         with suppress(Unavailable):
             (landed,) = await self._ports.records.apply_each([change])
             if not isinstance(landed, Conflict):

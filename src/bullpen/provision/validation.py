@@ -4,7 +4,7 @@ from bullpen.config import Timings
 from bullpen.errors import ProvisionFailed
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
-from bullpen.watch import Failed, Watcher, reaching
+from bullpen.pool.watcher import Failed, Watcher, reaching
 
 
 async def validate(watcher: Watcher, timings: Timings, created: Instance) -> None:

@@ -8,10 +8,11 @@ Each phase looks, plans and performs before the next one looks, so that one refr
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bullpen import clocks, jobs
+from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
+from bullpen.pool import clock_skew
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
 from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
@@ -47,7 +48,7 @@ async def refresh(
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet
-    await clocks.require_right(ports, settings)
+    await clock_skew.require_right(ports, settings)
     attempts = Attempts(failures)
     async for plan in _plans(ports, settings, dry_run):
         if dry_run or plan.is_certain:

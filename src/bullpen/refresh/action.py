@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
+from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Foundation, Gap
-from bullpen.setbacks import reason_of
 
 GIVE_UP_AFTER = 3  # plans in a row that got no answer
 SHOWN = 3  # actions of a plan that a message names

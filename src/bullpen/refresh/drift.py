@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Pulse
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Sighting
 from bullpen.refresh.action import Action, Plan, alarm
 
@@ -46,7 +46,7 @@ async def plans(
         else:
             yield Plan(
                 (Action("terminate", one.id, reason),),
-                partial(handover.expire_and_terminate, ports, settings, [one], reason, by=BY),
+                partial(lifecycle.expire_and_terminate, ports, settings, [one], reason, by=BY),
             )
 
 
@@ -57,4 +57,4 @@ def version_of(pulse: Pulse) -> str:
 
 
 def _is_young(seen: Sighting | None, now: datetime) -> bool:
-    return seen is not None and handover.later(seen.launched_at, YOUNG) > now
+    return seen is not None and lifecycle.later(seen.launched_at, YOUNG) > now

@@ -15,12 +15,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached, Throttled
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.book import Book
 from bullpen.provision.creation import Creation
@@ -78,7 +78,7 @@ def _actions(
 
 async def _opened(ports: Ports, settings: Settings, resource_class: str, count: int) -> Book:
     now = ports.clock.now()
-    deadline = handover.later(now, settings.timings.provision)
+    deadline = lifecycle.later(now, settings.timings.provision)
     needs = settings.requirements(resource_class)
     asked = provisions.absent(f"p-{ports.chance.token()}", "", count, needs, deadline, 0.0)
     (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
@@ -127,9 +127,9 @@ async def _create(ports: Ports, settings: Settings, book: Book) -> tuple[int, Bu
     creation = Creation(ports, settings, book, holdings, room, allow_partial=True, by=BY)
     await asyncio.gather(*(creation.create() for _ in range(book.record.want)))
     if members := tuple(holdings.held):
-        due = handover.later(now, settings.timings.takeover)
+        due = lifecycle.later(now, settings.timings.takeover)
         await book.write(provisions.commit, provisions.Decided(at=now, by=BY, members=members, settle_due=due))
-        await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
+        await ports.records.apply_each([lifecycle.settling(settings, book.record, now, BY)])
     else:
         await _abort(ports, settings, book, str(creation.refusal))
     return len(members), creation.refusal
@@ -137,6 +137,6 @@ async def _create(ports: Ports, settings: Settings, book: Book) -> tuple[int, Bu
 
 async def _abort(ports: Ports, settings: Settings, book: Book, why: str) -> None:
     now = ports.clock.now()
-    due = handover.later(now, settings.timings.takeover)
+    due = lifecycle.later(now, settings.timings.takeover)
     await book.write(provisions.abort, provisions.Aborted(at=now, by=BY, why=why, settle_due=due))
-    await ports.records.apply_each([handover.settling(settings, book.record, now, BY)])
+    await ports.records.apply_each([lifecycle.settling(settings, book.record, now, BY)])

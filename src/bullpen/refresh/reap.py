@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import busy, debts, handover, offering
 from bullpen.config import Settings
 from bullpen.model import provision as provisions
 from bullpen.model.activity import Activity
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Kind
+from bullpen.pool import busy, debts, lifecycle, offering
+from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
-from bullpen.watch import Watcher
 
 PAGE = 100
 BY = "refresh"
@@ -59,7 +59,7 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
 
 async def _overtime(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> Sequence[Instance]:
     """Those whose runtime is up: at once, or where a job runs a little later."""
-    fresh = [one.id for one in late if handover.later(one.threshold, OVERTIME) > now]
+    fresh = [one.id for one in late if lifecycle.later(one.threshold, OVERTIME) > now]
     at_work = await busy.at_work(ports, settings, fresh)
     return [one for one in late if one.id not in at_work]
 
@@ -99,7 +99,7 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
         alive = await watcher.signs_of_life([one.id for one in late])
     if living := [one for one in late if one.id in alive]:
         why = "its claim was never finished; its agent is alive"
-        changes = [handover.give_back(ports, settings, one, now, BY, why) for one in living]
+        changes = [lifecycle.give_back(ports, settings, one, now, BY, why) for one in living]
         yield Plan(
             tuple(Action("roll back", one.id, why) for one in living), partial(ports.records.apply_each, changes)
         )
@@ -117,5 +117,5 @@ def _sparing(ports: Ports, settings: Settings, late: Sequence[Instance], at_work
 def _ending(ports: Ports, settings: Settings, condemned: Sequence[Instance], reason: str) -> Plan:
     return Plan(
         tuple(Action("terminate", one.id, f"{one.state}: {reason}") for one in condemned),
-        partial(handover.expire_and_terminate, ports, settings, condemned, reason, by=BY),
+        partial(lifecycle.expire_and_terminate, ports, settings, condemned, reason, by=BY),
     )

@@ -6,11 +6,11 @@ What only looks wrong because a list lags is left alone: it must be seen twice, 
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import Refused
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Sighting
 from bullpen.refresh import drift, registrations, tickets
 from bullpen.refresh.action import Action, Plan, alarm
@@ -133,5 +133,5 @@ async def _is_open(ports: Ports, provision_id: str) -> bool:
 def _ending(ports: Ports, settings: Settings, one: Instance, reason: str) -> Plan:
     return Plan(
         (Action("terminate", one.id, reason),),
-        partial(handover.expire_and_terminate, ports, settings, [one], reason, by=BY),
+        partial(lifecycle.expire_and_terminate, ports, settings, [one], reason, by=BY),
     )

@@ -8,11 +8,11 @@ touch nothing. And an instance whose runner the CI does not see gets no job ever
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from bullpen import busy, handover
 from bullpen.config import Settings
 from bullpen.errors import Outdated, Refused, Unavailable
 from bullpen.liveness.protection import FEW
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
+from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, Registration
 from bullpen.refresh.action import Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
@@ -106,4 +106,4 @@ async def _end_unseen(ports: Ports, settings: Settings, condemned: Sequence[Inst
     Raise as listing does, and nobody is ended."""
     online = {found.name for found in await ports.ci.registrations() if found.online is not False}
     unseen = [one for one in condemned if one.id not in online]
-    await handover.expire_and_terminate(ports, settings, unseen, UNSEEN, by=BY)
+    await lifecycle.expire_and_terminate(ports, settings, unseen, UNSEEN, by=BY)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from bullpen import handover
 from bullpen.config import Settings
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 
 
@@ -13,4 +13,4 @@ async def seen_twice(
     """Those seen in this condition before, at least `timings.orphan` and `longer` ago and at every look since."""
     now = ports.clock.now()
     since = await ports.observations.observe(topic, ids, now, remember=not dry_run)
-    return [id for id in ids if handover.later(since[id], settings.timings.orphan + longer) <= now]
+    return [id for id in ids if lifecycle.later(since[id], settings.timings.orphan + longer) <= now]

@@ -7,10 +7,10 @@ last look, and whoever meets a hundred stale ones has paid for a hundred claims.
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from bullpen import offering
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import Ticket, parse_ticket
+from bullpen.pool import offering
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
 

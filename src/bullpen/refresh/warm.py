@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen import handover, offering
 from bullpen.config import Settings
 from bullpen.liveness import lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
+from bullpen.pool import lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.refresh import launch
 from bullpen.refresh.action import Action, Plan
@@ -30,7 +30,7 @@ async def plans(
         foreseen.subtract(one.resource_class for one in gone)
         yield Plan(
             tuple(Action("terminate", one.id, lost[one.id]) for one in gone),
-            partial(handover.end_together, ports, settings, [(one, lost[one.id]) for one in gone], by=BY),
+            partial(lifecycle.end_together, ports, settings, [(one, lost[one.id]) for one in gone], by=BY),
         )
     for name, own_class in settings.classes.items():
         of_class = [one for one in live if one.resource_class == name and one.id not in lost]
@@ -40,13 +40,13 @@ async def plans(
         on_offer = [one for one in of_class if one.is_claimable]
         youngest = sorted(on_offer, key=lambda one: (one.offered_at or now, one.id), reverse=True)
         kept, surplus = youngest[: own_class.idle_target], youngest[own_class.idle_target :]
-        if ageing := [one for one in kept if one.threshold <= handover.later(now, settings.timings.idle / 2)]:
+        if ageing := [one for one in kept if one.threshold <= lifecycle.later(now, settings.timings.idle / 2)]:
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
             yield Plan(
                 tuple(Action("terminate", one.id, "idle past its threshold") for one in expired),
-                partial(handover.expire_and_terminate, ports, settings, expired, "idle past its threshold", by=BY),
+                partial(lifecycle.expire_and_terminate, ports, settings, expired, "idle past its threshold", by=BY),
             )
         missing = own_class.idle_target - len(on_offer) - len(pending)
         if missing > 0 and (missing := missing - await launch.under_way(ports, name)) > 0:
@@ -66,7 +66,7 @@ async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance])
 
 def _keeping(ports: Ports, settings: Settings, ageing: Sequence[Instance], now: datetime) -> Plan:
     event = instances.Kept(
-        at=now, by=BY, why="kept for the idle target", until=handover.later(now, settings.timings.idle)
+        at=now, by=BY, why="kept for the idle target", until=lifecycle.later(now, settings.timings.idle)
     )
 
     async def perform() -> None:

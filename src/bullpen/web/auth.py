@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 
-from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
+from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock

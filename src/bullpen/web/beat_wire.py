@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from bullpen.engines.keys import Agent, Operator
+from bullpen.auth.tokens import Agent, Operator
 from bullpen.errors import ConfigError
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded
 from bullpen.liveness.request import Binding, HeartbeatRequest

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 from litestar import Request
 from litestar.di import NamedDependency
 
+from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.config import Settings
+from bullpen.controllers import Service
 from bullpen.engines.aws.boot.attest import Attestor
 from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import Webhooks
-from bullpen.engines.keys import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.ports import Ports
-from bullpen.service import Service
 from bullpen.settings.reloading import Reloader
 from bullpen.web.admission import Admission
 from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized

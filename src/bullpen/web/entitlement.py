@@ -9,9 +9,9 @@ which machines   those that its class allows, as everybody's
 
 from msgspec.structs import replace
 
+from bullpen.auth.tokens import Operator, Run
 from bullpen.config import Settings
 from bullpen.engines.github.scope import covers
-from bullpen.engines.keys import Operator, Run
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
 from bullpen.web.auth import forbidden

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bullpen.engines.keys import Speaker
+from bullpen.auth.tokens import Speaker
 from bullpen.web.auth import Doorkeeper
 from bullpen.web.heartbeats import LARGEST as LARGEST_BEATS
 from bullpen.web.problems import bad_input, too_large

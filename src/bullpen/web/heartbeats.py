@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from bullpen.auth.tokens import Agent, Operator, Speaker
 from bullpen.config import Settings
-from bullpen.engines.keys import Agent, Operator, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.liveness import record_heartbeats
 from bullpen.liveness.heartbeat import MOST_BEATS, Recorded

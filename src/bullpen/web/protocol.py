@@ -22,7 +22,7 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from bullpen.engines.keys import Speaker
+from bullpen.auth.tokens import Speaker
 from bullpen.web.gate import Gate, Head, head_of
 from bullpen.web.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
 from bullpen.web.problems import ErrorAnswer, Problem, bad_input, too_large

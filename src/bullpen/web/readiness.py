@@ -7,8 +7,8 @@ import asyncio
 import logging
 
 from bullpen.errors import BullpenError
+from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Ports
-from bullpen.setbacks import reason_of
 
 STORE_ANSWERS = 2.0  # seconds
 VALID_FOR = 1.0  # seconds

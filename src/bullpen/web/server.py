@@ -11,16 +11,16 @@ from typing import Any
 
 import uvicorn
 
+from bullpen.auth.token_files import import_files
+from bullpen.auth.tokens import Keys
 from bullpen.concurrency import settle
 from bullpen.config import Settings
+from bullpen.controllers import Service
 from bullpen.engines.aws.boot.attest import attestor
 from bullpen.engines.github.oidc import identities
 from bullpen.engines.github.webhooks import webhooks
-from bullpen.engines.key_files import import_files
-from bullpen.engines.keys import Keys
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
-from bullpen.service import Service
 from bullpen.settings.reloading import Reloader
 from bullpen.web.app import App
 from bullpen.web.auth import check_bind

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bullpen.config import DOMAIN
-from bullpen.model.duration import LONGEST_WAIT
 from bullpen.model.signal import SEQ_MOST
+from bullpen.model.times import LONGEST_WAIT
 from bullpen.settings.ci import REPOSITORY
 
 RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x1f\x7f]+\Z", description="A run's id.")]

@@ -6,12 +6,12 @@ As large as the pool and its debts, never as large as its history: live instance
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bullpen import busy
 from bullpen.config import Settings
-from bullpen.handover import later
 from bullpen.inventory import every_live
 from bullpen.model import label as labels
 from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
+from bullpen.pool import busy
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.workflows.loss import Loss, the_repository
 

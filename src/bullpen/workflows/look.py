@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
-from bullpen.handover import later
 from bullpen.liveness.settling import settle
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.workflows import ended, stale
 from bullpen.workflows.holdings import Held

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bullpen.config import Settings
-from bullpen.handover import later
 from bullpen.model import activity as activities
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Worker
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, WorkflowJob
 
 LAG = 300.0  # seconds that what GitHub shows may be behind

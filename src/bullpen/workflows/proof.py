@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from bullpen import handover
 from bullpen.config import Settings
 from bullpen.errors import Refused, Unavailable
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.workflows.loss import Loss
 from bullpen.workflows.saying import Voice
@@ -90,25 +90,29 @@ class Proof:
         offline = [loss for loss in mute if self.of(loss) is not Machine.ONLINE]
         # All of them by their keys, and none that is online: who comes back to the list is forgotten, and counts anew.
         since = await self._ports.observations.observe(OFFLINE, [loss.key for loss in offline], now)
-        return [loss for loss in offline if handover.later(since[loss.key], self._settings.timings.orphan) <= now]
+        return [loss for loss in offline if lifecycle.later(since[loss.key], self._settings.timings.orphan) <= now]
 
     async def _end(self, condemned: Sequence[Loss], seen: Evidence, why: str) -> None:
         """Have instance and machine of each ended, if they are not."""
         ids = [loss.worker.instance_id for loss in condemned]
         live = [one for id in ids if (one := seen.live_record(id)) is not None]
-        fates = await handover.expire_and_terminate(self._ports, self._settings, live, why, by=BY) if live else {}
+        fates = await lifecycle.expire_and_terminate(self._ports, self._settings, live, why, by=BY) if live else {}
         # Whoever marked one of these may have died before he ended it.
         marked = [one for id in ids if id not in fates and (one := seen.instances.get(id)) is not None]
-        certain = await handover.terminate(self._ports, self._settings, marked, by=BY)
+        certain = await lifecycle.terminate(self._ports, self._settings, marked, by=BY)
         time = asyncio.get_running_loop().time()
         for loss in condemned:
             id = loss.worker.instance_id
-            if fates.get(id) is handover.Fate.TERMINATED or id in certain or (id not in fates and _has_ended(seen, id)):
+            if (
+                fates.get(id) is lifecycle.Fate.TERMINATED
+                or id in certain
+                or (id not in fates and _has_ended(seen, id))
+            ):
                 self._known[loss.key] = Machine.GONE
                 self._ending.pop(loss.key, None)
             elif time - self._ending.setdefault(loss.key, time) >= ENDING:
                 self._voice.alarm(f"{id} was to be ended, and nobody can say that it has: what it ran is left as it is")
-            if fates.get(id, handover.Fate.NOT_OURS) is not handover.Fate.NOT_OURS:
+            if fates.get(id, lifecycle.Fate.NOT_OURS) is not lifecycle.Fate.NOT_OURS:
                 self._voice.tell(f"{id} is {fates[id]}: {why}")
 
 

@@ -30,8 +30,8 @@ from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
-from bullpen.handover import later
 from bullpen.liveness.settling import settle
+from bullpen.pool.lifecycle import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.holdings import Held
 from bullpen.workflows.loss import LAG, LONG_AGO, Loss

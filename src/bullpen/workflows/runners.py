@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bullpen import busy, handover, offering
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, Provision
+from bullpen.pool import busy, lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 
@@ -59,7 +59,7 @@ class Runners:
         at_work = await busy.outlasting(ports, settings, [one.id for one in used])
         now = ports.clock.now()
         changes = [
-            handover.give_back(ports, settings, one, now, BY, "its run is over, and is run again on new runners")
+            lifecycle.give_back(ports, settings, one, now, BY, "its run is over, and is run again on new runners")
             for one in used
             if one.id not in at_work
         ]
@@ -77,7 +77,7 @@ class Runners:
             for one in found
             if one.state is RUNNING
             and (whole := lasts.get(one.provision_id)) is not None
-            and one.threshold < handover.later(now, whole - min(FRESH, whole / 2))
+            and one.threshold < lifecycle.later(now, whole - min(FRESH, whole / 2))
         ]
 
     async def provide(self, label: str, count: int) -> Refusal | None:

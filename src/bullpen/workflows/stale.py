@@ -7,11 +7,11 @@ asked after the run that it names: once that has completed there is no such job,
 
 from collections.abc import Sequence
 
-from bullpen import busy, handover
 from bullpen.config import Settings
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import IDLE, RUNNING, Instance
+from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.workflows.saying import Voice
 
@@ -23,7 +23,7 @@ async def end_busy(ports: Ports, settings: Settings, run: WorkflowRun, ids: Sequ
     last job ended so long ago that every runner has heard of it."""
     jobs = await ports.workflows.jobs(run.repository, run.run, run.attempt)
     ends = [job.completed_at for job in jobs if job.completed_at is not None]
-    if ends and handover.later(max(ends), settings.timings.orphan) <= ports.clock.now():
+    if ends and lifecycle.later(max(ends), settings.timings.orphan) <= ports.clock.now():
         await end(ports, settings, run, ids, voice)
 
 
@@ -33,9 +33,9 @@ async def end(ports: Ports, settings: Settings, run: WorkflowRun, ids: Sequence[
     found = await ports.records.instances([id for id, job in named.items() if _is_over(job, run)])
     condemned = [one for one in found.values() if _is_held_up(one, run)]
     why = f"it says that it executes a job of run {run.run}, which has completed"
-    fates = await handover.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}
+    fates = await lifecycle.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}
     for id, fate in fates.items():
-        if fate is not handover.Fate.NOT_OURS:
+        if fate is not lifecycle.Fate.NOT_OURS:
             voice.tell(f"{id} is {fate}: {why}")
 
 

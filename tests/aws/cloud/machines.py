@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from aws.cloud.account import Account, Instance
 from aws.cloud.leftovers import PATIENCE, end_leftovers
 from aws.cloud.templates import user_data
-from bullpen.engines.processes import end_tree, identify, mark_of
+from bullpen.host.processes import end_tree, identify, mark_of
 
 
 @dataclass

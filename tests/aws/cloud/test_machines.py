@@ -11,7 +11,7 @@ from aws.cloud.calling import a_fleet, a_template, client_of, ids_of
 from aws.cloud.control import Control
 from aws.cloud.leftovers import end_leftovers
 from aws.cloud.running import running
-from bullpen.engines.processes import descendants, mark_of
+from bullpen.host.processes import descendants, mark_of
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 PATIENCE = 20.0

@@ -18,7 +18,7 @@ from bullpen.engines.system import SystemClock
 from bullpen.model.boot import ITEM, failure_kind, machine_arn
 from bullpen.model.instance import CLAIMED, Instance
 from bullpen.model.signal import TEXT_LIMIT, Kind, Pulse, Signal
-from bullpen.watch import Failed, reaching
+from bullpen.pool.watcher import Failed, reaching
 from engines.aws.counted import a_bench
 from engines.aws.tables import a_table
 from engines.aws.test_served import launch

@@ -10,7 +10,6 @@ import pytest
 
 from aws.java_engines import Engines
 from aws.proxy import Answer, Call, Forward, Proxy
-from bullpen import clocks
 from bullpen.config import Settings
 from bullpen.engines.aws.clock import DateClock
 from bullpen.engines.aws.dynamodb.items import raw_key
@@ -19,6 +18,7 @@ from bullpen.engines.aws.session import opened
 from bullpen.engines.memory import Memory
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
+from bullpen.pool import clock_skew
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOURS = timedelta(hours=3)
@@ -92,7 +92,7 @@ async def test_the_first_answer_of_dynamodb_sets_a_wrong_clock_right(
     assert abs(timedelta(seconds=ahead) - wrong) < timedelta(seconds=5)
     ports = Memory().ports()
     object.__setattr__(ports, "store_clock", clock)
-    assert "the store's" in await clocks.doubt(ports, settings)
+    assert "the store's" in await clock_skew.doubt(ports, settings)
 
 
 @pytest.mark.real_loop

@@ -26,8 +26,8 @@ from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.actions.pass_ import Pass
 from bullpen.agent.progress import Kind, Phase
-from bullpen.engines import spools, subordinate
-from bullpen.engines.processes import end_tree
+from bullpen.host import scheduled_jobs, subordinate_ids
+from bullpen.host.processes import end_tree
 from engines.github.places import a_ci
 from github.hub import FakeGithub
 from github.stage import SKIPPED, serving
@@ -229,7 +229,7 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
         (had := shared / "had-at-boot").mkdir()
         os.chown(had, account_of(user).user, account_of(user).group)
         (stage.ground / "subuid").write_text(f"{user}:3999000000:65536\n")
-        monkeypatch.setattr(subordinate, "FILE", str(stage.ground / "subuid"))
+        monkeypatch.setattr(subordinate_ids, "FILE", str(stage.ground / "subuid"))
         places = (str(shared), "/var/tmp", "/dev/shm")
         monkeypatch.setattr("bullpen.agent.machine.PLACES", places)
         left = [Path(place, f"left-{stage.config.instance_id}") for place in (*places, str(had))]
@@ -257,8 +257,8 @@ def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
     """The job plays the daemons' programs, such as `crontab`, which have the right to write there, and this machine
     perhaps not: it is let into directories that stand in the place of theirs."""
     with lent(1) as (user,), a_stage(github, runner_user=user) as stage:
-        places = tuple(f"{stage.ground}{spool}" for spool in spools.SPOOLS)
-        monkeypatch.setattr(spools, "SPOOLS", places)
+        places = tuple(f"{stage.ground}{spool}" for spool in scheduled_jobs.SPOOLS)
+        monkeypatch.setattr(scheduled_jobs, "SPOOLS", places)
         for spool in places:
             os.makedirs(spool, exist_ok=True)
             os.chmod(spool, 0o1777)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.processes import TreeSurvived, end_tree, identify, mark_of
+from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 from github.hub import FakeGithub
 from scenario import processes
 from scenario.audit import audit

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.account import may_change
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.sweep import remove_tree
+from bullpen.host.sweep import remove_tree
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account

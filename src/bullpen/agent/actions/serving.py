@@ -28,8 +28,8 @@ from bullpen.agent.progress import Phase, Progress, Record
 from bullpen.agent.runner import Child, start
 from bullpen.agent.timers import Timers
 from bullpen.agent.turn import CannotSettle, Turn
-from bullpen.engines.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
-from bullpen.engines.sweep import Path as Entry
+from bullpen.host.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
+from bullpen.host.sweep import Path as Entry
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from bullpen.auth.token_files import import_files
+from bullpen.auth.tokens import Keys
 from bullpen.config import Settings
-from bullpen.engines import spools
-from bullpen.engines.key_files import import_files
-from bullpen.engines.keys import Keys
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, UserTaken, end, launch
 from bullpen.engines.local.machines import Line
-from bullpen.engines.processes import Identity, descendants, is_running, mark_of
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.tokens import SqliteTokens
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import BullpenError
+from bullpen.host import scheduled_jobs
+from bullpen.host.processes import Identity, descendants, is_running, mark_of
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Chance, Clock, Sighting
@@ -273,9 +273,9 @@ class LocalCompute:
 def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool:
     """End whatever runs as the machine's user, or would be started as it later; False if something could not be ended.
     Raise OSError. The user is ours for as long as this runs, for it refers to `held`."""
-    spools.clear(line.user, uid)  # first, or cron would start the next of what we end
+    scheduled_jobs.clear(line.user, uid)  # first, or cron would start the next of what we end
     while is_certain := end(home, line.id, line.process, uid) is not False:
-        if not spools.clear(line.user, uid):  # whoever was ended just now may have had time for another
+        if not scheduled_jobs.clear(line.user, uid):  # whoever was ended just now may have had time for another
             break
     return is_certain
 

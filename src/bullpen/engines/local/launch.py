@@ -25,8 +25,8 @@ from typing import Any
 import bullpen
 from bullpen.config import Settings
 from bullpen.engines.local import users
-from bullpen.engines.processes import Identity, TreeSurvived, end_tree, identify, mark_of
-from bullpen.engines.sweep import remove_tree
+from bullpen.host.processes import Identity, TreeSurvived, end_tree, identify, mark_of
+from bullpen.host.sweep import remove_tree
 from bullpen.settings.agents import told_of_ci
 
 log = logging.getLogger("bullpen.engines.local")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bullpen.config import ResourceClass
-from bullpen.engines.processes import Identity
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.host.processes import Identity
 from bullpen.model.fleet import FleetPlan, Machine
 from bullpen.model.ticket import UsageClass, matches
 

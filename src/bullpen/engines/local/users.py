@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bullpen.config import Settings
-from bullpen.engines.processes import descendants
+from bullpen.host.processes import descendants
 
 SETTING = "local.runner-users"
 LOCKS = Path("/run/bullpen-users")

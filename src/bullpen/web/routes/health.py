@@ -7,7 +7,7 @@ from litestar import Response
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
 
-from bullpen.engines.keys import Scope
+from bullpen.auth.tokens import Scope
 from bullpen.model.ticket import format_time
 from bullpen.web.context import Asking, Ctx
 from bullpen.web.routes.verbs import get

@@ -6,7 +6,7 @@ from litestar import Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
-from bullpen.engines.keys import Scope
+from bullpen.auth.tokens import Scope
 from bullpen.web.context import Asking, Ctx
 from bullpen.web.routes.verbs import get, post
 from bullpen.web.views import of_job

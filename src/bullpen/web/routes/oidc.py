@@ -6,7 +6,7 @@ from typing import Annotated
 from litestar.params import JSONBody
 from msgspec import Meta
 
-from bullpen.engines.keys import RUN_LASTS, Run
+from bullpen.auth.tokens import RUN_LASTS, Run
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.web.auth import unauthorized
 from bullpen.web.context import Ctx

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from litestar.params import FromPath, QueryParameter
 
-from bullpen.engines.keys import Scope
+from bullpen.auth.tokens import Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import every_live, pools, stories
 from bullpen.model.instance import Instance

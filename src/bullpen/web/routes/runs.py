@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from bullpen import jobs
+from bullpen.auth.tokens import Operator, Run, Scope
 from bullpen.config import Settings
-from bullpen.engines.keys import Operator, Run, Scope
 from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Outcome, Request, provision

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from litestar.params import FromPath, QueryParameter
 
-from bullpen.engines.keys import Run, Scope
+from bullpen.auth.tokens import Run, Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import roster
 from bullpen.liveness import Rejection, stop_worker

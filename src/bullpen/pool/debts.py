@@ -10,15 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from bullpen import busy, clocks, handover, jobs, offering
+from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Outdated, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
+from bullpen.pool import busy, clock_skew, lifecycle, offering
+from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports
-from bullpen.setbacks import Setbacks
 
 T = TypeVar("T", Instance, Provision)
 
@@ -46,7 +47,7 @@ async def pay_due(
 async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks: Setbacks, *, by: str) -> list[str]:
     due = await ports.records.due_provisions(ports.clock.now(), limit + len(setbacks.waiting()))
     fresh = [one for one in due if one.id not in setbacks.waiting()][:limit]
-    if any(one.state is provisions.OPEN for one in fresh) and await clocks.doubt(ports, settings):
+    if any(one.state is provisions.OPEN for one in fresh) and await clock_skew.doubt(ports, settings):
         fresh = [one for one in fresh if one.state is not provisions.OPEN]  # by a right clock they may have time left
     return await _one_by_one(lambda one: settle_provision(ports, settings, one, by=by), fresh, setbacks)
 
@@ -129,16 +130,16 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
     if decided is None:
         return []
     held = await instances_of(ports, decided)
-    landed, at_work = await handover.carry_out(ports, settings, decided, held, by=by)
+    landed, at_work = await lifecycle.carry_out(ports, settings, decided, held, by=by)
     marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
-    await handover.terminate(ports, settings, marked, by=by)
+    await lifecycle.terminate(ports, settings, marked, by=by)
     if decided.is_over and not decided.is_revoked:
         await jobs.conclude(ports, settings, decided.run_id, by=by, why="its run was released")
     now = ports.clock.now()
     if at_work:
-        await ports.records.apply_each([handover.postponing(decided, now, by)])
+        await ports.records.apply_each([lifecycle.postponing(decided, now, by)])
         return []
-    await ports.records.apply_each([handover.settling(settings, decided, now, by)])
+    await ports.records.apply_each([lifecycle.settling(settings, decided, now, by)])
     return [f"{decided.id}: {decided.state}, {len(landed)} of its instances settled"]
 
 
@@ -166,7 +167,7 @@ def why_due(undecided: Provision, now: datetime) -> str:
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:
     now = ports.clock.now()
-    event = provisions.Aborted(at=now, by=by, why=why, settle_due=handover.later(now, settings.timings.takeover))
+    event = provisions.Aborted(at=now, by=by, why=why, settle_due=lifecycle.later(now, settings.timings.takeover))
     (landed,) = await ports.records.apply_each([provisions.abort(undecided, event)])
     return None if isinstance(landed, Conflict) else landed
 
@@ -181,7 +182,7 @@ async def instances_of(ports: Ports, provision: Provision) -> list[Instance]:
 
 
 async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
-    certain = await handover.terminate(ports, settings, due, by=by)
+    certain = await lifecycle.terminate(ports, settings, due, by=by)
     return [f"{id}: terminated" for id in certain]
 
 
@@ -198,7 +199,7 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
     at_work = await busy.among(ports, settings, {id: pulse for id, pulse in pulses.items() if id not in fates})
     await busy.spare(ports, settings, cleaning, at_work, by=by)
     late = {one.id for one in cleaning if one.threshold <= now and one.id not in fates and one.id not in at_work}
-    if late and await clocks.doubt(ports, settings):
+    if late and await clock_skew.doubt(ports, settings):
         late = set()
     if attested := [one for one in cleaning if one.id in late and offering.is_proven(one, pulses[one.id])]:
         fates |= await offering.offer_proven(ports, settings, attested, pulses, by=by)
@@ -209,7 +210,7 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
         and one.id not in at_work
         and (one.id in late or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
     ]
-    fates |= await handover.end_together(ports, settings, hopeless, by=by)
+    fates |= await lifecycle.end_together(ports, settings, hopeless, by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]
 
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from bullpen.engines.subordinate import Uids, uids_of
+from bullpen.host.subordinate_ids import Uids, uids_of
 
 PROC = "/proc"
 MARK_NAME = "BULLPEN_INSTANCE"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from bullpen import handover, jobs
+from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.jobs.following import Follower
@@ -21,6 +21,7 @@ from bullpen.jobs.request import JobRequest
 from bullpen.liveness import Liveness, leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, Job, Result
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import Released, release
@@ -123,7 +124,7 @@ async def _give_back(ports: Ports, settings: Settings, request: Request, tell: T
     """Release. A runner that has been silent for as long as it takes to be given up is ended, not waited for."""
     tell("giving the runners back")
     mute = await _mute(ports, settings, await _runners(ports, request.run_id))
-    await handover.expire_and_terminate(ports, settings, mute, "it was silent at the end of its run", by=BY)
+    await lifecycle.expire_and_terminate(ports, settings, mute, "it was silent at the end of its run", by=BY)
     # Its own stop: whoever interrupts the run wants it to end, not to leave its runners behind.
     return await release(ports, settings, request.run_id, stop=asyncio.Event(), tell=tell)
 

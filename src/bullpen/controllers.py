@@ -23,18 +23,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bullpen import debts
-from bullpen.clocks import ClockCheck
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.inventory import every_live
 from bullpen.liveness import Liveness
+from bullpen.pool import debts
+from bullpen.pool.clock_skew import ClockCheck
+from bullpen.pool.setbacks import Setbacks, reason_of
 from bullpen.ports import Chance, Ports
 from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
-from bullpen.setbacks import Setbacks, reason_of
 from bullpen.settings.reloading import Reloader
 from bullpen.workflows.follower import Follower
 

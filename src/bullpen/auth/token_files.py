@@ -15,7 +15,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bullpen.engines.keys import SECRET_LENGTH, Scope
+from bullpen.auth.tokens import SECRET_LENGTH, Scope
 from bullpen.errors import ConfigError
 from bullpen.ports import StoredToken, Tokens
 

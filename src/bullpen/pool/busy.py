@@ -23,8 +23,8 @@ from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.transition import Change
+from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-from bullpen.watch import Watcher
 
 EXCUSE = "busy:"
 """How an agent begins to say that it cannot deregister, because a job runs on it."""

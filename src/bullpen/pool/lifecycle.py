@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from bullpen import busy
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
@@ -16,6 +15,7 @@ from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.transition import Change
+from bullpen.pool import busy
 from bullpen.ports import Ports
 
 

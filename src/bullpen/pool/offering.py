@@ -7,16 +7,16 @@ instance, or that it is another run's by now, and leaves it at that.
 import asyncio
 from collections.abc import Collection, Sequence
 
-from bullpen import busy
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.handover import Fate, end_together, expire_and_terminate, later
 from bullpen.model import instance as instances
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.transition import Change
+from bullpen.pool import busy
+from bullpen.pool.lifecycle import Fate, end_together, expire_and_terminate, later
+from bullpen.pool.watcher import Watcher
 from bullpen.ports import Message, Ports
-from bullpen.watch import Watcher
 
 
 async def await_and_offer(

@@ -1,0 +1,1 @@
+"""Tokens: how they are made, checked and stored."""
