@@ -11,7 +11,7 @@ from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
 from bullpen.jobs import JobRequest, Stale
-from bullpen.jobs.following import LONGEST_LINE, Follower
+from bullpen.jobs.log_tail import LONGEST_LINE, Follower
 from bullpen.liveness import HeartbeatRequest, record_heartbeat
 from bullpen.model import job as steps
 from bullpen.model import worker as workers

@@ -36,7 +36,7 @@ from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
 from bullpen.settings.reloading import Reloader
-from bullpen.workflows.follower import Follower
+from bullpen.workflows.controller import Follower
 
 BY = "serve"
 DEBTS_AT_ONCE = 100

@@ -16,7 +16,7 @@ from datetime import timedelta
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.jobs.following import Follower
+from bullpen.jobs.log_tail import Follower
 from bullpen.jobs.request import JobRequest
 from bullpen.liveness import Liveness, leaving_instances
 from bullpen.model.instance import RUNNING, Instance

@@ -22,7 +22,7 @@ from bullpen.model.instance import IDLE, RUNNING, Instance
 from bullpen.model.ticket import UsageClass
 from bullpen.pool import debts, lifecycle
 from bullpen.ports import Ports
-from bullpen.provision import pickup, presence
+from bullpen.provision import existing_members, pickup
 from bullpen.release import release
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -279,7 +279,7 @@ PLANTED = {
     ),
     "no last look": Planted(plants.no_last_look, played(provisioning("run", 2), TWO, pool=2, before=no_tickets)),
     "a fallback that is not counted": Planted(
-        lambda: plants.fallback_does_not_fit(presence), played(asks_for_spot_twice, TWO, world=no_spot)
+        lambda: plants.fallback_does_not_fit(existing_members), played(asks_for_spot_twice, TWO, world=no_spot)
     ),
     "a fallback that is not picked up": Planted(
         lambda: plants.fallback_does_not_fit(pickup, memory_records),

@@ -21,7 +21,7 @@ from bullpen.config import Engines, Github, Settings
 from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import Unavailable
-from bullpen.workflows.follower import Follower
+from bullpen.workflows.controller import Follower
 from web.house import House, a_house
 
 ISSUER = "https://token.actions.githubusercontent.com"

@@ -17,8 +17,8 @@ from bullpen.ports import Conclusion, Ports
 from bullpen.provision import Request, provision
 from bullpen.release import release
 from bullpen.sim.world import World
-from bullpen.workflows.follower import Follower
-from bullpen.workflows.saying import Following
+from bullpen.workflows.alerts import Following
+from bullpen.workflows.controller import Follower
 
 REPOSITORY = "acme/widgets"
 LOST_AFTER = 120.0  # seconds in which a dead agent's lease runs out for sure

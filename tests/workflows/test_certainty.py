@@ -11,7 +11,7 @@ import pytest
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.worker import Worker
 from bullpen.ports import Conclusion, WorkflowJob
-from bullpen.workflows.loss import LAG
+from bullpen.workflows.lost_worker import LAG
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 

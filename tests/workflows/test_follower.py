@@ -9,9 +9,9 @@ from bullpen.engines.memory.hub import JobSpec
 from bullpen.errors import Outdated, Throttled
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.sim.agent import Temper
-from bullpen.workflows import follower as followers
+from bullpen.workflows import controller as followers
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.look import Look
+from bullpen.workflows.reconcile_run import Look
 from stage import faults, requests
 from workflows.scene import REPOSITORY, Scene, a_scene, build
 

@@ -13,7 +13,7 @@ from bullpen.ports import Conclusion, Ports
 from bullpen.sim.loop import VirtualLoop
 from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
-from bullpen.workflows.follower import Follower
+from bullpen.workflows.controller import Follower
 from stage import requests
 from workflows.scene import Scene, a_scene, build
 

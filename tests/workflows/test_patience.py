@@ -8,7 +8,7 @@ from bullpen.engines.memory.hub import JobSpec
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.pool import debts
 from bullpen.ports import Conclusion
-from bullpen.workflows import stranded
+from bullpen.workflows import replace_runners
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 
@@ -19,7 +19,7 @@ def nobody_hears_of_ends(scene: Scene) -> None:
 
 
 async def test_a_label_gets_its_runners_however_often_there_were_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stranded, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr(replace_runners, "LONGEST_PAUSE", 60.0)
     async with a_scene(rescue=()) as scene:
         run = await scene.run(JobSpec("first", lasts=200), build(lasts=60, needs=("first",)))
         (idle,) = [one.id for one in scene.instances(run)]

@@ -14,12 +14,12 @@ from bullpen.model import activity as activities
 from bullpen.model.activity import Activity
 from bullpen.model.worker import Fate
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
-from bullpen.workflows import loss
+from bullpen.workflows import lost_worker as loss
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.loss import Loss
-from bullpen.workflows.proof import Proof
+from bullpen.workflows.lost_worker import Loss
+from bullpen.workflows.machine_state import Proof
+from bullpen.workflows.replace_runners import Stranded
 from bullpen.workflows.rescue import Rescue
-from bullpen.workflows.stranded import Stranded
 from stage import requests
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, a_scene, build, lose
 

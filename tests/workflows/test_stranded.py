@@ -5,7 +5,7 @@ import asyncio
 from bullpen.engines.memory import Failure
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.ports import Conclusion
-from bullpen.workflows.loss import LAG
+from bullpen.workflows.lost_worker import LAG
 from stage import faults, requests
 from workflows.scene import LOST_AFTER, REPOSITORY, a_scene, build, lose
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bullpen.workflows.follower import STRANGERS
+from bullpen.workflows.controller import STRANGERS
 from stage import requests
 from workflows.scene import a_scene, build
 

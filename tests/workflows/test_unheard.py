@@ -7,7 +7,7 @@ import pytest
 
 from bullpen.engines.memory.hub import JobSpec
 from bullpen.ports import Conclusion, WorkflowJob
-from bullpen.workflows.loss import LAG
+from bullpen.workflows.lost_worker import LAG
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
 
 

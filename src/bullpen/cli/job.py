@@ -142,7 +142,7 @@ def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
 
     async def read(ports: Ports) -> Job:
         from bullpen import jobs
-        from bullpen.jobs.following import Follower
+        from bullpen.jobs.log_tail import Follower
 
         follower = Follower(ports, id)
         while True:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.jobs.listing import find
+from bullpen.jobs.queries import find
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model.instance import Instance

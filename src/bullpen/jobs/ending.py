@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.jobs.listing import find, unfinished
+from bullpen.jobs.queries import find, unfinished
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result

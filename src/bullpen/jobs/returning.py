@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.jobs.listing import find
+from bullpen.jobs.queries import find
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
 from bullpen.model.transition import Change

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded, Rejection, record_heartbeat, record_heartbeats
+from bullpen.liveness.interruption import end_leaving, leaving_instances
 from bullpen.liveness.lease import Sweep, Sweeper
-from bullpen.liveness.leaving import end_leaving, leaving_instances
-from bullpen.liveness.lost import is_unowned, lost_instances
+from bullpen.liveness.lost_instances import is_unowned, lost_instances
 from bullpen.liveness.protection import ProtectionState, protection_state
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling

@@ -10,8 +10,8 @@ from bullpen.config import Settings
 from bullpen.pool import debts
 from bullpen.ports import Ports
 from bullpen.provision.call import Call
+from bullpen.provision.existing_members import Presence
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
-from bullpen.provision.presence import Presence
 
 __all__ = ["Member", "Origin", "Outcome", "Request", "provision"]
 

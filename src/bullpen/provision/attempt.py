@@ -20,15 +20,15 @@ from bullpen.model import provision as provisions
 from bullpen.pool import lifecycle
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-from bullpen.provision.book import Book
 from bullpen.provision.cap_queue import CapQueue, place_until
 from bullpen.provision.creation import Creation
+from bullpen.provision.eviction import Room
+from bullpen.provision.existing_members import Presence
 from bullpen.provision.halts import Arm, halts, stopped
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
 from bullpen.provision.pickup import Pickup
-from bullpen.provision.presence import Presence
-from bullpen.provision.room import Room
+from bullpen.provision.record import Book
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement
 from bullpen.provision.validation import validate

@@ -20,9 +20,9 @@ from bullpen.errors import ProvisionFailed, Unavailable
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.attempt import Attempt
+from bullpen.provision.existing_members import Presence
 from bullpen.provision.halts import Arm, halts
 from bullpen.provision.outcome import Member, Outcome, Request, Tell
-from bullpen.provision.presence import Presence
 
 
 @dataclass(slots=True)

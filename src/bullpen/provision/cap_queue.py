@@ -21,10 +21,10 @@ from bullpen.model.provision import Place
 from bullpen.pool import debts
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
-from bullpen.provision.book import Book
 from bullpen.provision.caps import Shortage, caps, in_front
+from bullpen.provision.eviction import QUEUE_PAGE, Room
 from bullpen.provision.outcome import Request, Tell
-from bullpen.provision.room import QUEUE_PAGE, Room
+from bullpen.provision.record import Book
 
 LONGEST_TICK = 2.0
 """Seconds between two looks where no event wakes us."""

@@ -13,10 +13,10 @@ from bullpen.errors import BullpenError, ConfigError, Refused
 from bullpen.model.fleet import Tries
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
-from bullpen.provision.book import Book
+from bullpen.provision.eviction import Room
 from bullpen.provision.fleets import FLEET_LIMIT, Fleets
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.room import Room
+from bullpen.provision.record import Book
 
 Place = asyncio.Future[Instance | None]
 

@@ -26,10 +26,10 @@ from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import Change
 from bullpen.pool import lifecycle
 from bullpen.ports import TOGETHER_LIMIT, Ports
-from bullpen.provision.book import Book
+from bullpen.provision.eviction import Room
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Origin
-from bullpen.provision.room import Room
+from bullpen.provision.record import Book
 
 FLEET_LIMIT = TOGETHER_LIMIT - 1
 """Machines of one fleet: with the provision's own change they still land together."""

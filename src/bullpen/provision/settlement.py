@@ -21,9 +21,9 @@ from bullpen.model.transition import Change
 from bullpen.pool import busy, lifecycle, offering
 from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
-from bullpen.provision.book import Book
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Discarded, Member, Origin
+from bullpen.provision.record import Book
 
 IN_FLIGHT = 2.0
 """Seconds that a claim in flight is awaited before it is fenced off."""

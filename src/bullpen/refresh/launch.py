@@ -22,10 +22,10 @@ from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
-from bullpen.provision.book import Book
 from bullpen.provision.creation import Creation
+from bullpen.provision.eviction import Room
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.room import Room
+from bullpen.provision.record import Book
 from bullpen.refresh.action import Action, Report
 
 BY = "refresh"

@@ -17,7 +17,7 @@ from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
-from bullpen.workflows.loss import losses_among
+from bullpen.workflows.lost_worker import losses_among
 
 PAGE = 5000  # as many as a sweeper looks at
 WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from bullpen.config import Settings
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan, alarm
-from bullpen.workflows.follower import Follower
+from bullpen.workflows.controller import Follower
 
 
 async def plans(ports: Ports, settings: Settings, *, dry_run: bool) -> AsyncIterator[Plan]:

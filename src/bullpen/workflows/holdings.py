@@ -13,7 +13,7 @@ from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.pool import busy
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
-from bullpen.workflows.loss import Loss, the_repository
+from bullpen.workflows.lost_worker import Loss, the_repository
 
 
 @dataclass(slots=True)

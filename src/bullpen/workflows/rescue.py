@@ -30,14 +30,14 @@ from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
-from bullpen.liveness.settling import settle
+from bullpen.liveness.debt import settle
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
+from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.loss import LAG, LONG_AGO, Loss
-from bullpen.workflows.proof import Machine, Proof
-from bullpen.workflows.runners import Runners
-from bullpen.workflows.saying import Voice
+from bullpen.workflows.lost_worker import LAG, LONG_AGO, Loss
+from bullpen.workflows.machine_state import Machine, Proof
+from bullpen.workflows.reprovision import Runners
 
 BY = "rescue"
 CANCELLED = "cancelled"  # a run's conclusion

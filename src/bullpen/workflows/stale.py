@@ -13,7 +13,7 @@ from bullpen.model.activity import Activity
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.workflows.saying import Voice
+from bullpen.workflows.alerts import Voice
 
 BY = "follower"
 

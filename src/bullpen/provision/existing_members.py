@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, ProvisionFailed
-from bullpen.liveness.leaving import leaving_instances
+from bullpen.liveness.interruption import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
 from bullpen.model.ticket import Verdict, judge

@@ -2,7 +2,7 @@
 
 One that nobody owns would be claimed and lost within minutes: it is ended at once, and the pool is filled up as ever.
 One that runs finishes its job if it can; it gets no other (jobs/assignment.py) and does not count for its run any more
-(provision/presence.py, running.py). One that is claimed or booting says itself that it failed.
+(provision/existing_members.py, running.py). One that is claimed or booting says itself that it failed.
 """
 
 from bullpen.config import Settings

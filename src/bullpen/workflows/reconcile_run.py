@@ -12,16 +12,16 @@ from collections.abc import Collection
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
-from bullpen.liveness.settling import settle
+from bullpen.liveness.debt import settle
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.workflows import ended, stale
+from bullpen.workflows import release_ended, stale
+from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.proof import Proof
+from bullpen.workflows.machine_state import Proof
+from bullpen.workflows.replace_runners import Stranded
+from bullpen.workflows.reprovision import Runners
 from bullpen.workflows.rescue import Rescue, Rescued
-from bullpen.workflows.runners import Runners
-from bullpen.workflows.saying import Voice
-from bullpen.workflows.stranded import Stranded
 
 BY = "follower"
 MISSING = "run not found"
@@ -63,7 +63,7 @@ class Look:
         return rescued is Rescued.MOVED
 
     async def _give_back(self, held: Held, run: WorkflowRun) -> None:
-        released = await ended.give_back(self._ports, self._settings, run, held, self._voice)
+        released = await release_ended.give_back(self._ports, self._settings, run, held, self._voice)
         if not released:
             return
         now = await self._ports.workflows.run(run.repository, run.run)

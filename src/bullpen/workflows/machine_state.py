@@ -20,8 +20,8 @@ from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
-from bullpen.workflows.loss import Loss
-from bullpen.workflows.saying import Voice
+from bullpen.workflows.alerts import Voice
+from bullpen.workflows.lost_worker import Loss
 
 BY = "follower"
 OFFLINE = "lost runner offline"

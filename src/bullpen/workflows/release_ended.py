@@ -9,8 +9,8 @@ from bullpen.config import Settings
 from bullpen.model.label import Label
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.release import Released, release
+from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.saying import Voice
 
 
 async def give_back(ports: Ports, settings: Settings, run: WorkflowRun, held: Held, voice: Voice) -> list[Released]:

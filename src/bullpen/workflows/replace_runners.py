@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from bullpen.config import Settings
 from bullpen.model import label as labels
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
+from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.loss import Loss
+from bullpen.workflows.lost_worker import Loss
+from bullpen.workflows.reprovision import Refusal, Runners
 from bullpen.workflows.rescue import Rescue, named, opted_in
-from bullpen.workflows.runners import Refusal, Runners
-from bullpen.workflows.saying import Voice
 
 FIRST_PAUSE = 60.0  # seconds until runners are asked for again where there were none
 LONGEST_PAUSE = 300.0

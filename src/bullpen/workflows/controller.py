@@ -15,15 +15,15 @@ from dataclasses import replace
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated, Throttled
-from bullpen.liveness.settling import settle
+from bullpen.liveness.debt import settle
 from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
 from bullpen.workflows import holdings
+from bullpen.workflows.alerts import Following, Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.look import Look
-from bullpen.workflows.loss import Loss, losses_among
-from bullpen.workflows.proof import Proof
-from bullpen.workflows.saying import Following, Voice
+from bullpen.workflows.lost_worker import Loss, losses_among
+from bullpen.workflows.machine_state import Proof
+from bullpen.workflows.reconcile_run import Look
 
 BY = "follower"
 PAGE = 1000  # lost workers of one pass
