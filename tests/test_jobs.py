@@ -19,8 +19,8 @@ from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.worker import Card
 from bullpen.ports import Ports
+from bullpen.server.long_poll import Lookout
 from bullpen.sim.world import World
-from bullpen.web.lookout import Lookout
 from stage import a_world, provisioned, records, released, small
 
 ORDER = JobRequest("run-1", ("true",))

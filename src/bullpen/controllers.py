@@ -50,7 +50,7 @@ FAILS_FOR = 30.0  # seconds of failures only, after which a loop is said to keep
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
-log = logging.getLogger("bullpen.service")
+log = logging.getLogger("bullpen.controllers")
 
 
 class Unpaid(BullpenError):

@@ -74,7 +74,7 @@ def prepare_aws() -> None:
 def prepare_github() -> None:
     """The engine, what it calls GitHub with, and `serve`."""
     engine = ("foundation", "runners", "workflows", "oidc", "webhooks")
-    for name in ("httpx", "jwt", "uvloop", "bullpen.cli.doctor", "bullpen.cli.serve", "bullpen.web.server"):
+    for name in ("httpx", "jwt", "uvloop", "bullpen.cli.doctor", "bullpen.cli.serve", "bullpen.server.serve"):
         importlib.import_module(name)
     for name in engine:
         importlib.import_module(f"bullpen.engines.github.{name}")

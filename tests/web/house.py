@@ -17,9 +17,9 @@ from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, SeededChance
 from bullpen.engines.memory.tokens import MemoryTokens
 from bullpen.ports import NoTokens, Ports, Tokens
-from bullpen.web.admission import Admission
-from bullpen.web.app import App
-from bullpen.web.context import Context
+from bullpen.server.app import App
+from bullpen.server.context import Context
+from bullpen.server.load_limits import Admission
 
 INSTANCE = "i-00000000000000aa"
 OTHER = "i-00000000000000bb"

@@ -16,8 +16,8 @@ from builders import expire, register
 from bullpen.agent.attest import proof_of
 from bullpen.auth.tokens import Agent
 from bullpen.model import proof
-from bullpen.web.admission import Admission
-from bullpen.web.routes.attestation import LARGEST, REFUSAL
+from bullpen.server.load_limits import Admission
+from bullpen.server.routes.identity import LARGEST, REFUSAL
 from web.house import INSTANCE, OTHER, House, a_house
 from web.sts import KEY, REGION, SECRET, SERVE, SETTINGS, TOKEN, URL, Sts, a_proof, session_of
 

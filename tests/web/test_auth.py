@@ -10,7 +10,7 @@ import pytest
 from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, Agent, Keys, Operator, Scope, drawn
 from bullpen.errors import ConfigError, Unavailable
 from bullpen.ports import TokenBook
-from bullpen.web.auth import check_bind, is_loopback
+from bullpen.server.authentication import check_bind, is_loopback
 from web.house import INSTANCE, OTHER, a_house, keys_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from uvicorn.server import ServerState
 
-from bullpen.web.heartbeats import BATCH, LARGEST
-from bullpen.web.protocol import LARGEST_HEAD, LINGER, MOST_TOLD, PATIENCE, STUCK, TURN, Connection
+from bullpen.server.heartbeats import BATCH, LARGEST
+from bullpen.server.protocol import LARGEST_HEAD, LINGER, MOST_TOLD, PATIENCE, STUCK, TURN, Connection
 from web.house import House, a_house
 from web.wired import Wire, bearer, beat, chunks, request
 

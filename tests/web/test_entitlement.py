@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from bullpen.config import Settings, Timings
 from bullpen.ports import Ports
 from bullpen.release import Released
-from bullpen.web.operations import MOST_AT_ONCE, MOST_OF_A_RUN, Tell
-from bullpen.web.routes import runs
+from bullpen.server.operations import MOST_AT_ONCE, MOST_OF_A_RUN, Tell
+from bullpen.server.routes import runs
 from web.jobs_of_github import SETTINGS, a_hub
 
 

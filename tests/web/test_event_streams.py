@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.auth.tokens import Scope
-from bullpen.web.events import RECHECK, TICK, Events
+from bullpen.server.events import RECHECK, TICK, Events
 from web.house import House, a_house
 
 LONG = 600.0  # seconds of virtual time

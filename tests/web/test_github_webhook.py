@@ -16,8 +16,8 @@ from bullpen.engines.github.scope import covers
 from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
-from bullpen.web.admission import Admission
-from bullpen.web.routes.github import LARGEST, REMEMBERED, Deliveries
+from bullpen.server.load_limits import Admission
+from bullpen.server.routes.github import LARGEST, REMEMBERED, Deliveries
 from github.description import DescriptionMissing, load
 from web.house import a_house
 from web.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, Hub, a_hub, signature_of

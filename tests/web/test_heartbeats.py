@@ -13,10 +13,10 @@ from bullpen.errors import Unavailable
 from bullpen.liveness import HeartbeatRequest
 from bullpen.model.activity import LONGEST
 from bullpen.model.worker import ACTIVE
-from bullpen.web import heartbeats, intake
-from bullpen.web.heartbeats import KEYS_WITHIN, MOST_KEYS, Newcomers
-from bullpen.web.intake import Intake
-from bullpen.web.problems import Problem
+from bullpen.server import heartbeat_batcher, heartbeats
+from bullpen.server.heartbeat_batcher import Intake
+from bullpen.server.heartbeats import KEYS_WITHIN, MOST_KEYS, Newcomers
+from bullpen.server.problems import Problem
 from web.house import INSTANCE, OTHER, a_house
 
 
@@ -244,7 +244,7 @@ async def test_a_group_that_fails_answers_all_of_it_and_ends_nothing() -> None:
 
 
 async def test_under_load_longer_leases_are_granted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "LOADED_FROM", 2)
+    monkeypatch.setattr(heartbeat_batcher, "LOADED_FROM", 2)
     commits = Commits()
     taking = Intake(commits)
     for number in range(5):
@@ -255,7 +255,7 @@ async def test_under_load_longer_leases_are_granted(monkeypatch: pytest.MonkeyPa
 
 
 async def test_more_beats_than_can_ever_be_written_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MOST_WAITING", 2)
+    monkeypatch.setattr(heartbeat_batcher, "MOST_WAITING", 2)
     commits, answers = Commits(), list[Any]()
     taking = Intake(commits)
     for number in range(3):

@@ -4,8 +4,8 @@ import resource
 
 import pytest
 
-from bullpen.web.protocol import MOST_CONNECTIONS
-from bullpen.web.server import RESERVED, most_connections
+from bullpen.server.protocol import MOST_CONNECTIONS
+from bullpen.server.serve import RESERVED, most_connections
 
 
 @pytest.mark.parametrize(

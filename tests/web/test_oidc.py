@@ -22,8 +22,8 @@ from bullpen.engines.github.issuer import KEYS_LAST, LARGEST_ANSWER, LOOK_AGAIN,
 from bullpen.engines.github.oidc import LEEWAY
 from bullpen.errors import Unavailable
 from bullpen.model.trust import TRUSTED, trust_domain
-from bullpen.web.admission import Admission
-from bullpen.web.routes.oidc import LARGEST, REFUSAL
+from bullpen.server.load_limits import Admission
+from bullpen.server.routes.oidc import LARGEST, REFUSAL
 from web.house import a_house
 from web.jobs_of_github import EXCHANGE, ISSUER, PAT, SECRET, SETTINGS, Hub, a_hub, claims, private_key, unsigned
 

@@ -20,7 +20,7 @@ from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError
-from bullpen.web.admission import MOST_AT_CI, MOST_REQUESTS
+from bullpen.server.load_limits import MOST_AT_CI, MOST_REQUESTS
 from bullpen.wiring import check_ci
 from web.house import House, a_house
 

@@ -20,8 +20,8 @@ from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass, format_time
 from bullpen.ports import Pass, Registration, Removal
-from bullpen.web.admission import Admission
-from bullpen.web.operations import MOST_AT_ONCE
+from bullpen.server.load_limits import Admission
+from bullpen.server.operations import MOST_AT_ONCE
 from web.house import INSTANCE, OTHER, House, a_house
 
 WORKER = f"{INSTANCE}/0a0b0c0d"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullpen.config import Limits, Settings
-from bullpen.web.operations import MOST_AT_ONCE
+from bullpen.server.operations import MOST_AT_ONCE
 from web.house import House, a_house
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from bullpen.web.app import App
-from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
+from bullpen.server.app import App
+from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from web.house import House
 
 HIGH_WATER = 4096  # bytes kept for a client before the connection is asked to wait

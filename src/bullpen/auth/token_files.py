@@ -22,7 +22,7 @@ from bullpen.ports import StoredToken, Tokens
 TOKENS, SECRET = "tokens", "agent.secret"
 IMPORTED = ".imported"
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 async def import_files(home: Path, tokens: Tokens) -> None:

@@ -76,7 +76,7 @@ class Run:
 
 Speaker: TypeAlias = Operator | Agent | Run
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class Keys:

@@ -44,7 +44,7 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
     try:
         import uvloop
 
-        from bullpen.web.server import serve
+        from bullpen.server.serve import serve
     except ImportError as exc:
         raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
     listening = _bound(host, port)

@@ -49,7 +49,7 @@ def command(given: Given, state: str | None, limit: int, after: str, as_json: bo
         # The schema of GET /v1/workers: one for both.
         from msgspec import to_builtins
 
-        from bullpen.web.views import of_worker
+        from bullpen.server.views import of_worker
 
         shown = [to_builtins(of_worker(one.worker, one.card)) for one in found.workers]
         print_json({"workers": shown, "next": found.next})

@@ -17,7 +17,7 @@ FORGOTTEN_AFTER = 3 * LONGEST_PAUSE
 able to do it."""
 SAID_AGAIN_AFTER = 600.0  # seconds between two logs of the same record
 
-log = logging.getLogger("bullpen.debts")
+log = logging.getLogger("bullpen.pool.debts")
 
 
 @dataclass(slots=True)

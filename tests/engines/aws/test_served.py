@@ -20,7 +20,7 @@ from bullpen.engines.aws.boot.userdata import user_data
 from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import Instance
-from bullpen.web.server import serve
+from bullpen.server.serve import serve
 from engines.aws.machine import PATIENCE
 from engines.aws.tables import a_table
 

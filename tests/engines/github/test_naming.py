@@ -36,7 +36,7 @@ def test_rounds_and_numbers_make_different_names() -> None:
         "bullpen.i-1",
         "bullpen-2.i-1.01234567",
         "Xbullpen.i-1.01234567",
-        "bullpen.web-1.01234567",
+        "bullpen.server-1.01234567",
         "bullpen.i-1.0123456789",
         "bullpen.i-1.01234567.x",
         "bullpen.i-1.01234567.1.2",

@@ -14,7 +14,7 @@ import msgspec
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
-from bullpen.web.views import of_instance, of_job
+from bullpen.server.views import of_instance, of_job
 
 TICK = 0.5  # seconds between looks at least: a watcher is a person
 QUIET = 15.0  # seconds after which a silent stream says that it lives: proxies close what is idle

@@ -9,11 +9,11 @@ from litestar.params import HeaderParameter
 
 from bullpen.engines.github.webhooks import Ignored
 from bullpen.errors import NotFound, PermissionDenied
-from bullpen.web.auth import unauthorized
-from bullpen.web.context import Asking, Ctx
-from bullpen.web.problems import bad_input, of_decoding, shown
-from bullpen.web.routes.verbs import post
-from bullpen.web.wire import Answer
+from bullpen.server.authentication import unauthorized
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.problems import bad_input, of_decoding, shown
+from bullpen.server.routes.responses import post
+from bullpen.server.schema import Answer
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
 REMEMBERED = 1000  # deliveries
@@ -21,7 +21,7 @@ ENDED = "completed"  # in GitHub's word, of a run or a job
 OF_RUN = "workflow_run"
 FORM = "application/x-www-form-urlencoded"
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 Signature = Annotated[str, HeaderParameter(name="X-Hub-Signature-256", description="HMAC over the body, as it came.")]
 Event = Annotated[str, HeaderParameter(name="X-GitHub-Event", description="What the body is about.")]

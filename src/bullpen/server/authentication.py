@@ -14,13 +14,13 @@ from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock
-from bullpen.web.problems import ErrorAnswer, Problem
+from bullpen.server.problems import ErrorAnswer, Problem
 
 Header = Callable[[str], str | None]
 OPEN = Operator("open", Scope.ADMIN)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class Doorkeeper:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bullpen.web.problems import too_busy
+from bullpen.server.problems import too_busy
 
 MOST_REQUESTS = 64
 """Requests other than heartbeats at work at once. The store has one writer: more of them would only wait in line, and

@@ -9,9 +9,9 @@ from litestar.response import Stream
 
 from bullpen.auth.tokens import Scope
 from bullpen.model.ticket import format_time
-from bullpen.web.context import Asking, Ctx
-from bullpen.web.routes.verbs import get
-from bullpen.web.wire import Alive, Ready
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.routes.responses import get
+from bullpen.server.schema import Alive, Ready
 
 
 @litestar.get("/healthz", tags=["health"], summary="The process lives")

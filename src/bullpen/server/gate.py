@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bullpen.auth.tokens import Speaker
-from bullpen.web.auth import Doorkeeper
-from bullpen.web.heartbeats import LARGEST as LARGEST_BEATS
-from bullpen.web.problems import bad_input, too_large
-from bullpen.web.routes import attestation, github, oidc
+from bullpen.server.authentication import Doorkeeper
+from bullpen.server.heartbeats import LARGEST as LARGEST_BEATS
+from bullpen.server.problems import bad_input, too_large
+from bullpen.server.routes import github, identity, oidc
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request whose endpoint has no limit of its own
 HEALTH = ("/healthz", "/readyz")
@@ -23,7 +23,7 @@ LARGEST = {
     **LARGEST_BEATS,
     "/v1/github/webhook": github.LARGEST,
     "/v1/oidc/token": oidc.LARGEST,
-    "/v1/agents/token": attestation.LARGEST,
+    "/v1/agents/token": identity.LARGEST,
     **dict.fromkeys(HEALTH, 0),
 }
 OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", "/v1/openapi.json", *HEALTH})

@@ -13,7 +13,7 @@ from bullpen.ports import Ports
 STORE_ANSWERS = 2.0  # seconds
 VALID_FOR = 1.0  # seconds
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class Readiness:

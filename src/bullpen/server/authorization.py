@@ -14,8 +14,8 @@ from bullpen.config import Settings
 from bullpen.engines.github.scope import covers
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
-from bullpen.web.auth import forbidden
-from bullpen.web.wire import ProvisionRun
+from bullpen.server.authentication import forbidden
+from bullpen.server.schema import ProvisionRun
 
 LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
 LEAVE_IT_OUT = "Leave it out."

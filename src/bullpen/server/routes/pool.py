@@ -8,11 +8,11 @@ from bullpen.auth.tokens import Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import every_live, pools, stories
 from bullpen.model.instance import Instance
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.routes.responses import get
+from bullpen.server.schema import DomainAnswer, InstanceAnswer, InstanceList, PoolAnswer, SettingsAnswer, StatusAnswer
+from bullpen.server.views import of_control, of_failing, of_instance
 from bullpen.settings.reloading import Reloader
-from bullpen.web.context import Asking, Ctx
-from bullpen.web.routes.verbs import get
-from bullpen.web.views import of_control, of_failing, of_instance
-from bullpen.web.wire import DomainAnswer, InstanceAnswer, InstanceList, PoolAnswer, SettingsAnswer, StatusAnswer
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
 After = Annotated[str, QueryParameter(max_length=128, description="`next` of the page before.")]

@@ -24,8 +24,8 @@ from bullpen.errors import BullpenError, Conflict, NotFound, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
-from bullpen.web.ownership import Ownership, is_held
-from bullpen.web.problems import too_busy
+from bullpen.server.problems import too_busy
+from bullpen.server.process_lock import Ownership, is_held
 
 RELEASE = "release"
 MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
@@ -33,7 +33,7 @@ MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
 GRACE = 60.0  # seconds past its deadline after which an operation that did not end is not going to
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class Operation(msgspec.Struct, rename="camel"):

@@ -7,10 +7,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
-from bullpen.web.context import Asking, Ctx
-from bullpen.web.routes.verbs import get, post
-from bullpen.web.views import of_job
-from bullpen.web.wire import JobAnswer, JobList, SubmitJob
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.routes.responses import get, post
+from bullpen.server.schema import JobAnswer, JobList, SubmitJob
+from bullpen.server.views import of_job
 
 LOG_PAGE = 64 * 1024
 

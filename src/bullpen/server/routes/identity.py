@@ -7,15 +7,15 @@ from litestar.params import JSONBody
 from bullpen.engines.aws.boot.attest import Proof
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.model.instance import LIVE
-from bullpen.web.auth import forbidden
-from bullpen.web.context import Ctx
-from bullpen.web.routes.verbs import post
-from bullpen.web.wire import AgentToken, ProveInstance
+from bullpen.server.authentication import forbidden
+from bullpen.server.context import Ctx
+from bullpen.server.routes.responses import post
+from bullpen.server.schema import AgentToken, ProveInstance
 
 LARGEST = 8 * 1024  # bytes of a proof: session tokens have one or two thousand
 REFUSAL = "no live instance of this pool has signed this proof"
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 @post(

@@ -18,16 +18,16 @@ from litestar.types import Scope
 from bullpen import __version__
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.web.context import Asking, Context
-from bullpen.web.gate import LARGEST_BODY, Gate, head_of
-from bullpen.web.heartbeats import BATCH, SINGLE, Heartbeats
-from bullpen.web.problems import ErrorAnswer, Problem, of_error
-from bullpen.web.routes import (
+from bullpen.server.context import Asking, Context
+from bullpen.server.gate import LARGEST_BODY, Gate, head_of
+from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
+from bullpen.server.problems import ErrorAnswer, Problem, of_error
+from bullpen.server.routes import (
     agents,
-    attestation,
     github,
     health,
     heartbeats,
+    identity,
     jobs,
     oidc,
     pool,
@@ -36,7 +36,7 @@ from bullpen.web.routes import (
     workers,
 )
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class App:
@@ -102,7 +102,7 @@ def _litestar() -> Litestar:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
-    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, attestation, github, oidc, health)
+    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, identity, github, oidc, health)
     return Litestar(
         route_handlers=[handler for module in modules for handler in module.HANDLERS],
         dependencies={

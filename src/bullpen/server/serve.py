@@ -21,18 +21,18 @@ from bullpen.engines.github.oidc import identities
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
+from bullpen.server.app import App
+from bullpen.server.authentication import check_bind
+from bullpen.server.context import Context
+from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.settings.reloading import Reloader
-from bullpen.web.app import App
-from bullpen.web.auth import check_bind
-from bullpen.web.context import Context
-from bullpen.web.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.wiring import check_ci, opened
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
 RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
 LEAVING = 10.0  # seconds for requests in flight when the service stops
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 async def serve(

@@ -11,7 +11,7 @@ from bullpen.model.ticket import format_time
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Card, Worker
 from bullpen.ports import FailingLoop
-from bullpen.web.wire import ControlAnswer, FailingAnswer, InstanceAnswer, JobAnswer, StoryLineAnswer, WorkerAnswer
+from bullpen.server.schema import ControlAnswer, FailingAnswer, InstanceAnswer, JobAnswer, StoryLineAnswer, WorkerAnswer
 
 
 def of_job(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:

@@ -4,10 +4,10 @@ here spells the path differently, as with a slash at its end, and is no endpoint
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
-from bullpen.web.beat_wire import Beaten, Heartbeat
-from bullpen.web.heartbeats import BATCH, SINGLE
-from bullpen.web.routes.verbs import post
-from bullpen.web.wire import Answer, Asked
+from bullpen.server.heartbeat_schema import Beaten, Heartbeat
+from bullpen.server.heartbeats import BATCH, SINGLE
+from bullpen.server.routes.responses import post
+from bullpen.server.schema import Answer, Asked
 
 
 class HeartbeatBatch(Asked, frozen=True):

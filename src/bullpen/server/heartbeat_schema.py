@@ -11,8 +11,8 @@ from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.model.activity import LONGEST
 from bullpen.model.worker import Card, Code
-from bullpen.web.problems import ErrorAnswer, Problem
-from bullpen.web.wire import Answer, Asked
+from bullpen.server.problems import ErrorAnswer, Problem
+from bullpen.server.schema import Answer, Asked
 
 Name = Annotated[str, Meta(max_length=128)]
 FIELDS = {"key": "workerInstanceKey", "lease": "leaseSeconds", "request_id": "requestId", "bound": "boundActivities"}

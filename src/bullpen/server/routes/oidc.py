@@ -8,15 +8,15 @@ from msgspec import Meta
 
 from bullpen.auth.tokens import RUN_LASTS, Run
 from bullpen.errors import NotFound, PermissionDenied
-from bullpen.web.auth import unauthorized
-from bullpen.web.context import Ctx
-from bullpen.web.routes.verbs import post
-from bullpen.web.wire import Answer, Asked
+from bullpen.server.authentication import unauthorized
+from bullpen.server.context import Ctx
+from bullpen.server.routes.responses import post
+from bullpen.server.schema import Answer, Asked
 
 LARGEST = 16 * 1024  # bytes of a body: GitHub's tokens have about two thousand
 REFUSAL = "no valid token of a job of this pool's repositories"
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 class ExchangeToken(Asked, frozen=True):

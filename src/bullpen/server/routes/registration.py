@@ -16,18 +16,18 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from bullpen.engines.github.naming import instance_of
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
 from bullpen.ports import Removal
-from bullpen.web.auth import forbidden
-from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.problems import shown
-from bullpen.web.routes.verbs import delete, put
-from bullpen.web.wire import Register, Registered
+from bullpen.server.authentication import forbidden
+from bullpen.server.context import Asking, Context, Ctx
+from bullpen.server.problems import shown
+from bullpen.server.routes.responses import delete, put
+from bullpen.server.schema import Register, Registered
 
 PATIENCE = 4.5  # seconds for GitHub; `agent.link_http` waits six for us
 UNUSABLE = "the service cannot use its credentials for GitHub; its log says more"
 
 Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
 
-log = logging.getLogger("bullpen.web")
+log = logging.getLogger("bullpen.server")
 
 
 @put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")

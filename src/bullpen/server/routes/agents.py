@@ -14,13 +14,12 @@ from bullpen.jobs import Stale
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
 from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
-from bullpen.web.admission import RETRY_AFTER, Admission
-from bullpen.web.auth import forbidden
-from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.problems import bad_input, too_busy
-from bullpen.web.routes.verbs import get, post
-from bullpen.web.views import of_job
-from bullpen.web.wire import (
+from bullpen.server.authentication import forbidden
+from bullpen.server.context import Asking, Context, Ctx
+from bullpen.server.load_limits import RETRY_AFTER, Admission
+from bullpen.server.problems import bad_input, too_busy
+from bullpen.server.routes.responses import get, post
+from bullpen.server.schema import (
     BindJob,
     FinishedJob,
     FinishJob,
@@ -34,6 +33,7 @@ from bullpen.web.wire import (
     TakeJob,
     TakenJob,
 )
+from bullpen.server.views import of_job
 
 LONGEST_POLL = 25.0  # seconds; below the minute after which proxies give up on a silent connection
 MOST_POLLS = 2  # of one instance at once: an agent's own, and the one its crash left behind

@@ -9,14 +9,14 @@ from bullpen.errors import NotFound
 from bullpen.inventory import roster
 from bullpen.liveness import Rejection, stop_worker
 from bullpen.model.worker import Card, Code
-from bullpen.web.auth import forbidden, may_beat
-from bullpen.web.beat_wire import STATUS
-from bullpen.web.context import Asking, Ctx
-from bullpen.web.problems import ErrorAnswer, Problem, bad_input
-from bullpen.web.routes.pool import After, Limit
-from bullpen.web.routes.verbs import delete, get
-from bullpen.web.views import of_worker
-from bullpen.web.wire import StoppedAnswer, WorkerAnswer, WorkerList
+from bullpen.server.authentication import forbidden, may_beat
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.heartbeat_schema import STATUS
+from bullpen.server.problems import ErrorAnswer, Problem, bad_input
+from bullpen.server.routes.pool import After, Limit
+from bullpen.server.routes.responses import delete, get
+from bullpen.server.schema import StoppedAnswer, WorkerAnswer, WorkerList
+from bullpen.server.views import of_worker
 
 STATES = ("active", "inactive", "suspect")
 State = Annotated[

@@ -15,13 +15,13 @@ from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import release
-from bullpen.web.auth import must_be_operator, must_serve_run
-from bullpen.web.context import Asking, Context, Ctx
-from bullpen.web.entitlement import entitled
-from bullpen.web.operations import Operation, Tell
-from bullpen.web.routes.verbs import delete, get, post
-from bullpen.web.views import of_instance, of_job
-from bullpen.web.wire import ProvisionRun, RunAnswer
+from bullpen.server.authentication import must_be_operator, must_serve_run
+from bullpen.server.authorization import entitled
+from bullpen.server.context import Asking, Context, Ctx
+from bullpen.server.operations import Operation, Tell
+from bullpen.server.routes.responses import delete, get, post
+from bullpen.server.schema import ProvisionRun, RunAnswer
+from bullpen.server.views import of_instance, of_job
 
 GRACE = 60.0
 Key: TypeAlias = Annotated[

@@ -15,14 +15,14 @@ from bullpen.engines.aws.boot.attest import Attestor
 from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import Webhooks
 from bullpen.ports import Ports
+from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
+from bullpen.server.events import Events
+from bullpen.server.load_limits import Admission
+from bullpen.server.long_poll import Lookout
+from bullpen.server.operations import Operations
+from bullpen.server.problems import Problem
+from bullpen.server.readiness import Readiness
 from bullpen.settings.reloading import Reloader
-from bullpen.web.admission import Admission
-from bullpen.web.auth import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
-from bullpen.web.events import Events
-from bullpen.web.lookout import Lookout
-from bullpen.web.operations import Operations
-from bullpen.web.problems import Problem
-from bullpen.web.readiness import Readiness
 
 Asking: TypeAlias = Request[Any, Any, Any]
 
