@@ -14,9 +14,9 @@ from bench.aws import On, warmed_up
 from bench.aws_stage import Stage, perform
 from bench.aws_world import ACCOUNT, Count
 from bench.table import Measurement, Row, row
+from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
-from bullpen.agent.dynamodb import DynamoDB
-from bullpen.agent.link_dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoLink
+from bullpen.agent.store.dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoLink
 from bullpen.config import Timings
 from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
 from bullpen.model import instance as instances

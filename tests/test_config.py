@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.keep import KeepList
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.config import Agent, Limits, Local, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.account import account_of
-from bullpen.agent.keep import KeepList
-from bullpen.agent.timers import Timers
+from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import descendants
 
 NAMES = (

@@ -18,12 +18,12 @@ from typing import Any, cast
 import httpx
 
 from bullpen.agent.account import account_of
-from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.link import Grant, Link
+from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.loop import Agent
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
+from bullpen.agent.store.sqlite import Grant, Link
 from bullpen.engines.github.naming import runner_name
 from bullpen.host.processes import end_tree, mark_of
 from bullpen.model.activity import Activity, parse

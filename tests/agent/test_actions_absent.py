@@ -3,7 +3,7 @@
 import pytest
 
 from agent.actions_stage import a_stage
-from bullpen.agent.actions.pass_ import NoPass
+from bullpen.agent.github.registration_token import NoPass
 from bullpen.agent.progress import Kind, Record
 from github.hub import FakeGithub
 

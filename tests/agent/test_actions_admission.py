@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.agent.actions.admission import Asked, activity_of, refusal
+from bullpen.agent.github.admission import Asked, activity_of, refusal
 from bullpen.agent.progress import Record, State
 
 ASKED = Asked("1-1", "4711", "2", "acme/widgets", "pool.i-1.r1", "build")

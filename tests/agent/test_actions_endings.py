@@ -14,9 +14,9 @@ import pytest
 
 from agent.actions_stage import USER, Stage, a_stage
 from agent.test_actions_listener import listeners, the_listener
-from bullpen.agent.actions import listener
-from bullpen.agent.leaving import leave
+from bullpen.agent.github import listener
 from bullpen.agent.progress import Kind
+from bullpen.agent.shutdown import leave
 from github.hub import FakeGithub
 
 pytestmark = pytest.mark.slow
@@ -77,9 +77,9 @@ def test_the_runner_is_started_in_its_own_directory(stage: Stage) -> None:
 def test_an_agent_that_leaves_takes_leave_of_github_once_its_runner_has_cancelled_the_job(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullpen.agent.actions.serving.LEAVING_WITHIN", 0.1)
+    monkeypatch.setattr("bullpen.agent.github.runner.LEAVING_WITHIN", 0.1)
     # We are no agent of our own process: what else runs below it belongs to other tests.
-    monkeypatch.setattr("bullpen.agent.leaving.identify", lambda pid: None)
+    monkeypatch.setattr("bullpen.agent.shutdown.identify", lambda pid: None)
     began = stage.ground / "began"
     began.touch()
     began.chmod(0o666)
@@ -147,7 +147,7 @@ def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_stage(github, direct=True) as stage:
-        monkeypatch.setattr("bullpen.agent.actions.registration.strip", surprising)
+        monkeypatch.setattr("bullpen.agent.github.runner_files.strip", surprising)
         stage.serves("4711")
         stage.releases()
         stage.until(lambda: stage.store.reports[-1][1] == "r2")

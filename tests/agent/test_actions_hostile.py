@@ -21,7 +21,7 @@ HOOK = "ACTIONS_RUNNER_HOOK_JOB_STARTED"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.actions.hook.LOGGED_WITHIN", 0.5)
+    monkeypatch.setattr("bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 0.5)
 
 
 @pytest.fixture
@@ -73,8 +73,10 @@ def test_a_foreign_job_on_a_runner_for_one_job_is_followed_by_the_next_runner(gi
 def test_a_refused_job_that_does_not_end_is_ended_hard_and_the_agent_with_it(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullpen.agent.actions.hook.LOGGED_WITHIN", 600)  # it stands still before it ends its worker
-    monkeypatch.setattr("bullpen.agent.actions.serving.REFUSED_WITHIN", 0.3)
+    monkeypatch.setattr(
+        "bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 600
+    )  # it stands still before it ends its worker
+    monkeypatch.setattr("bullpen.agent.github.runner.REFUSED_WITHIN", 0.3)
     with a_stage(github) as stage:
         stage.starts("true", "4711", always="true")
         stage.serves("4711")
@@ -84,7 +86,7 @@ def test_a_refused_job_that_does_not_end_is_ended_hard_and_the_agent_with_it(
 
 
 def test_a_job_that_nobody_asks_about_ends_the_agent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.actions.serving.ASKED_WITHIN", 0.3)
+    monkeypatch.setattr("bullpen.agent.github.runner.ASKED_WITHIN", 0.3)
     stage.until(lambda: (stage.config.directory / "runner" / ".env").exists())
     (stage.config.directory / "runner" / ".env").chmod(0o644)
     (stage.config.directory / "runner" / ".env").write_text(f"{HOOK}=\n")

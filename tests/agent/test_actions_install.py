@@ -15,9 +15,9 @@ import pytest
 
 from agent.actions_stage import AS_JOBS, PAIR, USER, a_ground, a_runner
 from bullpen.agent.account import account_of
-from bullpen.agent.actions.fetch import fetch
-from bullpen.agent.actions.install import install
-from bullpen.agent.turn import CannotSettle, Turn
+from bullpen.agent.cleaning.slices import CannotSettle, Turn
+from bullpen.agent.github.fetch import fetch
+from bullpen.agent.github.install import install
 
 ACCOUNT = account_of(USER) if USER else None
 
@@ -102,7 +102,7 @@ def test_a_link_that_leads_out_of_the_runner_is_refused_by_its_name(ground: Path
 
 
 def test_a_large_file_is_copied_in_slices(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.actions.install.SLICE", 100)
+    monkeypatch.setattr("bullpen.agent.github.install.SLICE", 100)
     source = a_runner(ground)
     (source / "bin" / "large").write_bytes(bytes(range(256)) * 4)
     turns = list(install(source, ground / "copy", None))

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr("bullpen.agent.actions.listener.FIRST_PAUSE", 0.05)
-    monkeypatch.setattr("bullpen.agent.actions.hook.LOGGED_WITHIN", 0.5)
+    monkeypatch.setattr("bullpen.agent.github.listener.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 0.5)
     with a_stage(github) as stage:
         yield stage
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.account import Account
-from bullpen.agent.actions.registration import Registration
-from bullpen.agent.actions.serving import Actions
 from bullpen.agent.config import Config
+from bullpen.agent.github.runner import Actions
+from bullpen.agent.github.runner_files import Registration
 from bullpen.host import scheduled_jobs
 
 PROGRAMS = ("config.sh", "bin")
@@ -67,7 +67,7 @@ def test_what_a_daemon_would_start_for_jobs_goes_before_what_they_left_running(
     (crontab := spool / "somebody").touch()
     monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(spool),))
     when_ending: list[bool] = []
-    monkeypatch.setattr("bullpen.agent.actions.serving.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
+    monkeypatch.setattr("bullpen.agent.github.runner.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
     actions = Actions(config, Account("somebody", 3_000_000, 3_000_000, ()), print)
     assert actions._undo(Registration(runner)) == ""

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.attest import Attested, proof_of
-from bullpen.agent.caller import Caller, Given, ServiceAway
+from bullpen.agent.aws.identity import Attested, proof_of
+from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.config import Config
-from bullpen.agent.imds import Metadata, NoMetadata
-from bullpen.agent.link_http import _badge
+from bullpen.agent.store.connection import Caller, Given, ServiceAway
+from bullpen.agent.store.http import _badge
 
 CREDENTIALS = ("ASIAIOSFODNN7EXAMPLE", "secret", "c2Vzc2lvbg==")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.test_hygiene import NOTHING, Instance, instance
-from bullpen.agent.baseline import verify
-from bullpen.agent.hygiene import Clean
+from bullpen.agent.cleaning.baseline import verify
+from bullpen.agent.cleaning.clean import Clean
 
 __all__ = ["instance"]
 
@@ -77,7 +77,7 @@ def test_one_that_resists_makes_the_instance_dirty(instance: Instance, monkeypat
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("bullpen.agent.attributes.os.removexattr", refuse)
+    monkeypatch.setattr("bullpen.agent.cleaning.attributes.os.removexattr", refuse)
     reasons = instance.reasons()
     assert "work could not be cleaned: operation not permitted" in reasons
     assert "work was changed: user.left" in reasons

@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.boot import PATIENCE, RECORD_WITHIN, TEXT_LIMIT, Boot, BootFailed, last_lines, persistently, write
-from bullpen.agent.dynamodb import Away, DynamoDB, Refused
-from bullpen.agent.imds import Identity, Metadata, NoMetadata
+from bullpen.agent.aws.boot import (
+    PATIENCE,
+    RECORD_WITHIN,
+    TEXT_LIMIT,
+    Boot,
+    BootFailed,
+    last_lines,
+    persistently,
+    write,
+)
+from bullpen.agent.aws.dynamodb import Away, DynamoDB, Refused
+from bullpen.agent.aws.imds import Identity, Metadata, NoMetadata
 from bullpen.model.boot import ATTRIBUTES, ITEM, failure_kind, machine_arn
 
 TOLD = {"table": "pool", "endpoint": ""}

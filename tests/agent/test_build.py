@@ -35,7 +35,7 @@ def test_an_agent_in_a_zip_application_knows_its_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "patched", ["agent/hygiene.py", "host/sweep.py", "engines/sqlite/turnstile.py", "model/job.py"]
+    "patched", ["agent/cleaning/clean.py", "host/sweep.py", "engines/sqlite/turnstile.py", "model/job.py"]
 )
 def test_a_patch_of_anything_that_the_agent_runs_changes_the_build(tmp_path: Path, patched: str) -> None:
     shutil.copytree(Path(bullpen.__file__).parent, tmp_path / "bullpen")

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from bullpen.agent.caller import FIRST_PAUSE, LONGEST_PAUSE, Caller, Given, ServiceAway
+from bullpen.agent.store.connection import FIRST_PAUSE, LONGEST_PAUSE, Caller, Given, ServiceAway
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b'{"a":true}'
 BUSY = b"HTTP/1.1 429 Busy\r\nContent-Length: 16\r\nRetry-After: 7\r\n\r\n" + b'{"error":"busy"}'

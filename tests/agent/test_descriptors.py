@@ -18,11 +18,11 @@ import pytest
 
 from agent.test_machine import after, cleaned, config, crontab, docker, ground
 from agent.test_tasks import booted
-from bullpen.agent import descriptors
 from bullpen.agent.account import Account, account_of
+from bullpen.agent.cleaning import descriptors
+from bullpen.agent.cleaning.descriptors import Holders
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.config import Config
-from bullpen.agent.descriptors import Holders
-from bullpen.agent.keep import KeepList
 from bullpen.agent.progress import Phase
 from bullpen.agent.tasks import Tasks
 from users import lent

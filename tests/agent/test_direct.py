@@ -21,8 +21,8 @@ import bullpen
 from agent.answering import answering
 from agent.test_imds import DOCUMENT, Machine
 from aws.java_engines import Engines
-from bullpen.agent.dynamodb import DynamoDB
-from bullpen.agent.notices import SPOT
+from bullpen.agent.aws.dynamodb import DynamoDB
+from bullpen.agent.aws.interruption import SPOT
 from bullpen.agent.progress import Kind
 from bullpen.engines.aws.dynamodb import items
 from bullpen.engines.aws.dynamodb.schema import table_definition

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.agent.baseline import take_baseline
-from bullpen.agent.docker import AT_ONCE, Docker
-from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
-from bullpen.agent.keep import KeepList
-from bullpen.agent.turn import Turn
+from bullpen.agent.cleaning.baseline import take_baseline
+from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.docker import AT_ONCE, Docker
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.slices import Turn
 from bullpen.host.processes import identify
 
 KINDS = ("containers", "images", "volumes", "networks")

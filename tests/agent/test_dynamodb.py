@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.answering import Answer, Asked, answering
-from bullpen.agent.dynamodb import Away, ConditionFailed, DynamoDB, Refused, Throttled
-from bullpen.agent.signing import signed
+from bullpen.agent.aws.dynamodb import Away, ConditionFailed, DynamoDB, Refused, Throttled
+from bullpen.agent.aws.sigv4 import signed
 
 OURS = ("AKIDEXAMPLE", "secret/of+mine", "session=token")
 ITEM = {"seq": {"N": "7"}}

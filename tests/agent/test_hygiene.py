@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.agent.baseline import Baseline, take_baseline, verify
-from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
-from bullpen.agent.keep import KeepList
+from bullpen.agent.cleaning.baseline import Baseline, take_baseline, verify
+from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host import sweep
 from bullpen.host.processes import await_end, end_tree, identify, mark_of
 
@@ -320,9 +320,9 @@ def test_a_background_process_left_by_a_job_is_gone_and_one_from_boot_stays(inst
 
 def test_an_unmarked_orphan_of_a_job_is_ended_by_an_agent_that_is_a_subreaper(instance: Instance) -> None:
     agent = f"""
-from bullpen.agent.baseline import take_baseline, verify
-from bullpen.agent.hygiene import Clean, clean
-from bullpen.agent.keep import KeepList
+from bullpen.agent.cleaning.baseline import take_baseline, verify
+from bullpen.agent.cleaning.clean import Clean, clean
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import become_subreaper
 become_subreaper()
 baseline = take_baseline({{"work": {str(instance.work)!r}}}, {instance.mark!r})
@@ -342,7 +342,7 @@ print([*clean(baseline, KeepList())][-1] == Clean())
 def test_a_process_that_cannot_be_ended_makes_the_instance_dirty(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullpen.agent.hygiene.STRAY_TURN_LASTS", 0.01)
+    monkeypatch.setattr("bullpen.agent.cleaning.clean.STRAY_TURN_LASTS", 0.01)
     monkeypatch.setattr("bullpen.host.processes.DYING_TAKES", 0.0)
     with spawn("print(flush=True)\nsignal.pause()", instance.mark) as stray:
         assert stray.stdout

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent.answering import Answer, Asked, Service, answering
-from bullpen.agent.imds import RENEWED_BEFORE, ROLE, Identity, Metadata, NoMetadata
+from bullpen.agent.aws.imds import RENEWED_BEFORE, ROLE, Identity, Metadata, NoMetadata
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"
 TOKEN = "x-aws-ec2-metadata-token"

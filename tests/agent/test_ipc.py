@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullpen.agent.ipc import KINDS, SHOWN, SystemV
-from bullpen.agent.keep import KeepList
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.sysv_ipc import KINDS, SHOWN, SystemV
 from users import lent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

@@ -15,10 +15,10 @@ import pytest
 import bullpen
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
-from bullpen.agent.journal import LINES, Journal
-from bullpen.agent.leaving import leave
-from bullpen.agent.link import StoreUnreachable
+from bullpen.agent.log_tail import LINES, Journal
 from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.agent.shutdown import leave
+from bullpen.agent.store.sqlite import StoreUnreachable
 from bullpen.model.activity import Activity
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
@@ -60,7 +60,7 @@ def left(
     journal("takes job j-1")
     with pytest.MonkeyPatch.context() as patch:
         # What runs below this process belongs to other tests.
-        patch.setattr("bullpen.agent.leaving.end_tree", lambda *_, **__: link.told.append("end"))
+        patch.setattr("bullpen.agent.shutdown.end_tree", lambda *_, **__: link.told.append("end"))
         leave(config, link, record, progress, reason, journal)  # type: ignore[arg-type]
     return link.told
 

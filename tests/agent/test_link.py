@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.actions import vault
-from bullpen.agent.actions.pass_ import NoPass, Pass
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.link import Grant, Link, Order, StoreUnreachable
+from bullpen.agent.github import token_source
+from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import End, Kind, Record, State
+from bullpen.agent.store.sqlite import Grant, Link, Order, StoreUnreachable
 from bullpen.engines.sqlite.migrations import load_scripts, open_home
 from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.engines.sqlite.wake import CONTROL, Listener, socket_directory
@@ -253,9 +253,9 @@ def test_an_agent_that_begins_anew_does_not_meet_its_own_registration(monkeypatc
     said = json.dumps({"pool": "p", "url": "u", "group": "", "registration": "R", "removal": "V", "oldest": ""})
     now = 1_900_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    before = vault.Passes("i-1").make(said, now + 60, RUNNING)
+    before = token_source.Passes("i-1").make(said, now + 60, RUNNING)
     monkeypatch.setattr(time, "time", lambda: now + 1)
-    assert vault.Passes("i-1").make(said, now + 60, RUNNING).runner != before.runner
+    assert token_source.Passes("i-1").make(said, now + 60, RUNNING).runner != before.runner
 
 
 def test_on_github_a_record_that_has_moved_on_gets_no_secret(

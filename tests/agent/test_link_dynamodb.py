@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from aws.java_engines import Engines
-from bullpen.agent.actions.pass_ import NoPass, Pass
+from bullpen.agent.aws.dynamodb import Away, DynamoDB, Refused, Throttled
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.dynamodb import Away, DynamoDB, Refused, Throttled
-from bullpen.agent.link import TEXT_LIMIT, StoreUnreachable
-from bullpen.agent.link_dynamodb import ATTEMPTS, RUNNING_EVERY, WAITING_EVERY, DynamoLink
+from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import Holder, Kind, Record, State
+from bullpen.agent.store.dynamodb import ATTEMPTS, RUNNING_EVERY, WAITING_EVERY, DynamoLink
+from bullpen.agent.store.sqlite import TEXT_LIMIT, StoreUnreachable
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.schema import table_definition
 from bullpen.model import instance, worker
@@ -135,7 +135,7 @@ def test_the_record_is_looked_at_often_while_somebody_may_claim_us_and_seldom_wh
     link: DynamoLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("bullpen.agent.link_dynamodb.time.monotonic", lambda: now)
+    monkeypatch.setattr("bullpen.agent.store.dynamodb.time.monotonic", lambda: now)
     for state, every in ((instance.IDLE, WAITING_EVERY), (instance.RUNNING, RUNNING_EVERY)):
         put_record(link, state=state)
         assert link.has_changed()

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.actions.pass_ import NoPass, Pass
-from bullpen.agent.bell import Bell
 from bullpen.agent.build import build_id
-from bullpen.agent.caller import ServiceAway
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.link import StoreUnreachable
-from bullpen.agent.link_http import HttpLink
-from bullpen.agent.link_log import CHUNK, MOST_KEPT, HttpLog
+from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.store.connection import ServiceAway
+from bullpen.agent.store.http import HttpLink
+from bullpen.agent.store.log_buffer import CHUNK, MOST_KEPT, HttpLog
+from bullpen.agent.store.sqlite import StoreUnreachable
+from bullpen.agent.wakeup import Bell
 
 INSTANCE = "i-00000000000000aa"
 BEATEN = {"token": 1, "epoch": 1, "nextInSeconds": 5.0, "stop": [], "resurrected": False, "state": "active"}

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.agent.child_process import LOG_LIMIT
 from bullpen.agent.config import Config
 from bullpen.agent.decide import Step
-from bullpen.agent.link import Grant, StoreUnreachable
 from bullpen.agent.loop import RETRY_LONGEST, Agent
 from bullpen.agent.progress import Holder, Progress, Record, State
-from bullpen.agent.runner import LOG_LIMIT
+from bullpen.agent.store.sqlite import Grant, StoreUnreachable
 from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.host.processes import Identity, identify
 from bullpen.model.job import State as JobState

@@ -20,14 +20,14 @@ from agent.test_docker import Stub
 from agent.test_ipc import made_by
 from agent.test_tasks import NoLog, a_progress, an_order, booted, checked
 from bullpen.agent.account import Account, account_of
+from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.shared_dirs import SharedPlaces
+from bullpen.agent.cleaning.sysv_ipc import SystemV
 from bullpen.agent.config import Config
-from bullpen.agent.ipc import SystemV
-from bullpen.agent.keep import KeepList
-from bullpen.agent.link import Sink
 from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
-from bullpen.agent.shared import SharedPlaces
+from bullpen.agent.store.sqlite import Sink
 from bullpen.agent.tasks import Tasks
-from bullpen.agent.timers import Timers
 from bullpen.host import scheduled_jobs
 from bullpen.host.processes import end_tree, identify, mark_of
 from users import lent
@@ -47,7 +47,7 @@ def user() -> Iterator[str]:
 def docker() -> Iterator[None]:
     """None, whatever this machine has: a cleaning would empty it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bullpen.agent.machine.shutil.which", lambda _: None)
+        patch.setattr("bullpen.agent.job_user.shutil.which", lambda _: None)
         yield
 
 
@@ -73,8 +73,8 @@ def config(ground: Path, docker: None, user: str, crontab: Path, monkeypatch: py
     shared = ground / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    monkeypatch.setattr("bullpen.agent.machine.PLACES", (str(shared),))
-    monkeypatch.setattr("bullpen.agent.machine.LOGINS", str(ground / "logins"))
+    monkeypatch.setattr("bullpen.agent.job_user.PLACES", (str(shared),))
+    monkeypatch.setattr("bullpen.agent.job_user.LOGINS", str(ground / "logins"))
     directory = ground / "instance"
     for name in ("work", "home", "tmp"):
         (directory / name).mkdir(mode=0o700, parents=True)
@@ -304,7 +304,7 @@ def test_docker_is_cleaned_with_the_rest(config: Config, ground: Path, monkeypat
     (ground / "bin").mkdir()
     stub = Stub(ground / "bin")
     stub.hold("containers", "old")
-    monkeypatch.setattr("bullpen.agent.machine.shutil.which", lambda _: str(stub.program))
+    monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: str(stub.program))
     _, _, tasks, progress = after(config, "true")
     stub.hold("containers", "new")
     outcome = cleaned(tasks, progress)
@@ -323,7 +323,7 @@ def test_a_docker_that_is_stuck_at_boot_is_awaited_and_costs_no_boot(
     (ground / "bin").mkdir()
     stub = Stub(ground / "bin")
     stub.trouble("sleeps", "ps")
-    monkeypatch.setattr("bullpen.agent.machine.shutil.which", lambda _: str(stub.program))
+    monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: str(stub.program))
     tasks = Tasks(config, print)
     progress = tasks.begin_boot(a_progress())
     assert progress.boot.phase is Phase.UNDER_WAY

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.bell import Bell
+from bullpen.agent.aws.imds import NoMetadata
+from bullpen.agent.aws.interruption import REBALANCE, SPOT, Notice, Notices
 from bullpen.agent.config import Config
 from bullpen.agent.decide import Action, Limits, Report, Sight, Step, Wait, decide
-from bullpen.agent.imds import NoMetadata
-from bullpen.agent.link import Grant
 from bullpen.agent.loop import Agent
-from bullpen.agent.notices import REBALANCE, SPOT, Notice, Notices
 from bullpen.agent.progress import Attempt, Holder, Kind, Phase, Progress, Record, State
+from bullpen.agent.store.sqlite import Grant
+from bullpen.agent.wakeup import Bell
 
 AT = "2026-11-15T12:02:00Z"
 WHEN = datetime(2026, 11, 15, 12, 2, tzinfo=UTC)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.test_hygiene import Instance, everything_below, instance
-from bullpen.agent.hygiene import Clean, Dirty, clean
-from bullpen.agent.keep import KeepList
+from bullpen.agent.cleaning.clean import Clean, Dirty, clean
+from bullpen.agent.cleaning.keep_list import KeepList
 
 __all__ = ["instance"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bullpen.agent.account import Account
-from bullpen.agent.baseline import take_baseline, verify
-from bullpen.agent.keep import KeepList
-from bullpen.agent.shared import SharedPlaces
+from bullpen.agent.cleaning.baseline import take_baseline, verify
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.shared_dirs import SharedPlaces
 
 JOBS = Account("somebody", 3_000_000, 3_000_000, ())
 ANOTHER = 3_000_001
@@ -30,8 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise PermissionError(13, "Permission denied", path)
         return really(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
-    monkeypatch.setattr("bullpen.agent.baseline.os.stat", stat)
-    monkeypatch.setattr("bullpen.agent.shared.MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr("bullpen.agent.cleaning.baseline.os.stat", stat)
+    monkeypatch.setattr("bullpen.agent.cleaning.shared_dirs.MOUNTS", str(tmp_path / "mounts"))
     mounted_by(ANOTHER, place)
     return place
 

@@ -11,14 +11,14 @@ import pytest
 
 from agent.test_machine import after, cleaned, config, crontab, docker, ground, user
 from agent.test_tasks import booted
-from bullpen.agent import shared
 from bullpen.agent.account import Account, account_of
+from bullpen.agent.cleaning import shared_dirs
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.shared_dirs import SharedPlaces
+from bullpen.agent.cleaning.slices import CannotSettle
 from bullpen.agent.config import Config
-from bullpen.agent.keep import KeepList
 from bullpen.agent.progress import Phase
-from bullpen.agent.shared import SharedPlaces
 from bullpen.agent.tasks import Tasks
-from bullpen.agent.turn import CannotSettle
 
 __all__ = ["config", "crontab", "docker", "ground", "user"]
 
@@ -114,13 +114,13 @@ def test_a_mount_on_a_directory_of_the_user_s_is_a_difference_also_if_it_was_the
 def test_more_than_can_be_looked_through_fails_the_boot(
     place: Path, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "MOST", 2)
+    monkeypatch.setattr(shared_dirs, "MOST", 2)
     with pytest.raises(CannotSettle, match=f"{account.name} has more than 2 files .* {place}"):
         SharedPlaces(account, [], [str(place)])
 
 
 def test_a_boot_with_more_than_that_says_so(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "MOST", 2)
+    monkeypatch.setattr(shared_dirs, "MOST", 2)
     account, place = account_of(config.runner_user), config.home / "shared"
     script = f"touch {place}/a {place}/b {place}/c; chown {account.user} {place}/*"
     boot = booted(Tasks(replace(config, pre_runner_script=script), print)).boot

@@ -11,7 +11,7 @@ import pytest
 
 from agent.test_machine import after, cleaned, config, crontab, docker, ground, user
 from agent.test_tasks import booted, checked
-from bullpen.agent import machine
+from bullpen.agent import job_user
 from bullpen.agent.account import account_of
 from bullpen.agent.config import Config
 from bullpen.agent.progress import Phase
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run job
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "LEFT_WITHIN", 0.2)
+    monkeypatch.setattr(job_user, "LEFT_WITHIN", 0.2)
 
 
 def daemon(script: str, note: Path) -> str:
@@ -48,7 +48,7 @@ def test_a_process_that_the_script_leaves_as_the_jobs_user_fails_the_boot(config
 def test_a_process_that_ends_soon_after_the_script_does_not_fail_the_boot(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "LEFT_WITHIN", 30.0)
+    monkeypatch.setattr(job_user, "LEFT_WITHIN", 30.0)
     account = account_of(config.runner_user)
     script = daemon(f"os.setuid({account.user}); time.sleep(0.3); os._exit(0)", config.home / "note")
     boot = booted(Tasks(replace(config, pre_runner_script=script), print)).boot

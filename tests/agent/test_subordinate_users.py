@@ -12,9 +12,9 @@ import pytest
 from agent.test_ipc import made_by
 from agent.test_machine import after, cleaned, config, crontab, docker, ground, user
 from bullpen.agent.account import account_of, may_change
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.sysv_ipc import SystemV
 from bullpen.agent.config import Config
-from bullpen.agent.ipc import SystemV
-from bullpen.agent.keep import KeepList
 from bullpen.agent.progress import Phase
 from bullpen.host import subordinate_ids
 from bullpen.host.processes import identify

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from bullpen.agent.child_process import Child
 from bullpen.agent.config import Config
-from bullpen.agent.link import Order
 from bullpen.agent.progress import Attempt, End, Job, Phase, Progress, Record, State
-from bullpen.agent.runner import Child
+from bullpen.agent.store.sqlite import Order
 from bullpen.agent.tasks import Tasks
 from bullpen.host.processes import end_tree, identify, mark_of
 
@@ -173,7 +173,7 @@ def test_something_unexpected_never_attests(config: Config, monkeypatch: pytest.
     tasks = Tasks(config, print)
     progress = tasks.begin_cleaning(booted(tasks), IDLE, keep=True)
     with monkeypatch.context() as broken:
-        broken.setattr("bullpen.agent.hygiene.end_tree", surprising)
+        broken.setattr("bullpen.agent.cleaning.clean.end_tree", surprising)
         cleaning = tasks.check(progress).cleaning
     assert cleaning is not None
     assert cleaning.phase is Phase.FAILED

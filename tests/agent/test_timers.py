@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.account import Account
-from bullpen.agent.keep import KeepList
-from bullpen.agent.timers import Timers
+from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host import scheduled_jobs
 from bullpen.host.scheduled_jobs import SECOND, SPOOLS
 

@@ -9,7 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from bullpen.agent.attest import proof_of
+from bullpen.agent.aws.identity import proof_of
 from bullpen.config import Agent, Aws, Engines, Settings
 from bullpen.engines.aws.boot.attest import Attestor
 from bullpen.model import proof

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from builders import expire, register
-from bullpen.agent.attest import proof_of
+from bullpen.agent.aws.identity import proof_of
 from bullpen.auth.tokens import Agent
 from bullpen.model import proof
 from bullpen.server.load_limits import Admission

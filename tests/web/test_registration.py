@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from builders import claimed, open_provision
-from bullpen.agent.link_http import REGISTRATION_PATIENCE
+from bullpen.agent.store.http import REGISTRATION_PATIENCE
 from bullpen.config import Agent, Engines, Github, Settings
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.releases import Releases

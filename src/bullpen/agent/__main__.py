@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.agent.config import Config, load
-from bullpen.agent.link import Link
 from bullpen.agent.loop import Agent
+from bullpen.agent.store.sqlite import Link
 from bullpen.engines.sqlite.wake import Listener, socket_directory
 
 
@@ -35,12 +35,12 @@ def _connected(config: Config) -> tuple[Config, Any, Any, Any]:
     """Who we are, the way to the store, what wakes us, and where notices of our end come from, if from anywhere."""
     if not (config.serve_url or config.table):
         return config, Link(config), Listener(socket_directory(config.home), config.instance_id), None
-    from bullpen.agent.bell import Bell
+    from bullpen.agent.wakeup import Bell
 
     bell, notices, metadata = Bell(), None, None
     if config.imds:
-        from bullpen.agent.imds import Metadata
-        from bullpen.agent.notices import Notices
+        from bullpen.agent.aws.imds import Metadata
+        from bullpen.agent.aws.interruption import Notices
 
         metadata = Metadata()
         found = metadata.identity()
@@ -53,12 +53,12 @@ def _connected(config: Config) -> tuple[Config, Any, Any, Any]:
         notices = Notices(Metadata(), bell)
         notices.start()
     if config.serve_url:
-        from bullpen.agent.link_http import HttpLink
+        from bullpen.agent.store.http import HttpLink
 
         return config, HttpLink(config, bell), bell, notices
     if metadata is None:
         raise ValueError(f"table {config.table} cannot be reached without the metadata service's credentials")
-    from bullpen.agent.link_dynamodb import connect
+    from bullpen.agent.store.dynamodb import connect
 
     return config, connect(config, metadata), bell, notices
 

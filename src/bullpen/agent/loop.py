@@ -19,21 +19,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bullpen.agent.actions.pass_ import NoPass
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
-from bullpen.agent.journal import Journal
-from bullpen.agent.leaving import leave
-from bullpen.agent.link import Link, StoreUnreachable
+from bullpen.agent.github.registration_token import NoPass
+from bullpen.agent.log_tail import Journal
 from bullpen.agent.progress import End, Holder, Progress, Record, State
-from bullpen.agent.signals import Signals
+from bullpen.agent.shutdown import leave
+from bullpen.agent.store.sqlite import Link, StoreUnreachable
 from bullpen.agent.tasks import Log, Tasks, story_of
+from bullpen.agent.unix_signals import Signals
 from bullpen.engines.sqlite.wake import Listener
 from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
-    from bullpen.agent.actions.admission import Asked
-    from bullpen.agent.notices import Notice, Notices
+    from bullpen.agent.aws.interruption import Notice, Notices
+    from bullpen.agent.github.admission import Asked
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
 RETRY_FIRST, RETRY_LONGEST = 0.1, 2.0  # seconds between attempts to reach the store

@@ -8,22 +8,22 @@ from contextlib import suppress
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
-from bullpen.agent.baseline import Baseline, take_baseline
+from bullpen.agent.child_process import CANNOT_START, Child, start_job, start_script
+from bullpen.agent.cleaning.baseline import Baseline, take_baseline
+from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import LOGS, Config
-from bullpen.agent.hygiene import Clean, Cleaning, Dirty, clean
-from bullpen.agent.keep import KeepList
-from bullpen.agent.link import Order, Sink
 from bullpen.agent.progress import End, Progress, Record
-from bullpen.agent.runner import CANNOT_START, Child, start_job, start_script
-from bullpen.agent.turn import CannotSettle, Turn
+from bullpen.agent.store.sqlite import Order, Sink
 from bullpen.host.processes import mark_of
 from bullpen.host.sweep import Path
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
-    from bullpen.agent.actions.admission import Asked
-    from bullpen.agent.actions.serving import Actions
-    from bullpen.agent.machine import Machine
+    from bullpen.agent.github.admission import Asked
+    from bullpen.agent.github.runner import Actions
+    from bullpen.agent.job_user import Machine
 
 SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
 LOOK_AGAIN = 0.020  # seconds until we look whether a child has ended; its end wakes the loop as well
@@ -130,11 +130,11 @@ class Tasks:
         try:
             self._keep = KeepList.of(self._config.keep)
             if self._config.runner_user:
-                from bullpen.agent.machine import Machine  # what it needs takes time to load
+                from bullpen.agent.job_user import Machine  # what it needs takes time to load
 
                 self._machine = Machine(self._config, self._log)
             if self._config.ci == "github":
-                from bullpen.agent.actions.serving import Actions
+                from bullpen.agent.github.runner import Actions
 
                 self._actions = Actions(self._config, self._account(), self._log)
         except ValueError as exc:

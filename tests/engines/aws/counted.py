@@ -8,9 +8,9 @@ from pathlib import Path
 from aws.java_engines import Engines
 from aws.proxy import Proxy
 from aws.stage import MakeSettings
+from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
-from bullpen.agent.dynamodb import DynamoDB
-from bullpen.agent.link_dynamodb import DynamoLink
+from bullpen.agent.store.dynamodb import DynamoLink
 from bullpen.engines.aws.dynamodb.items import Item
 from bullpen.engines.aws.dynamodb.table import TableClient
 from engines.aws.tables import a_table

@@ -94,24 +94,24 @@ def test_every_module_in_it_imports_on_a_bare_python_and_loads_no_third_party(py
 
 def test_what_is_imported_later_is_in_it_too() -> None:
     names = set(names_in(archive().content))
-    assert {"bullpen/agent/link_http.py", "bullpen/agent/work.py", "bullpen/model/worker.py"} <= names
+    assert {"bullpen/agent/store/http.py", "bullpen/agent/store/jobs.py", "bullpen/model/worker.py"} <= names
 
 
 def test_what_only_the_control_plane_needs_is_not_in_it() -> None:
     strangers = [name for name in names_in(archive().content) if name.startswith(("bullpen/cli", "bullpen/config"))]
-    strangers += [name for name in names_in(archive().content) if name == "bullpen/agent/boot.py"]
+    strangers += [name for name in names_in(archive().content) if name == "bullpen/agent/aws/boot.py"]
     assert strangers == []
 
 
 def test_what_travels_in_user_data_is_only_what_fetches_the_agent() -> None:
-    assert names_in(packed("bullpen.agent.boot", {"told.json": b"{}"})) == [
+    assert names_in(packed("bullpen.agent.aws.boot", {"told.json": b"{}"})) == [
         "__main__.py",
         "bullpen/__init__.py",
         "bullpen/agent/__init__.py",
-        "bullpen/agent/boot.py",
-        "bullpen/agent/dynamodb.py",
-        "bullpen/agent/imds.py",
-        "bullpen/agent/signing.py",
+        "bullpen/agent/aws/boot.py",
+        "bullpen/agent/aws/dynamodb.py",
+        "bullpen/agent/aws/imds.py",
+        "bullpen/agent/aws/sigv4.py",
         "told.json",
     ]
 

@@ -15,9 +15,9 @@ from aws.cloud import ground
 from aws.cloud.calling import a_fleet, a_template, client_of, ids_of
 from aws.cloud.control import Control
 from aws.cloud.ground import ROLE_ARN
-from bullpen.agent.attest import proof_of
-from bullpen.agent.imds import Metadata
-from bullpen.agent.signing import Credentials
+from bullpen.agent.aws.identity import proof_of
+from bullpen.agent.aws.imds import Metadata
+from bullpen.agent.aws.sigv4 import Credentials
 from bullpen.config import Aws, Engines, Settings
 from bullpen.engines.aws.boot.attest import Attestor, Proof, attestor
 from bullpen.errors import PermissionDenied, Unavailable

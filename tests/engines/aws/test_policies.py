@@ -20,7 +20,7 @@ from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, in
 
 SOURCES = Path(bullpen.__file__).parent
 ENGINE = [source for source in (SOURCES / "engines/aws").rglob("*.py") if source.name != "policies.py"]
-AGENT = [SOURCES / "agent/link_dynamodb.py", SOURCES / "agent/boot.py"]
+AGENT = [SOURCES / "agent/store/dynamodb.py", SOURCES / "agent/aws/boot.py"]
 SERVICES = ("dynamodb", "sqs", "ec2", "iam", "service-quotas")  # everybody may ask STS who they are
 PREFIXES = {"service-quotas": "servicequotas"}
 
@@ -187,7 +187,7 @@ def test_only_an_instance_that_registers_at_github_by_itself_reads_the_secret_fo
 def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:
     served = instance(place_of(replace(SETTINGS, agent=Agent(serve_url="https://pool.example")), "123456789012"))
     in_direct_mode = {"dynamodb:UpdateItem"}  # the signal
-    assert allowed(served) == set(called(SOURCES / "agent/boot.py", names=SPELT_OUT)) - in_direct_mode
+    assert allowed(served) == set(called(SOURCES / "agent/aws/boot.py", names=SPELT_OUT)) - in_direct_mode
     kinds = {
         action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
         for statement in served["Statement"]

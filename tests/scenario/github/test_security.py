@@ -24,7 +24,7 @@ import pytest
 from agent.actions_stage import Stage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
-from bullpen.agent.actions.pass_ import Pass
+from bullpen.agent.github.registration_token import Pass
 from bullpen.agent.progress import Kind, Phase
 from bullpen.host import scheduled_jobs, subordinate_ids
 from bullpen.host.processes import end_tree
@@ -149,7 +149,7 @@ def test_c10_no_process_of_a_job_outlives_its_release(
     assert {path.name.split("-")[1] for path in found.loot.glob("pid-*")} == {"plain", "hidden", "child", "lurking"}
     assert found.survivors == []
     # And none runs before the job that it could take over, to be spared in its place.
-    monkeypatch.setattr("bullpen.agent.machine.LEFT_WITHIN", 0.2)
+    monkeypatch.setattr("bullpen.agent.job_user.LEFT_WITHIN", 0.2)
     with lent(1) as (user,):
         uid = account_of(user).user
         daemon = f"setsid --fork setpriv --reuid={uid} sleep 600 </dev/null >/dev/null 2>&1; sleep 0.5"
@@ -221,7 +221,7 @@ def made_for_one_job(github: FakeGithub, label: str) -> Pass:
 def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullpen.agent.machine.shutil.which", lambda _: None)  # a cleaning would empty our docker
+    monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: None)  # a cleaning would empty our docker
     with lent(1) as (user,), a_stage(github, runner_user=user, shares_machine=False) as stage:
         shared = stage.ground / "shared"  # in the place of /tmp, which may be vast
         shared.mkdir()
@@ -231,7 +231,7 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
         (stage.ground / "subuid").write_text(f"{user}:3999000000:65536\n")
         monkeypatch.setattr(subordinate_ids, "FILE", str(stage.ground / "subuid"))
         places = (str(shared), "/var/tmp", "/dev/shm")
-        monkeypatch.setattr("bullpen.agent.machine.PLACES", places)
+        monkeypatch.setattr("bullpen.agent.job_user.PLACES", places)
         left = [Path(place, f"left-{stage.config.instance_id}") for place in (*places, str(had))]
         hidden = f"setsid --fork env -i sh -c 'cd /; echo $$ >{left[0]}/pid; exec sleep 600' </dev/null >/dev/null 2>&1"
         run = stage.starts(f"mkdir {' '.join(map(str, left))}; {hidden}; until [[ -s {left[0]}/pid ]]; do :; done")
@@ -327,7 +327,7 @@ def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the
         runner = stage.config.directory / "runner"
         run = stage.starts(friend.is_passed(places["work"], places["home"], pipe, runner, pipe.parent))
         with monkeypatch.context() as unseen:  # as if what was passed had moved while it was looked for
-            unseen.setattr("bullpen.agent.descriptors.Holders.differences", lambda *_: iter(()))
+            unseen.setattr("bullpen.agent.cleaning.descriptors.Holders.differences", lambda *_: iter(()))
             stage.serves(str(run.id))
             stage.until(lambda: run.state == "completed" and friend.has())
             assert run.conclusion == "success", run.job("build").log

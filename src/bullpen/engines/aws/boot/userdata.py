@@ -69,7 +69,7 @@ def told(settings: Settings) -> dict[str, Any]:
 
 
 def _text(settings: Settings, sha256: str, version: str) -> str:
-    content = packed("bullpen.agent.boot", {"told.json": json.dumps(told(settings)).encode()})
+    content = packed("bullpen.agent.aws.boot", {"told.json": json.dumps(told(settings)).encode()})
     encoded = base64.b64encode(content).decode()
     lines = "\n".join(encoded[start : start + WIDTH] for start in range(0, len(encoded), WIDTH))
     script = Path(__file__).with_name("bootstrap.sh").read_text(encoding="utf-8")

@@ -1,0 +1,170 @@
+"""Runs the pre-runner script and jobs as children, and keeps of their output what fits.
+
+A child's output comes through a pipe and is read until its last holder closes it, because a daemon that outlives its
+parent must not be stopped by a full pipe. How much is kept is bounded; how much is printed is not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGINT
+from typing import TYPE_CHECKING
+
+from bullpen.agent.config import Config
+from bullpen.agent.store.sqlite import LogFile, Order, Sink
+from bullpen.host.processes import TreeSurvived, end_tree, identify
+
+if TYPE_CHECKING:
+    from bullpen.agent.account import Account
+
+TAIL = 1500  # characters of the last output: what fits into a signal beside the reason
+LOG_LIMIT = 4 * 1024 * 1024  # bytes of a job's log
+CHUNK = 64 * 1024
+CHUNKS_AT_ONCE = 16  # a child that prints without end must not keep the loop from its heartbeat
+PATIENCE = 5.0  # seconds for a killed tree to leave; shorter than a lease
+CANNOT_START = 127  # as a shell says it
+
+
+class Child:
+    """A running command and its output. `name` is unique on this machine and marks everything that it starts."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        log: Sink,
+        account: Account | None = None,
+        limit: int = LOG_LIMIT,
+    ) -> None:
+        """Raise OSError or ValueError where the command cannot be started. The log is closed with the output."""
+        self._mark = f"BULLPEN_TASK={name}"
+        self._tail = b""
+        self._room = limit
+        self._log = log
+        self._output, writing_end = os.pipe()
+        try:
+            os.set_blocking(self._output, False)
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, "BULLPEN_TASK": name},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=writing_end,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=0o022,  # as users have it; ours keeps to ourselves what we write
+                user=account.user if account else None,
+                group=account.group if account else None,
+                extra_groups=account.groups if account else None,
+            )
+        except Exception:
+            self.close()
+            raise
+        finally:
+            os.close(writing_end)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def output(self) -> int:
+        """The descriptor to wait on; negative once nobody can print any more."""
+        return self._output
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative when a signal ended it."""
+        return self._process.poll()
+
+    def tail(self) -> str:
+        """The last lines it printed, up to now."""
+        self.pump()
+        return self._tail.decode(errors="replace")[-TAIL:].strip()
+
+    def pump(self) -> None:
+        """Take what was printed, without waiting."""
+        for _ in range(CHUNKS_AT_ONCE):
+            if self._output < 0:
+                return
+            try:
+                chunk = os.read(self._output, CHUNK)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self.close()
+                return
+            self._tail = (self._tail + chunk)[-4 * TAIL :]
+            self._keep(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        fits = chunk[: self._room]
+        self._room -= len(fits)
+        if fits:
+            self._log.write(fits)
+        if fits and not self._room:
+            self._log.write(b"\n[the log ends here: its limit is reached]\n")
+
+    def interrupt(self) -> None:
+        """Ask it to end by itself."""
+        self._process.send_signal(SIGINT)
+
+    def end(self) -> None:
+        """Kill it with all its descendants; what does not leave in time is left to the cleaning, which reports it."""
+        with suppress(TreeSurvived):
+            end_tree(identify(self.pid), self._mark, patience=PATIENCE)
+        self._process.poll()  # collects it: nobody may ask for its exit code any more
+
+    def close(self) -> None:
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+        self._log.close()
+
+
+def start_script(config: Config) -> Child:
+    """The pre-runner script, by its own interpreter if it names one."""
+    path = config.directory / "pre-runner"
+    path.write_text(config.pre_runner_script, encoding="utf-8")
+    path.chmod(0o700)
+    command = [str(path)] if config.pre_runner_script.startswith("#!") else ["/bin/sh", str(path)]
+    return start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
+
+
+def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Account | None = None) -> Child:
+    """As `account`, or as ourselves."""
+    if not order.command:
+        log.close()
+        raise ValueError("the job has no command")
+    job = order.job
+    known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
+    return start(config, f"{job.id}.{job.fence}", order.command, known, log, account)
+
+
+def start(
+    config: Config,
+    task: str,
+    command: Sequence[str],
+    extra: Mapping[str, str],
+    log: Sink,
+    account: Account | None = None,
+    *,
+    limit: int = LOG_LIMIT,
+    cwd: Path | None = None,
+) -> Child:
+    """In the instance's own places, with nothing of our environment but what the launcher chose, and `extra`."""
+    places = config.places
+    environment = {
+        **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
+        "HOME": str(places["home"]),
+        "TMPDIR": str(places["tmp"]),
+        "BULLPEN_INSTANCE": config.instance_id,
+        **(account.environment if account else {}),
+        **extra,
+    }
+    return Child(f"{config.instance_id}/{task}", command, environment, cwd or places["work"], log, account, limit)

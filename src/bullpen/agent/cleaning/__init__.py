@@ -1,0 +1,1 @@
+"""Cleaning: everything that brings an instance back to what it was at boot."""

@@ -1,0 +1,159 @@
+"""Gives the next run a machine as it was at boot, or says why it cannot.
+
+    boot ── take_baseline ──▶ run ──▶ clean: end strays ─▶ remove what is new ─▶ look again ──▶ Clean | Dirty(reasons)
+                                                                  on a shared machine: ▲ └─▶ renew the places, and look
+
+The baseline is what the pre-runner script left. What is new is removed; what the baseline had and is changed or missing
+cannot be brought back, so it makes the instance Dirty. Cleaning does not believe itself: the verdict comes from a
+second look at everything, made when the cleaning is over.
+
+This is hygiene, not a security border: it undoes what a job left behind, not what a job with root did to the kernel, to
+the clock or to us.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
+
+from bullpen.agent.cleaning.baseline import Baseline, bring_back_attributes, differences, where
+from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.renewal import Renewal
+from bullpen.agent.cleaning.slices import Turn
+from bullpen.host.processes import TreeSurvived, end_tree, identify
+from bullpen.host.sweep import Fate, Judge, Path, sweep
+
+# A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
+STRAY_TURNS = 5
+STRAY_TURN_LASTS = 1.0
+MOST_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """Not done yet: so many entries are gone. `waits`: nothing to do until a child has ended."""
+
+    removed: int
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """The second look found the baseline and nothing else: the instance may be attested."""
+
+    baseline: Baseline | None = field(default=None, compare=False)  # as it is from now on
+
+
+@dataclass(frozen=True, slots=True)
+class Dirty:
+    """Not as it was at boot, and why; never to be offered."""
+
+    reasons: tuple[str, ...]
+
+
+class Aspect(Protocol):
+    """Something beside the places that a run fills and that has a baseline of its own."""
+
+    def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
+        """Remove what is new; note in `troubles` what resists."""
+
+    def differences(self, keep: KeepList) -> Iterator[str | Turn]:
+        """Look again: every difference from the baseline, one sentence each."""
+
+
+def clean(
+    baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = (), renews: Collection[str] = ()
+) -> Iterator[Cleaning | Clean | Dirty]:
+    """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last. The
+    places `renews` are other directories afterwards, unless they are Dirty: the verdict says what is their baseline."""
+    yield from _end_strays(baseline)
+    troubles: dict[str, str] = {}
+    gone = 0
+    # Before the places: a container may still be writing to them.
+    for aspect in beside:
+        for turn in aspect.sweep(keep, troubles):
+            yield Cleaning(gone, waits=turn is Turn.WAITING)
+    for name in baseline.places:
+        before = gone
+        for removed in _sweep_place(baseline, name, keep, troubles):
+            gone = before + removed
+            yield Cleaning(gone)
+    found: list[str] = []
+    if renews:
+        yield from _note(differences(baseline, keep), found, gone)
+        if not found:
+            renewal = Renewal(baseline, renews, keep)
+            for _ in renewal.run():
+                yield Cleaning(gone)
+            baseline = renewal.baseline
+    if not found:
+        looks = chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside))
+        yield from _note(looks, found, gone)
+    resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
+    yield Dirty((*resisted, *found)) if found else Clean(baseline)
+
+
+def _note(looks: Iterable[str | Turn | None], found: list[str], gone: int) -> Iterator[Cleaning]:
+    """Add the differences to `found`, as far as they are of use to people."""
+    for difference in looks:
+        if not isinstance(difference, str):
+            yield Cleaning(gone, waits=difference is Turn.WAITING)
+        elif len(found) < MOST_REASONS:
+            found.append(difference)
+
+
+def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:
+    """End what the run left running; what outlasts all turns is found again by the second look."""
+    for _ in range(STRAY_TURNS):
+        try:
+            end_tree(
+                identify(os.getpid()),
+                baseline.mark,
+                patience=STRAY_TURN_LASTS,
+                spare=baseline.processes,
+                user=baseline.user,
+            )
+        except TreeSurvived:
+            yield Cleaning(0)
+        else:
+            return
+
+
+def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[str, str]) -> Iterator[int]:
+    try:
+        top = os.open(baseline.places[name], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as failure:
+        troubles[name] = str(failure.strerror).lower()
+        return
+    try:
+        # Another directory under the same path may be anybody's: nothing in it is ours to remove.
+        if where(os.fstat(top)) == baseline.root(name):
+            removed = 0
+            for removed in sweep(top, name, _judge(baseline, keep), troubles):
+                yield removed
+            for _ in bring_back_attributes(baseline, name, keep, troubles):
+                yield removed
+        else:
+            troubles[name] = "it is not the directory that it was at boot"
+    finally:
+        os.close(top)
+
+
+def _judge(baseline: Baseline, keep: KeepList) -> Judge:
+    roots = {baseline.root(name) for name in baseline.places}
+
+    def judge(path: Path, status: os.stat_result) -> Fate:
+        # A place inside another place is swept under its own name.
+        if keep.covers(path) or where(status) in roots:
+            return Fate.STAYS
+        if path in baseline.entries:
+            return Fate.STAYS_INSIDE_JUDGED
+        if keep.leads_on(path) and stat.S_ISDIR(status.st_mode):
+            return Fate.GOES_WHEN_EMPTY
+        return Fate.GOES
+
+    return judge

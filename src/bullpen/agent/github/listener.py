@@ -1,0 +1,277 @@
+"""GitHub's runner as a child of the agent, from its registration to its removal: one object for one registration.
+
+    CONFIGURING ── config.sh ──▶ STARTING ── "Listening for Jobs" ──▶ LISTENING ◀──▶ a job at a time
+                  (jit: not)        ▲                                     │
+                                    └──────────── PAUSING ◀── ended ──────┼──▶ LOST: what was for one job is used up
+                                                     └─ jit ──▶ REMOVING ◀┼─── GitHub has forgotten us
+                                                                          └──▶ BROKEN: the same again would not help
+    STOPPING ── SIGINT, its end ──▶ REMOVING ── config.sh remove ──▶ OVER
+
+run.sh ends with 0 whatever happened, so what it printed and what it left on the disk tell more than its exit code. The
+one exception is a version that GitHub refuses. Secrets reach the scripts through their environment, never as arguments;
+run.sh is given none, but for a registration made for it, which is good for one job.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+
+from bullpen.agent.child_process import Child
+from bullpen.agent.github.registration_token import Pass
+from bullpen.agent.github.runner_files import Registration
+from bullpen.agent.store.sqlite import Sink
+
+CONFIGURED_WITHIN = 60.0  # seconds for config.sh
+LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
+STOPPED_WITHIN = 25.0  # seconds from SIGINT to the end: a job's step gets ten of them, then it tells GitHub
+REMOVED_WITHIN = 20.0  # seconds for config.sh remove
+MOST_RESTARTS, RESTARTS_WITHIN = 3, 60.0  # then something is wrong that a restart does not mend
+FIRST_PAUSE = 1.0  # seconds before the first of them; each further one takes twice as long
+DEPRECATED = 7  # the exit code of run.sh, for a version that GitHub refuses
+LONGEST_LINE = 8192
+SAID = re.compile(r"[0-9-]+ [0-9:]+Z: (?:(Listening for Jobs)|(Running job): .*|Job .* (completed with result): \w+)")
+"""The lines that say what it does. They begin with the time, so no name of a job passes for one, unless it has a line
+break in it: whoever chooses such a name can have us take their own job for ended, and is the one who loses it."""
+
+Launch = Callable[[str, Sequence[str], Mapping[str, str], Sink, int], Child]
+"""Start a command under a name: command, what to add to the environment, where output goes and how much of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """GitHub's runner as it lies on this instance."""
+
+    directory: Path
+    version: str = ""
+
+    @property
+    def is_configured(self) -> bool:
+        return (self.directory / ".runner").exists()
+
+
+class Stage(Enum):
+    CONFIGURING = auto()
+    STARTING = auto()
+    LISTENING = auto()
+    PAUSING = auto()
+    LOST = auto()
+    BROKEN = auto()
+    STOPPING = auto()
+    REMOVING = auto()
+    OVER = auto()
+
+
+class Restarts:
+    """How often runners have ended by themselves lately, whatever their registration."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def pause(self, now: float) -> float | None:
+        """Seconds until the next start; None if there were too many."""
+        self._times = [time for time in self._times if now - time < RESTARTS_WITHIN]
+        if len(self._times) >= MOST_RESTARTS:
+            return None
+        self._times.append(now)
+        return FIRST_PAUSE * 2.0 ** (len(self._times) - 1)
+
+
+class Lines:
+    """Where the output goes: taken line by line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._whole: list[str] = []
+
+    def write(self, content: bytes) -> None:
+        *whole, rest = (self._rest + content).split(b"\n")
+        self._whole += (line.decode(errors="replace").rstrip("\r") for line in whole)
+        self._rest = rest[-LONGEST_LINE:]
+
+    def close(self) -> None: ...
+
+    def take(self) -> list[str]:
+        whole, self._whole = self._whole, []
+        return whole
+
+
+class Listener:
+    def __init__(
+        self,
+        launch: Launch,
+        installed: Installed,
+        work: Path,
+        hooks: Mapping[str, str],
+        given: Pass,
+        restarts: Restarts,
+        undo: Callable[[Registration], str],
+        removal: Callable[[], str],
+    ) -> None:
+        """`hooks` is what run.sh is told of them, in its environment. `undo` undoes whatever jobs have done to what
+        removes a registration, or says why it cannot; `removal` is a token to remove it with that holds now. Nothing is
+        started yet."""
+        self.stage = Stage.STARTING if given.jit else Stage.CONFIGURING
+        self.why = ""  # it is broken, or its registration stays behind
+        self.has_job = False
+        self.jobs = 0  # so many have begun
+        self.is_bound = False  # whether we have admitted that job: told by whoever does
+        self.until = 0.0  # a monotonic reading at which to look again, if it is not 0
+        self.child: Child | None = None
+        self._launch, self._installed, self._work, self._hooks = launch, installed, work, hooks
+        self._given, self._restarts, self._undo, self._removal = given, restarts, undo, removal
+        self._registration: Registration | None = None
+        self._lines = Lines()
+        self._is_wanted = True
+        self._has_listened = False
+
+    @property
+    def removes_itself(self) -> bool:
+        """The registration is ours alone to remove: there is no service that does it. One for a single job never is."""
+        return bool(self._given.removal) and not self._given.jit
+
+    def begin(self, now: float) -> None:
+        if self.stage is Stage.STARTING:
+            self._run(now)
+            return
+        given = self._given
+        command = ["--unattended", "--url", given.url, "--name", given.runner, "--labels", given.label]
+        command += ["--no-default-labels", "--disableupdate", "--work", str(self._work)]
+        command += ["--runnergroup", given.group] if given.group else []
+        self._start(now, CONFIGURED_WITHIN, "config.sh", *command, ACTIONS_RUNNER_INPUT_TOKEN=given.token)
+
+    def check(self, now: float) -> None:
+        """Take what was said, and notice what has ended. Never waits for long."""
+        if self.child is None:
+            if self.stage is Stage.PAUSING and now >= self.until:
+                # What was made for one start is not started again: it is removed, and another one made.
+                (self._remove if self._given.jit else self._run)(now)
+            return
+        code = self.child.exit_code()  # first: what it printed before its end is there by now
+        self.child.pump()
+        self._hear()
+        if code is None and not (self.until and now >= self.until):
+            return
+        said = self._said()
+        self.child.end()  # with what it left running
+        self.child.close()
+        self.child = None
+        if code is None:
+            said = f"it did not come further in its time; {said}"
+        self._ended(code, said, now)
+
+    def stop(self, now: float) -> None:
+        """Let it leave, then have it removed. What is being registered is registered first: only then can it be; and
+        what it has to tell GitHub of its last job it tells, though it says here before that the job is over."""
+        self._is_wanted = False
+        if self.stage in (Stage.STARTING, Stage.LISTENING) and self.child is not None:
+            self.stage, self.until = Stage.STOPPING, now + STOPPED_WITHIN
+            self.child.interrupt()
+        elif self.stage in (Stage.PAUSING, Stage.LOST, Stage.BROKEN):
+            self._remove(now)
+
+    def cut_off(self, why: str) -> None:
+        """End it hard, with its job, of which nothing more runs: one that is asked to end has steps that always do."""
+        if self.child is not None:
+            self.child.end()
+            self.child.close()
+            self.child = None
+        self.until = 0.0
+        self._break(why)
+
+    # ---------------------------------------------------------------------------------------------------------- in turn
+
+    def _run(self, now: float) -> None:
+        self.stage = Stage.STARTING
+        told = {"RUNNER_MANUALLY_TRAP_SIG": "1", "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE": "1"}
+        if self._given.jit:
+            told["ACTIONS_RUNNER_INPUT_JITCONFIG"] = self._given.jit
+        self._start(now, LISTENS_WITHIN, "run.sh", **told, **self._hooks)
+
+    def _remove(self, now: float) -> None:
+        if not self.removes_itself:
+            self.stage, self.until = Stage.OVER, 0.0  # the service removes it, by its name
+        elif self._registration is None:
+            # config.sh failed or was ended: GitHub may have heard of us before.
+            unknown = "its registration may stay behind: whether GitHub registered it is not known"
+            self.stage, self.until, self.why = Stage.OVER, 0.0, f"{unknown}; {self.why}" if self.why else unknown
+        elif trouble := self._undo(self._registration):
+            self.stage, self.until, self.why = Stage.OVER, 0.0, f"its registration stays behind: {trouble}"
+        else:
+            self.stage = Stage.REMOVING
+            self._given = replace(self._given, removal=self._removal())
+            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._installed.directory)}
+            self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
+
+    def _ended(self, code: int | None, said: str, now: float) -> None:
+        self.until = 0.0
+        if self.stage is Stage.CONFIGURING and self._installed.is_configured:
+            self._registration = Registration(self._installed.directory)
+        match self.stage:
+            case Stage.CONFIGURING if not self._is_wanted:
+                self._remove(now)
+            case Stage.CONFIGURING if code == 0 and self._installed.is_configured:
+                self._run(now)
+            case Stage.CONFIGURING:
+                self._break(f"GitHub's runner could not be registered: {said}")
+            case Stage.STOPPING:
+                self._remove(now)
+            case Stage.REMOVING:
+                self.stage, self.why = Stage.OVER, "" if code == 0 else f"its registration stays behind: {said}"
+            case Stage.STARTING if code != DEPRECATED and not self._has_listened:
+                self._break(f"GitHub's runner does not listen for jobs: {said}")
+            case _:
+                self._ended_by_itself(code, said, now)
+
+    def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
+        if code == DEPRECATED:
+            self._break(f"GitHub refuses runner version {self._installed.version}: use a newer one")
+        elif self.has_job and self.is_bound:
+            # Nobody tells GitHub how the job ended, and it waits for minutes: whoever counts on us should know now.
+            self._break(f"GitHub's runner ended under its job: {said}")
+        elif self._given.jit and self.jobs and not self._installed.is_configured:
+            self.stage = Stage.LOST
+        elif (pause := self._restarts.pause(now)) is None:
+            self._break(f"GitHub's runner ended again and again: {said}")
+        elif not self._given.jit and (not self._installed.is_configured or "has been deleted" in said):
+            # So it seems. A job may have made it look so, to keep what it has copied of a registration that nobody
+            # removes any more.
+            self._remove(now)
+        else:
+            self.stage, self.until = Stage.PAUSING, now + pause
+
+    def _break(self, why: str) -> None:
+        self.stage, self.why = Stage.BROKEN, why
+
+    # ---------------------------------------------------------------------------------------------------------- helpers
+
+    def _start(self, now: float, within: float, program: str, *arguments: str, **told: str) -> None:
+        self._lines = Lines()
+        self.until = now + within
+        command = [str(self._installed.directory / program), *arguments]
+        try:
+            self.child = self._launch(program, command, told, self._lines, sys.maxsize)
+        except (OSError, ValueError) as exc:
+            self._ended(None, f"{program} could not be started: {exc}", now)
+
+    def _hear(self) -> None:
+        for line in self._lines.take():
+            if (found := SAID.fullmatch(line)) is None:
+                continue
+            listens, begins, _ = found.groups()
+            self.jobs += bool(begins)
+            self.has_job = bool(begins)
+            if listens and self.stage is Stage.STARTING:
+                self.stage, self.until, self._has_listened = Stage.LISTENING, 0.0, True
+
+    def _said(self) -> str:
+        """The last it printed, for people: no secret, whatever it printed."""
+        assert self.child is not None, "nobody has said anything"
+        text = self.child.tail()
+        for secret in (self._given.token, self._given.removal, self._given.jit):
+            text = text.replace(secret, "***") if secret else text
+        return f"its last lines:\n{text}" if text else "it printed nothing"

@@ -1,0 +1,286 @@
+"""GitHub's jobs on this instance: its runner is made ready at boot, and started and stopped as `decide` says.
+
+What the listener is at becomes the agent's progress here, and nothing but here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bullpen.agent.child_process import Child, start
+from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.slices import CannotSettle, Turn
+from bullpen.agent.config import Config
+from bullpen.agent.github.admission import Asked, activity_of, refusal
+from bullpen.agent.github.install import PROGRAMS, install, strip
+from bullpen.agent.github.job_hooks import Hooks
+from bullpen.agent.github.listener import STOPPED_WITHIN, Installed, Lines, Listener, Restarts, Stage
+from bullpen.agent.github.registration_token import NoPass, Pass
+from bullpen.agent.github.runner_files import Registration
+from bullpen.agent.progress import Phase, Progress, Record
+from bullpen.agent.store.sqlite import StoreUnreachable
+from bullpen.host.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
+from bullpen.host.sweep import Path as Entry
+
+if TYPE_CHECKING:
+    from bullpen.agent.account import Account
+    from bullpen.agent.store.sqlite import Link, Sink
+
+VERSION_WITHIN = 30.0  # seconds
+LEAVING_WITHIN = 10.0  # seconds that a leaving agent gives its runner, and as much more as a job takes to be cancelled
+ENDED_WITHIN = 2.0  # seconds for what jobs left running; a heartbeat waits so long
+ASKED_WITHIN = 300.0  # seconds from a job's begin until we are asked about it: what it uses is downloaded before
+REFUSED_WITHIN = 10.0  # seconds for a refused job to end by itself: see `hook`
+LOOK_AGAIN = 0.050  # seconds
+VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
+
+
+class Actions:
+    def __init__(self, config: Config, account: Account | None, log: Callable[[str], None]) -> None:
+        """Raise ValueError where GitHub's runner would refuse to run."""
+        if account is None and os.geteuid() == 0:
+            raise ValueError("GitHub's runner refuses to run as root: local.runner-users says as whom jobs shall run")
+        self.version = ""
+        self._config, self._account, self._log = config, account, log
+        self._directory = config.directory / "runner"
+        self._hooks: Hooks | None = None
+        self._listener: Listener | None = None
+        self._asking: Child | None = None  # for the runner's version
+        self._restarts = Restarts()
+        self._job = 0  # the number of the one that runs, since we registered
+        self._judged = 0  # the number of the last one that was admitted or refused
+        self._due, self._overdue = math.inf, ""  # by then it must have been judged, or have ended; what if not
+        self._is_over = False  # the job's last step; its runner still has to tell GitHub
+        self._children = 0
+        self._at_boot: frozenset[Identity] = frozenset()  # what the pre-runner script left running
+        self._programs: frozenset[str] = frozenset()  # what lies in the runner's directory without a registration
+
+    def settle(self) -> Generator[Turn, None, tuple[Entry, ...]]:
+        """Make the runner ready, and return which of our files may change without a job's doing. Raise CannotSettle."""
+        config = self._config
+        linked: tuple[Path, ...] = ()
+        if config.runner_url:
+            from bullpen.agent.github.fetch import fetch
+
+            yield from fetch(config.runner_url, config.runner_sha256, self._directory, self._account)
+        else:
+            linked = yield from install(Path(config.runner_directory), self._directory, self._account)
+        self._hooks = Hooks(config.directory / "hooks", self._account)
+        self._hooks.pin(self._directory)
+        self._programs = frozenset(os.listdir(self._directory))
+        self.version = yield from self._ask_version()
+        strip(self._directory, self._programs)  # config.sh writes, whatever it is asked, and the next time anew
+        self._log(f"has GitHub's runner {self.version}")
+        self._at_boot = frozenset(descendants(identify(os.getpid()), mark_of(config.instance_id), self._user))
+        # A file that others link to as well changes its time with each of them.
+        shared = (("instance", "runner", *file.parts) for file in linked)
+        return tuple(shared)
+
+    def _ask_version(self) -> Generator[Turn, None, str]:
+        self._asking = child = self._launch(
+            "version", [str(self._directory / PROGRAMS[0]), "--version"], {}, Lines(), 4096
+        )
+        until = time.monotonic() + VERSION_WITHIN
+        while (code := child.exit_code()) is None and time.monotonic() < until:
+            child.pump()
+            yield Turn.WAITING
+        said = child.tail()
+        child.end()
+        child.close()
+        self._asking = None
+        version = said.rpartition("\n")[2].strip()
+        if code != 0 or not VERSION.fullmatch(version):
+            raise CannotSettle(f"GitHub's runner does not tell its version, but: {said or 'nothing'}")
+        return version
+
+    # ------------------------------------------------------------------------------------------------- what decide says
+
+    def register(self, link: Link, progress: Progress, record: Record) -> Progress:
+        """Begin to appear at GitHub; `check` tells when it is done. Raise StoreUnreachable."""
+        assert self._hooks is not None, "not settled"
+        try:
+            given = link.register(record)
+        except NoPass as exc:
+            return progress.registered(record, str(exc))
+        if not isinstance(given, Pass):
+            return progress.registered(record, "whoever gives out passes has jobs of its own") if given else progress
+        began = progress.registering(record, given.runner, keeps=bool(self._config.keep))
+        if given.oldest and _number(self.version) < _number(given.oldest):
+            why = f"runner {self.version} is too old: GitHub takes {given.oldest} or later"
+            return began.hung_up().listening(why)
+        self._hooks.open()
+        self._job = self._judged = 0
+        work, told = self._config.places["work"], self._hooks.variables
+        installed = Installed(self._directory, self.version)
+        undo, removal = self._undo, partial(_removal, link, given)
+        self._listener = Listener(self._launch, installed, work, told, given, self._restarts, undo, removal)
+        self._listener.begin(time.monotonic())
+        return self.check(began)
+
+    def hang_up(self, progress: Progress, record: Record) -> Progress:
+        """Begin to leave GitHub; `check` tells when it is done."""
+        if self._listener is None:
+            return progress.hung_up()
+        self._listener.stop(time.monotonic())
+        return self.check(progress.hanging_up(record))
+
+    @property
+    def awaits_word(self) -> bool:
+        """A job has begun that nobody has asked about yet. Any other question is late, or made up by a job."""
+        return self._listener is not None and self._job > self._judged
+
+    def admit(self, progress: Progress, asked: Asked) -> tuple[Progress, bool]:
+        """Bind the job that has begun if it may run here, and have it wait until it is let go; else have it end. Says
+        which it was, and of one job only once: what runs cannot pass for another."""
+        assert self._hooks is not None, "not settled"
+        assert self._listener is not None, "nobody can have asked"
+        self._judged, self._due = self._job, math.inf
+        is_leaving = self._listener.stage is Stage.STOPPING
+        why = refusal(asked, progress.seen, "" if is_leaving else progress.registered_for)
+        job = f"job {asked.job} of {asked.repository} run={asked.run} attempt={asked.attempt}"
+        if why or progress.seen is None:
+            self._log(f"refuses {job!r}: {why}")
+            self._due, self._overdue = time.monotonic() + REFUSED_WITHIN, "a job that was refused does not end"
+            self._hooks.answer(asked, why)
+            return progress, False
+        self._log(f"admits {job!r}")
+        return progress.bound(activity_of(asked, progress.seen, progress.runner), time.monotonic()), True
+
+    def let_go(self, asked: Asked) -> None:
+        assert self._hooks is not None, "not settled"
+        self._hooks.answer(asked, "")
+
+    # ------------------------------------------------------------------------------------------------- what is going on
+
+    def outputs(self) -> list[int]:
+        """Descriptors to wait on. Whoever asks when nobody is awaited does not keep us busy."""
+        found = [child.output for child in self._running() if child.output >= 0]
+        return [*found, self._hooks.fileno()] if self._hooks is not None and self.awaits_word else found
+
+    def must_be_checked_at(self) -> float | None:
+        return self._listener.until or None if self._listener is not None else None
+
+    def awaited(self) -> list[int]:
+        return [child.pid for child in self._running()]
+
+    def asked(self) -> Asked | None:
+        """What asks for our word first, of all that have since the last time. That a job is over is only noted, for the
+        next check."""
+        heard = self._hooks.asked() if self._hooks is not None else []
+        self._is_over |= any(asked.is_over for asked in heard)
+        return next((asked for asked in heard if not asked.is_over), None)
+
+    def check(self, progress: Progress) -> Progress:
+        listener = self._listener
+        if listener is None:
+            return progress
+        if self._is_over:
+            self._is_over, progress = False, progress.ending()
+        now, had = time.monotonic(), self._job
+        listener.is_bound = progress.activity is not None
+        listener.check(now)
+        self._job = listener.jobs if listener.has_job else 0
+        if had and self._job != had:
+            self._log("its job has ended")
+            progress = progress.bound(None, 0.0)
+        if self._job and self._job != had:
+            self._due, self._overdue = now + ASKED_WITHIN, "GitHub's runner did not ask whether a job may run here"
+        elif self._job and now >= self._due:
+            listener.cut_off(self._overdue)
+        begun = progress.registration
+        match listener.stage:
+            case Stage.LISTENING if begun is not None and begun.phase is Phase.UNDER_WAY:
+                self._log(f"listens as {progress.runner}")
+                return progress.listening()
+            case Stage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
+                self._log(f"serves no more: {listener.why}")
+                return progress.listening(listener.why)
+            case Stage.LOST if progress.removal is None:
+                self._log("its registration is over")
+                self._hang_up()
+                return progress.forgotten()
+            case Stage.OVER:
+                self._log(f"listens no more{f', but {listener.why}' if listener.why else ''}")
+                self._hang_up()
+                if listener.why and progress.removal is None:
+                    progress = progress.listening(listener.why)  # nobody asked for it
+                return progress.hung_up(listener.why)
+        return progress
+
+    def give_up(self, progress: Progress, why: str) -> Progress:
+        """What nobody foresaw costs the runner, never the agent. A registration that only we can remove stays behind:
+        what removes it may be what failed."""
+        listener = self._listener
+        self._hang_up()
+        if listener is None or progress.registration is None:
+            return progress
+        if listener.child is not None:
+            listener.child.end()
+            listener.child.close()
+        left = f"its registration stays behind: {why}" if listener.removes_itself else ""
+        return progress.listening(why).hung_up(left)
+
+    def leave(self) -> None:
+        """Stop at once, for ever, and wait for it, but not long."""
+        listener = self._listener
+        if listener is None:
+            return
+        until = time.monotonic() + LEAVING_WITHIN + (STOPPED_WITHIN if listener.has_job else 0.0)
+        listener.stop(time.monotonic())
+        while listener.stage is not Stage.OVER and time.monotonic() < until:
+            select.select([child.output for child in self._running() if child.output >= 0], [], [], LOOK_AGAIN)
+            listener.check(time.monotonic())
+
+    def _hang_up(self) -> None:
+        """There is nothing to ask about any more, and nothing left to ask by."""
+        self._listener = None
+        if self._hooks is not None:
+            self._hooks.close()
+
+    @property
+    def _user(self) -> int | None:
+        """As whom nothing runs on this machine but our jobs; None if that is what we are."""
+        return self._account.user if self._account is not None else None
+
+    def _undo(self, registration: Registration) -> str:
+        """What jobs have done to our removing of a registration, or why it cannot be undone. What they left running
+        could read the token in the environment of config.sh, for it has the same user."""
+        me, mark = identify(os.getpid()), mark_of(self._config.instance_id)
+        try:
+            if self._account is not None:
+                Timers(self._account).stop()
+            end_tree(me, mark, patience=ENDED_WITHIN, spare=self._at_boot, user=self._user)
+            registration.bring_back(self._directory, self._programs, self._account)
+        except (TreeSurvived, OSError) as exc:
+            return str(exc)
+        return ""
+
+    def _running(self) -> list[Child]:
+        found = (self._asking, self._listener.child if self._listener is not None else None)
+        return [child for child in found if child is not None]
+
+    def _launch(self, name: str, command: Sequence[str], told: Mapping[str, str], log: Sink, limit: int) -> Child:
+        self._children += 1  # a name is used once: it marks what the child starts
+        # In its own directory: there it looks for its libraries before it goes there itself.
+        where, name = self._directory, f"{name}.{self._children}"
+        return start(self._config, name, command, told, log, self._account, limit=limit, cwd=where)
+
+
+def _removal(link: Link, given: Pass) -> str:
+    """A token to remove a registration with: the one that came with it may have ended by now."""
+    with suppress(NoPass, StoreUnreachable):
+        return link.removal()
+    return given.removal
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,0 +1,94 @@
+"""How an agent leaves, for whatever reason: it says so, ends everything below it, and gives back what it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, Report
+from bullpen.agent.log_tail import Journal
+from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.agent.store.sqlite import TEXT_LIMIT, Link, StoreUnreachable
+from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
+
+PATIENCE = 5.0  # seconds for everything below us to end
+
+
+def leave(
+    config: Config,
+    link: Link,
+    record: Record | NoRecord,
+    progress: Progress,
+    reason: str,
+    log: Journal,
+    hang_up: Callable[[], None] = lambda: None,
+) -> None:
+    """Leave nothing running and no registration behind, as far as the store can be reached. `hang_up` says goodbye to
+    a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives us up."""
+    log(f"stops: {reason}")
+    _say(link, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
+    is_clear = True
+    if progress.activity is not None:
+        # What it runs here ends as if somebody had cancelled it: whoever finds it so must know that it was us.
+        try:
+            link.beat(progress.job, datetime.now(UTC), progress.activity.text())
+        except Exception as exc:
+            log(f"cannot say that it leaves a job: {exc}")
+    try:
+        hang_up()
+    except Exception as exc:
+        log(f"cannot take leave of the CI: {exc!r}")
+    try:
+        end_tree(identify(os.getpid()), mark_of(config.instance_id), patience=PATIENCE)
+    except TreeSurvived as exc:
+        is_clear = False
+        log(str(exc))
+    try:
+        if (job := progress.job) is not None and is_clear:
+            # What survived may still be at work: then the job waits until our lease runs out.
+            link.give_back_job(job, f"its runner stopped: {reason}")
+        link.deregister(progress.runner)
+    except StoreUnreachable as exc:
+        log(f"leaves its registration behind: {exc}")
+    if is_clear and progress.activity is None and _is_over(record, progress):
+        try:
+            link.stop()
+        except Exception as exc:
+            log(f"cannot say that its worker has stopped: {exc}")
+    link.close()
+
+
+def last_report(record: Record, progress: Progress, text: str) -> Report | None:
+    """What is left to say to whoever waits for us: that they wait in vain. Nothing if nobody does, or they know."""
+    if record.state is State.TERMINATED or _has_failed(record, progress):
+        return None
+    if record.state is State.IDLE:
+        return Report(Kind.CLEAN_FAILED, text)
+    if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
+        return Report(Kind.FAILED, text)
+    return Report(Kind.REG_FAILED, text)
+
+
+def _is_over(record: Record | NoRecord, progress: Progress) -> bool:
+    """Whether our instance has ended. As long as it lives, those who wait for us, or replace us, judge by our beats."""
+    known = progress.seen if record is UNKNOWN else record
+    return known is ABSENT or (isinstance(known, Record) and known.state is State.TERMINATED)
+
+
+def _has_failed(record: Record, progress: Progress) -> bool:
+    """What went wrong first is what explains it."""
+    return progress.signal is not None and progress.signal[1] == record.round and progress.signal[0].is_failure
+
+
+def _say(link: Link, record: Record | NoRecord, progress: Progress, text: str, log: Journal) -> None:
+    known = progress.seen if record is UNKNOWN else record
+    report = last_report(known, progress, text) if isinstance(known, Record) else None
+    if report is None or not isinstance(known, Record):
+        return
+    try:
+        link.report(report.kind, known, report.text)
+    except Exception as exc:
+        # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
+        log(f"cannot say that it stops: {exc}")

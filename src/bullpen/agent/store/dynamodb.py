@@ -1,0 +1,267 @@
+"""The store as an agent on EC2 sees it without `bullpen serve`: the DynamoDB table itself, as `link.Link` otherwise.
+
+The agent reads its own record, again and again, and writes its signals, its heartbeat and its registration; the
+machine's role allows no more. Jobs of Bullpen's own queue need the service: here `gives_jobs` is False, and there is
+nothing to take or to settle. Everything that keeps the table from answering is `StoreUnreachable`.
+
+A write whose answer was lost may have landed. Beats and signals count up, so the next one is written whether the last
+one was or not; the registration is taken back whenever it may be there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bullpen import __version__
+from bullpen.agent.aws.dynamodb import Away, ConditionFailed, DynamoDB, Refused
+from bullpen.agent.aws.imds import Metadata, NoMetadata
+from bullpen.agent.build import build_id
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT, NoRecord
+from bullpen.agent.github.registration_token import Pass
+from bullpen.agent.progress import Holder, Job, Kind, Record, State
+from bullpen.agent.store.sqlite import TEXT_LIMIT, Grant, StoreUnreachable
+from bullpen.engines.aws.dynamodb import entries, items
+from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
+from bullpen.errors import Refused as Unreadable
+from bullpen.model.instance import Instance
+from bullpen.model.signal import SEQ_STEP, direct_key
+from bullpen.model.worker import Card, Worker
+from bullpen.model.worker import State as WorkerState
+
+if TYPE_CHECKING:
+    from bullpen.agent.github.token_source import Passes
+
+WAITING_EVERY = 0.5  # seconds between two looks at the record while somebody may be about to claim us
+RUNNING_EVERY = 5.0  # and while a run has us: only its release is news
+PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
+ATTEMPTS = 3  # to find the number that follows the last one written
+SIGNALS_LAST = 7 * 86400.0  # seconds
+REFUSED_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature")  # how their codes begin
+
+
+def connect(config: Config, metadata: Metadata) -> DynamoLink:
+    """With the credentials of the machine that we run on."""
+    client = DynamoDB(config.region, metadata.credentials, config.endpoint, PATIENCE)
+    return DynamoLink(config, client, metadata.forget_credentials)
+
+
+class DynamoLink:
+    """See `link.Link` for what each method promises."""
+
+    gives_jobs = False
+
+    def __init__(self, config: Config, client: DynamoDB, forget_credentials: Callable[[], None]) -> None:
+        self._config = config
+        self._id = config.instance_id
+        self._client = client
+        self._domain = config.domain or os.uname().nodename
+        self._forget_credentials = forget_credentials
+        self._look_at = 0.0
+        self._beats = self._signals = 0  # the numbers of the last ones
+        self._may_be_registered = True  # an agent before us may have been
+        self._has_described = False
+        self._passes: Passes | None = None
+
+    def has_changed(self) -> bool:
+        """True if it is time to look again."""
+        return time.monotonic() >= self._look_at
+
+    def look(self) -> Record | NoRecord:
+        found = self._call("GetItem", Key=raw_key("Instance", self._id), ConsistentRead=True).get("Item")
+        record = ABSENT if found is None else _record(found)
+        is_running = isinstance(record, Record) and record.state is State.RUNNING
+        self._look_at = time.monotonic() + (RUNNING_EVERY if is_running else WAITING_EVERY)
+        return record
+
+    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+        """One write: its number and the length of the lease. Whoever sweeps sets the deadline, by its own clock."""
+        pulse: dict[str, Value | None] = {
+            "instanceId": text(self._id),
+            "domain": text(self._domain),
+            "lease": number(self._config.lease),
+            "activity": text(activity) if activity else None,
+        }
+        if leaving is not None:
+            pulse["leaving"] = text(moment(leaving))
+        if not self._has_described:
+            pulse["card"] = items.encode_part(self._card())
+        for _ in range(ATTEMPTS):
+            self._beats += 1
+            is_ours, found = self._count_up("Heartbeat", self._beats, pulse, _entries(self._id, leaving))
+            epoch = int(found.get("epoch", {}).get("N", 1))
+            holder = Holder(direct_key(self._id), epoch)
+            if found.get("fate") == text("retire") or found.get("state") == text("cleaned-up"):
+                return Grant(holder, retired=True)
+            if is_ours:
+                self._has_described = True
+                # A little early, each time by another part of it: machines of one fleet do not beat as one.
+                return Grant(holder, next_in=self._config.heartbeat * random.uniform(0.9, 1.0))
+            self._beats = _seq(found)
+        raise StoreUnreachable(f"{ATTEMPTS} beats in a row were overtaken")
+
+    def _card(self) -> Card:
+        return Card(self._config.capabilities, build_id(), os.uname().nodename, os.getpid(), __version__)
+
+    def stop(self) -> None:
+        """Nothing: a sweeper decides what becomes of a worker whose beats it accepts itself."""
+
+    def report(self, kind: Kind, record: Record, words: str) -> None:
+        if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
+            self.deregister()
+        signal: dict[str, Value | None] = {
+            "value": {"M": {"signal": text(kind), "runId": text(record.run_id)}},
+            "round": text(record.round),
+            "text": text(words[:TEXT_LIMIT]),
+            "ttl": number(int(time.time() + SIGNALS_LAST)),
+        }
+        for _ in range(ATTEMPTS):
+            self._signals += 1
+            is_ours, found = self._count_up("WS", self._signals, signal)
+            if is_ours:
+                return
+            self._signals = _seq(found)
+        raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times")
+
+    def register(self, record: Record) -> Pass | bool:
+        if self._config.ci == "github":
+            return self._pass(record)
+        states = {f":{state}": text(state) for state in (State.CREATED, State.CLAIMED, State.RUNNING)}
+        check = {
+            "TableName": self._config.table,
+            "Key": raw_key("Instance", self._id),
+            "ConditionExpression": f"#runId = :runId AND #round = :round AND #state IN ({', '.join(states)})",
+            "ExpressionAttributeNames": {f"#{name}": name for name in ("runId", "round", "state")},
+            "ExpressionAttributeValues": {":runId": text(record.run_id), ":round": text(record.round), **states},
+        }
+        put = {
+            "TableName": self._config.table,
+            "Item": {
+                **raw_key("Registration", self._id),
+                "instanceId": text(self._id),
+                "label": text(record.run_id),
+                "round": text(record.round),
+                "busy": {"BOOL": False},
+            },
+        }
+        self._may_be_registered = True
+        try:
+            self._ask("TransactWriteItems", TransactItems=[{"ConditionCheck": check}, {"Put": put}])
+        except ConditionFailed:
+            return False
+        return True
+
+    def _pass(self, record: Record) -> Pass | bool:
+        from bullpen.agent.github import token_source
+
+        found = self.look()
+        if not isinstance(found, Record) or (found.run_id, found.round) != (record.run_id, record.round):
+            return False
+        if found.state not in (State.CREATED, State.CLAIMED, State.RUNNING):
+            return False
+        self._passes = self._passes or token_source.Passes(self._id)
+        return self._passes.make(*self._secret(), record)
+
+    def removal(self) -> str:
+        from bullpen.agent.github import token_source
+
+        return token_source.removal_of(*self._secret())
+
+    def _secret(self) -> tuple[str, float]:
+        from bullpen.agent.github import token_source
+
+        item = self._call("GetItem", Key=raw_key("Secret", token_source.NAME), ConsistentRead=True).get("Item", {})
+        return _secret(item)
+
+    def deregister(self, runner: str = "") -> None:
+        self._call("DeleteItem", Key=raw_key("Registration", self._id))
+        self._may_be_registered = False
+
+    def close(self) -> None:
+        self._client.close()
+
+    # ---------------------------------------------------------------------------------------------------------- calling
+
+    def _count_up(
+        self, kind: str, seq: int, said: Mapping[str, Value | None], first: Item | None = None
+    ) -> tuple[bool, Item]:
+        """Write our item of this kind as number `seq`, unless it is as far already, or its worker is cleaned up, and
+        `first` only where it is missing; what is None goes. A number that is too far ahead is none of ours: another
+        machine wrote it, and would silence us. Returns whether what stands there now is ours, and what stands there."""
+        first, gone = first or {}, [name for name, value in said.items() if value is None]
+        values = {name: value for name, value in said.items() if value is not None}
+        values |= {"seq": number(seq), "updatedAt": text(moment(datetime.now(UTC)))}
+        written = [f"#{name} = :{name}" for name in values]
+        written += [f"#{name} = if_not_exists(#{name}, :{name})" for name in first]
+        removed = f" REMOVE {', '.join(f'#{name}' for name in gone)}" if gone else ""
+        try:
+            answer = self._call(
+                "UpdateItem",
+                Key=raw_key(kind, self._id),
+                UpdateExpression=f"SET {', '.join(written)}{removed}",
+                ConditionExpression=(
+                    "(attribute_not_exists(#seq) OR #seq < :seq OR #seq > :ahead) AND NOT #state = :gone"
+                ),
+                ExpressionAttributeNames={f"#{name}": name for name in (*values, *gone, *first, "state")},
+                ExpressionAttributeValues={
+                    **{f":{name}": value for name, value in (values | first).items()},
+                    ":ahead": number(seq + SEQ_STEP),
+                    ":gone": text("cleaned-up"),
+                },
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ConditionFailed as exc:
+            found = exc.items[0] or {}
+            # Written when we wrote it: it had landed, and was sent again when the connection broke.
+            return found.get("updatedAt") == values["updatedAt"], found
+        return True, dict(answer["Attributes"])
+
+    def _call(self, operation: str, **request: Any) -> dict[str, Any]:
+        return self._ask(operation, TableName=self._config.table, **request)
+
+    def _ask(self, operation: str, **request: Any) -> dict[str, Any]:
+        try:
+            return self._client.call(operation, **request)
+        except (Away, NoMetadata) as exc:
+            raise StoreUnreachable(str(exc)) from exc
+        except Refused as exc:
+            if exc.code.startswith(REFUSED_CREDENTIALS):
+                self._forget_credentials()
+            raise StoreUnreachable(str(exc)) from exc
+
+
+def _record(item: Item) -> Record:
+    try:
+        found = items.decode(Instance, item)
+        state = State(found.state)
+    except (Unreadable, ValueError) as exc:
+        raise StoreUnreachable(str(exc)) from exc
+    threshold = found.threshold.timestamp()
+    owned = (state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
+    return Record(*owned, repository=found.repository)
+
+
+def _secret(item: Item) -> tuple[str, float]:
+    try:
+        return item["content"]["S"], items.parse_moment(item["expiresAt"]["S"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return "", 0.0  # as one that has ended
+
+
+def _entries(instance_id: str, leaving: datetime | None) -> Item:
+    """What makes sweepers, and who looks for those that leave, find a heartbeat that nobody has accepted yet."""
+    worker = Worker(direct_key(instance_id), WorkerState.ACTIVE, version=0, leaving=leaving)
+    return {name: value for name, value in entries.derived(worker).items() if value is not None}
+
+
+def _seq(item: Item) -> int:
+    try:
+        return int(item["seq"]["N"])
+    except (KeyError, TypeError, ValueError):
+        return 0

@@ -1,0 +1,273 @@
+"""The store as an agent elsewhere sees it: through `bullpen serve`, with the interface of `link.Link`.
+
+The agent's own token speaks for its instance only. News of the record come by a long poll on a thread of its own, which
+rings a bell that the agent's loop waits on; everything else, the heartbeat above all, is sent by the loop itself. While
+the service is away the agent knows nothing (`StoreUnreachable`), and lives on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from dataclasses import fields
+from datetime import UTC, datetime
+from urllib.parse import quote, urlencode
+
+from bullpen.agent.config import Config
+from bullpen.agent.decide import ABSENT, NoRecord
+from bullpen.agent.github.registration_token import NoPass, Pass
+from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.store.connection import Answer, Badge, Caller, Given, ServiceAway
+from bullpen.agent.store.log_buffer import HttpLog
+from bullpen.agent.store.sqlite import TEXT_LIMIT, Grant, Order, StoreUnreachable
+from bullpen.agent.wakeup import Bell
+
+PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
+REGISTRATION_PATIENCE = 6.0  # the service asks the CI in turn; a lease lasts longer
+POLL = 20.0  # seconds that the service may keep a poll open
+ATTEMPTS = 3  # to find the token or key that the service accepts
+
+
+class HttpLink:
+    """See `link.Link` for what each method promises."""
+
+    gives_jobs = True
+
+    def __init__(self, config: Config, bell: Bell) -> None:
+        self._config = config
+        self._bell = bell
+        self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
+        shown = _badge(config)
+        self._caller = Caller(config.serve_url, shown, PATIENCE)
+        # Beats and signals have a pause of their own: a log that is refused for now must not cost us our lease.
+        self._pulse = Caller(config.serve_url, shown, PATIENCE)
+        self._poll = Caller(config.serve_url, shown, POLL + PATIENCE)
+        self._registrar = Caller(config.serve_url, shown, REGISTRATION_PATIENCE)
+        self._news: Answer | None = None
+        self._changed = True
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._host = os.uname().nodename
+        self._seq = 0
+        self._may_be_registered = True  # an agent before us may have been
+        self._told_to_stop: tuple[str, ...] = ()
+        self._logs: list[HttpLog] = []
+        self._take_new_key()
+
+    def has_changed(self) -> bool:
+        for log in self._logs:
+            log.flush()
+        self._logs = [log for log in self._logs if not log.is_over]
+        if not self._changed:
+            return False
+        self._changed = False  # before the look that follows: news of the poll's thread that come now are looked at
+        return True
+
+    def look(self) -> Record | NoRecord:
+        if self._watcher is None:
+            self._news = self._call("GET", f"{self._base}/record")  # without an answer, the next look begins here
+            self._watcher = threading.Thread(target=self._watch, name="bullpen-poll", daemon=True)
+            self._watcher.start()
+        found = self._news if self._news is not None else self._call("GET", f"{self._base}/record")
+        if not found["found"]:
+            return ABSENT
+        self._seq = max(self._seq, found["signalSeq"])  # news may be older than our last signal
+        try:
+            state = State(found["state"])
+        except ValueError as exc:
+            raise StoreUnreachable(str(exc)) from exc
+        has_job = found["hasJob"] and self._epoch > 0
+        owned = (state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"])
+        return Record(*owned, has_job, found.get("repository", ""))
+
+    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+        for _ in range(ATTEMPTS):
+            said = self._beat(job, leaving, activity)
+            status, answer = self._exchange("POST", "/v1/heartbeats", said, self._pulse)
+            if status == 200:
+                return self._granted(answer, job)
+            match answer.get("error"):
+                case "token-mismatch":
+                    self._token = answer["token"]
+                case "retired":
+                    return Grant(Holder(self._key, self._epoch), retired=True)
+                case "cleaned-up" | "unknown-worker":
+                    self._take_new_key()
+                case error:
+                    raise StoreUnreachable(f"a beat was answered {status}: {error}")
+        raise StoreUnreachable(f"{ATTEMPTS} beats in a row were refused")
+
+    def stop(self) -> None:
+        if self._epoch > 0:
+            said = urlencode({"token": self._token, "epoch": self._epoch})
+            self._exchange("DELETE", f"/v1/workers/{quote(self._key)}?{said}", caller=self._pulse)
+
+    def standing(self, job: Job) -> End | None:
+        if job.id not in self._told_to_stop:
+            return None
+        held = {"worker": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
+        answer = self._call("GET", f"{self._base}/jobs/{quote(job.id)}/standing?{urlencode(held)}")
+        return {"cancelled": End.CANCELLED, "lost": End.LOST}.get(answer["standing"])
+
+    def report(self, kind: Kind, record: Record, text: str) -> None:
+        if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
+            self.deregister()  # the answer to a registration may have been lost
+        for _ in range(ATTEMPTS):
+            said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq + 1}
+            said["text"] = text[:TEXT_LIMIT]
+            if self._call("POST", f"{self._base}/signals", said, self._pulse)["stored"]:
+                self._seq += 1  # only now: the service takes no number that runs far ahead of the last one
+                return
+            # An agent before us came further than we knew, or the last one was stored and its answer lost.
+            self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
+        raise StoreUnreachable(f"{kind} was not stored")
+
+    def register(self, record: Record) -> Pass | bool:
+        self._may_be_registered = True
+        asked = {"runId": record.run_id, "round": record.round}
+        answer = self._call("PUT", f"{self._base}/registration", asked, self._registrar)
+        if reason := answer.get("refusal", ""):
+            raise NoPass(reason)
+        if not answer["registered"] or not (answer.get("token") or answer.get("jit")):
+            return bool(answer["registered"])
+        return Pass(**{field.name: answer.get(field.name, "") for field in fields(Pass)})
+
+    def deregister(self, runner: str = "") -> None:
+        named = f"?{urlencode({'runner': runner})}" if runner else ""
+        self._call("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
+        self._may_be_registered = False
+
+    def removal(self) -> str:
+        raise NoPass("whoever serves us removes it")
+
+    def take_job(self, record: Record) -> Order | None:
+        asked = {"workerInstanceKey": self._key, "round": record.round}
+        taken = self._call("POST", f"{self._base}/jobs/take", asked)["job"]
+        self._news = None  # whether another one waits is another question now
+        if taken is None:
+            return None
+        holder = Holder(taken["worker"], taken["epoch"])
+        job = Job(taken["id"], taken["fence"], record.round, time.monotonic(), holder, taken["timeoutSeconds"])
+        return Order(job, tuple(taken["command"]), taken["index"])
+
+    def settle_job(self, job: Job) -> bool:
+        from bullpen.agent.store.jobs import verdict
+
+        for log in self._logs:
+            log.flush(at_once=True)
+        if job.end is End.LOST:
+            return False
+        result, why = verdict(job)
+        said = self._held(job) | {"exitCode": job.exit_code, "result": result.value, "why": why}
+        status, answer = self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/finish", said)
+        return status == 200 and bool(answer["accepted"])
+
+    def give_back_job(self, job: Job, why: str) -> None:
+        self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/give-back", self._held(job) | {"why": why})
+
+    def open_log(self, job: Job) -> HttpLog:
+        log = HttpLog(self._caller, f"{self._base}/jobs/{quote(job.id)}/log", job.fence)
+        self._logs.append(log)
+        return log
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.flush(at_once=True)
+        self._closing.set()
+        for caller in (self._caller, self._pulse, self._registrar):
+            caller.close()
+
+    # ---------------------------------------------------------------------------------------------------------- beating
+
+    def _take_new_key(self) -> None:
+        self._key = f"{self._config.instance_id}/{os.urandom(4).hex()}"
+        self._epoch = self._token = 0
+        self._request = os.urandom(8).hex()
+
+    def _beat(self, job: Job | None, leaving: datetime | None, activity: str) -> Answer:
+        beat: Answer = {
+            "workerInstanceKey": self._key,
+            "token": self._token,
+            "leaseSeconds": math.ceil(self._config.lease),
+            "requestId": self._request,
+            "domain": self._config.domain or self._host,
+        }
+        if leaving is not None:
+            beat["leavingAt"] = leaving.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if activity:
+            beat["activity"] = activity
+        if job is not None:
+            # A job of an earlier epoch is asked about, not claimed: the answer says that it is over.
+            is_ours = job.holder == Holder(self._key, self._epoch)
+            field = "boundActivities" if is_ours and job.exit_code is None else "runningActivities"
+            beat[field] = [{"jobId": job.id, "fence": job.fence}]
+        if self._epoch == 0:
+            from bullpen import __version__
+            from bullpen.agent.build import build_id
+
+            beat["metadata"] = {
+                "capabilities": list(self._config.capabilities),
+                "buildId": build_id(),
+                "host": self._host,
+                "pid": os.getpid(),
+                "agentVersion": __version__,
+            }
+        return beat
+
+    def _granted(self, answer: Answer, job: Job | None) -> Grant:
+        self._token, self._epoch = answer["token"], answer["epoch"]
+        # A new one only now: until it is answered, the same beat again must not count twice.
+        self._request = os.urandom(8).hex()
+        self._told_to_stop = tuple(answer["stop"])
+        if job is not None and job.id in self._told_to_stop:
+            self._changed = True
+        return Grant(Holder(self._key, self._epoch), answer["resurrected"], next_in=answer["nextInSeconds"])
+
+    def _held(self, job: Job) -> Answer:
+        return {"workerInstanceKey": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
+
+    # ---------------------------------------------------------------------------------------------------------- calling
+
+    def _exchange(
+        self, method: str, path: str, body: Answer | None = None, caller: Caller | None = None
+    ) -> tuple[int, Answer]:
+        try:
+            return (caller or self._caller).call(method, path, body)
+        except ServiceAway as exc:
+            self._news = None
+            raise StoreUnreachable(str(exc)) from exc
+
+    def _call(self, method: str, path: str, body: Answer | None = None, caller: Caller | None = None) -> Answer:
+        status, answer = self._exchange(method, path, body, caller)
+        if status >= 300:
+            raise StoreUnreachable(f"{method} was answered {status}: {answer.get('error', '')}")
+        return answer
+
+    def _watch(self) -> None:
+        """On its own thread: wait for news of the record, again and again."""
+        seen = ""
+        while not self._closing.wait(self._poll.pause_left()):
+            try:
+                status, answer = self._poll.call(
+                    "GET", f"{self._base}/record?{urlencode({'seen': seen, 'wait': POLL})}"
+                )
+            except ServiceAway:
+                seen, self._news = "", None
+                self._poll.close()
+                continue
+            if status == 200 and answer["seen"] != seen:
+                seen, self._news = answer["seen"], answer
+                self._changed = True
+                self._bell.ring()
+
+
+def _badge(config: Config) -> Badge:
+    """On EC2 nobody could give us a token before we started: we prove who we are."""
+    if config.token or not config.imds:
+        return Given(config.token)
+    from bullpen.agent.aws.identity import Attested
+    from bullpen.agent.aws.imds import Metadata
+
+    return Attested(config, Metadata())

@@ -1,0 +1,131 @@
+"""The agent's own worker record: the lease that says it is alive, renewed by every beat.
+
+The store and the agent share one machine, so its clock is the store's, and the deadline that a beat writes is the one
+that sweepers go by. Everything else is the common model: a first beat registers the key, the last token renews it, and
+after a loss it brings the worker back in a new epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+from bullpen import __version__
+from bullpen.agent.build import build_id
+from bullpen.agent.config import Config
+from bullpen.agent.progress import Job
+from bullpen.agent.store.rows import JOBS, WORKERS
+from bullpen.errors import Conflict, InvalidTransition
+from bullpen.model import job as jobs
+from bullpen.model.transition import Change
+from bullpen.model.worker import (
+    CLEANED_UP,
+    Accepted,
+    Beat,
+    Card,
+    Code,
+    Rejected,
+    Rescheduled,
+    Stopped,
+    Worker,
+    receive,
+    resurrect,
+    settle_cleaned_up,
+    stop,
+)
+
+_HOLDS = "SELECT 1 FROM jobs WHERE worker = ? AND state = 'running' LIMIT 1"
+
+
+class Lease:
+    """What we know of our worker record. `beat` writes, in the caller's transaction; `heard` notes that it stands."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._host = os.uname().nodename
+        self._build = build_id()  # here, and not while we hold the store
+        self._take_new_key()
+
+    def _take_new_key(self) -> None:
+        self.key = f"{self._config.instance_id}/{os.urandom(4).hex()}"
+        self.epoch = 0
+        self._token = 0
+        self._request = _drawn()
+
+    def beat(
+        self, connection: sqlite3.Connection, at: datetime, leaving: datetime | None, activity: str
+    ) -> Accepted | Rejected:
+        beat = Beat(
+            at=at,
+            by=self._config.instance_id,
+            token=self._token,
+            lease=self._config.lease,
+            request_id=self._request,
+            instance_id=self._config.instance_id,
+            domain=self._config.domain or self._host,
+            leaving=leaving,
+            activity=activity,
+        )
+        stored = WORKERS.read(connection, self.key)
+        outcome = receive(stored, self.key, beat, _forgotten_epoch(connection) if stored is None else 0)
+        if not isinstance(outcome, Change):
+            return outcome
+        if self.epoch == 0:
+            connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", (self.key, self._card()))
+        return Accepted(WORKERS.land(connection, outcome), resurrected=outcome.step == resurrect.step)
+
+    def _card(self) -> str:
+        config = self._config
+        card = Card(config.capabilities, self._build, self._host, os.getpid(), __version__)
+        return json.dumps(asdict(card))
+
+    def stop(self, connection: sqlite3.Connection, at: datetime) -> None:
+        """Say that we have stopped: nobody waits for our lease to run out. Whatever we still hold is owed to others."""
+        stored = WORKERS.read(connection, self.key)
+        if stored is None or stored.state is CLEANED_UP or (stored.token, stored.epoch) != (self._token, self.epoch):
+            return
+        purge_at = at + timedelta(seconds=self._config.purge)
+        said = Stopped(at=at, by=self.key, why="it has stopped", token=self._token, epoch=self.epoch, purge_at=purge_at)
+        stopped = WORKERS.land(connection, stop(stored, said))
+        if not self._config.ci and not connection.execute(_HOLDS, (self.key,)).fetchone():
+            # GitHub may have given us a job that we never heard of: there whoever follows its runs settles it.
+            settled = Rescheduled(at=at, by=self.key, why="it has no jobs any more", epoch=stopped.lost_epoch)
+            WORKERS.land(connection, settle_cleaned_up(stopped, settled))
+
+    def heard(self, outcome: Accepted | Rejected) -> bool:
+        """Note the answer; False if it says to try again, with another token or as another worker."""
+        if isinstance(outcome, Accepted):
+            self.epoch, self._token = outcome.worker.epoch, outcome.worker.token
+            # A new one only now: until it is answered, the same beat again must not count twice.
+            self._request = _drawn()
+            return True
+        if outcome.code is Code.MISMATCH:
+            self._token = outcome.token
+        elif outcome.code is not Code.RETIRED:
+            self._take_new_key()
+        return outcome.code is Code.RETIRED
+
+
+def bind(connection: sqlite3.Connection, held: Job, worker: Worker, at: datetime) -> None:
+    """Say that we run the job, unless it is not ours any more or we have said so: whoever looks at it finds out."""
+    stored = JOBS.read(connection, held.id)
+    if stored is None or stored.bound or held.holder.epoch != worker.epoch:
+        return
+    event = jobs.Holder(at=at, by=worker.id, worker=held.holder.worker, epoch=held.holder.epoch, fence=held.fence)
+    try:
+        change = jobs.bind(stored, event)
+    except (Conflict, InvalidTransition):
+        return
+    JOBS.land(connection, change)
+
+
+def _forgotten_epoch(connection: sqlite3.Connection) -> int:
+    (epoch,) = connection.execute("SELECT epoch FROM forgotten_workers WHERE id = 1").fetchone()
+    return int(epoch)
+
+
+def _drawn() -> str:
+    return os.urandom(8).hex()
