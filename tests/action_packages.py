@@ -14,7 +14,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from bullpen.action import packages
+from bullpen.action import install
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -35,7 +35,7 @@ def pinned() -> dict[str, str]:
 def needed() -> list[str]:
     """Every package that the action's requirements lead to, on Linux, for any Python that it may meet."""
     found: dict[str, set[str]] = {}
-    todo = [(Requirement(one), "") for one in packages.requirements(ROOT)]
+    todo = [(Requirement(one), "") for one in install.requirements(ROOT)]
     while todo:
         asked, extra = todo.pop()
         if not any(_applies(asked, python, extra) for python in PYTHONS):
@@ -94,4 +94,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / packages.PACKAGES).write_text(draw())
+    (ROOT / install.PACKAGES).write_text(draw())

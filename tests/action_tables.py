@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bullpen.action.aliases import ALIASES, Alias
-from bullpen.action.table import ACTIONS, INPUTS, MODES, OURS, OUTPUTS
+from bullpen.action.input_specs import ACTIONS, INPUTS, MODES, OURS, OUTPUTS
 
 ROOT = Path(__file__).parents[1]
 ACTION, PAGE = ROOT / "action.yml", ROOT / "docs/migration.md"

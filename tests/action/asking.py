@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bullpen.action.inputs import Asked, Refusals, read
-from bullpen.action.job import Job
+from bullpen.action.job_context import Job
 
 JOB = Job(
     "4711", 2, "acme/widgets", "push", "refs/heads/main", "octocat", "https://github.com", "https://api.github.com"

@@ -8,8 +8,8 @@ import pytest
 
 from action.asking import AMI, asked, refusals
 from bullpen.action.aliases import ALIASES, Alias
+from bullpen.action.input_specs import INPUTS
 from bullpen.action.inputs import document_of, read, secrets_of
-from bullpen.action.table import INPUTS
 from bullpen.errors import ConfigError
 
 GOOD = {

@@ -12,10 +12,10 @@ import pytest
 
 from action.steps import ROOT, start_action
 from action_packages import needed, pinned
-from bullpen.action import packages
+from bullpen.action import install
 from bullpen.errors import Unavailable
 
-RUN = packages._run
+RUN = install._run
 HOSTILE = dict.fromkeys(("logging.py", "json.py"), "raise SystemExit('a module of the checkout')")
 
 
@@ -36,30 +36,30 @@ class Commands:
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     found = Commands()
-    monkeypatch.setattr(packages, "_run", found)
+    monkeypatch.setattr(install, "_run", found)
     return found
 
 
 def test_an_environment_is_made_once_of_pinned_wheels(commands: Commands, tmp_path: Path) -> None:
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
-    made = packages.python(ROOT, environ)
+    made = install.python(ROOT, environ)
     (_, pip) = commands.ran
     assert pip[pip.index("--only-binary") + 1] == ":all:"
     assert {"--require-hashes", "--no-deps"} <= set(pip)
-    assert pip[pip.index("--requirement") + 1] == pip[-1] == str(ROOT / packages.PACKAGES)
-    assert packages.python(ROOT, environ) == made
+    assert pip[pip.index("--requirement") + 1] == pip[-1] == str(ROOT / install.PACKAGES)
+    assert install.python(ROOT, environ) == made
     assert len(commands.ran) == 2
     assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [Path(made).parents[1].name]
 
 
 def test_other_pins_have_another_environment(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", packages.PACKAGES):
+    for name in ("pyproject.toml", install.PACKAGES):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    wanted = packages.requirements(tmp_path)
-    before = packages.key(tmp_path, wanted)
-    assert before == packages.key(ROOT, wanted)
-    (tmp_path / packages.PACKAGES).write_text("httpx==0.0.1\n")
-    assert packages.key(tmp_path, wanted) != before
+    wanted = install.requirements(tmp_path)
+    before = install.key(tmp_path, wanted)
+    assert before == install.key(ROOT, wanted)
+    (tmp_path / install.PACKAGES).write_text("httpx==0.0.1\n")
+    assert install.key(tmp_path, wanted) != before
 
 
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
@@ -67,7 +67,7 @@ PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)(?P<hashes>( \\\n    
 
 def pins() -> dict[str, re.Match[str]]:
     """Every pin of the file; fail for a line that is none, or has no hash."""
-    text = (ROOT / packages.PACKAGES).read_text()
+    text = (ROOT / install.PACKAGES).read_text()
     said = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     found = list(PIN.finditer(said))
     assert "".join(one[0] for one in found) == said
@@ -93,56 +93,56 @@ def test_one_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, t
     def fail(command: list[str]) -> NoReturn:
         raise Unavailable("no index")
 
-    monkeypatch.setattr(packages, "_run", fail)
+    monkeypatch.setattr(install, "_run", fail)
     with pytest.raises(Unavailable):
-        packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)})
+        install.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)})
     assert list((tmp_path / "bullpen").iterdir()) == []
 
 
 def test_whoever_is_slower_takes_what_the_faster_one_made(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place = tmp_path / "bullpen" / packages.key(ROOT, packages.requirements(ROOT))
+    place = tmp_path / "bullpen" / install.key(ROOT, install.requirements(ROOT))
 
     def and_meanwhile(command: list[str]) -> None:
         commands(command)
         (place / "bin").mkdir(parents=True, exist_ok=True)
         (place / "bin" / "python").touch()
 
-    monkeypatch.setattr(packages, "_run", and_meanwhile)
-    assert packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)}) == str(place / "bin" / "python")
+    monkeypatch.setattr(install, "_run", and_meanwhile)
+    assert install.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path)}) == str(place / "bin" / "python")
     assert list((tmp_path / "bullpen").iterdir()) == [place]
 
 
 def test_where_the_tool_cache_cannot_be_used_the_job_s_own_place_is(commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path / "file"), "RUNNER_TEMP": str(tmp_path / "temp")}
-    assert packages.python(ROOT, environ).startswith(str(tmp_path / "temp" / "bullpen"))
+    assert install.python(ROOT, environ).startswith(str(tmp_path / "temp" / "bullpen"))
     with pytest.raises(Unavailable, match="cannot be written to"):
-        packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "file")})
+        install.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "file")})
 
 
 def test_one_whose_python_is_gone_is_made_anew(commands: Commands, tmp_path: Path) -> None:
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
-    made = Path(packages.python(ROOT, environ))
+    made = Path(install.python(ROOT, environ))
     made.unlink()
     made.symlink_to("/nonexistent/python3")
-    assert Path(packages.python(ROOT, environ)).exists()
+    assert Path(install.python(ROOT, environ)).exists()
     assert len(commands.ran) == 4
     assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [made.parents[1].name]
 
 
 def test_a_package_that_is_too_old_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert packages.are_here(ROOT)
-    monkeypatch.setattr(packages, "requirements", lambda root: ["msgspec>=0.19", "click>=999.1"])
-    assert not packages.are_here(ROOT)
-    monkeypatch.setattr(packages, "requirements", lambda root: ["nosuchpackage>=1"])
-    assert not packages.are_here(ROOT)
+    assert install.are_here(ROOT)
+    monkeypatch.setattr(install, "requirements", lambda root: ["msgspec>=0.19", "click>=999.1"])
+    assert not install.are_here(ROOT)
+    monkeypatch.setattr(install, "requirements", lambda root: ["nosuchpackage>=1"])
+    assert not install.are_here(ROOT)
 
 
 def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Unavailable, match="ended with 3") as caught:
-        packages._run([sys.executable, "-c", "print('::error::of pip'); raise SystemExit(3)"])
+        install._run([sys.executable, "-c", "print('::error::of pip'); raise SystemExit(3)"])
     assert "server" in caught.value.remedy
     assert capsys.readouterr().out == "\\::error::of pip\n"
 
@@ -150,11 +150,11 @@ def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.Captu
 def test_no_module_of_the_checkout_is_imported_while_packages_are_installed(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packages.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "tools")})
+    install.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "tools")})
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "logging.py").write_text(HOSTILE["logging.py"])
     monkeypatch.chdir(tmp_path / "checkout")
-    monkeypatch.setattr(packages, "OUTSIDE", ".")  # each of two locks holds without the other
+    monkeypatch.setattr(install, "OUTSIDE", ".")  # each of two locks holds without the other
     for command in commands.ran:
         how = command[1 : command.index("-m") + 2]
         RUN([sys.executable, *how, "--help"])
@@ -162,7 +162,7 @@ def test_no_module_of_the_checkout_is_imported_while_packages_are_installed(
 
 
 def test_the_checkout_is_not_where_packages_are_installed_from(capsys: pytest.CaptureFixture[str]) -> None:
-    packages._run([sys.executable, "-c", "import os; print(os.getcwd())"])
+    install._run([sys.executable, "-c", "import os; print(os.getcwd())"])
     assert capsys.readouterr().out == "/\n"
 
 
@@ -175,7 +175,7 @@ def test_a_python_without_the_packages_goes_on_as_one_that_has_them(tmp_path: Pa
         pytest.skip(f"{bare} has the packages itself")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(bare)
-    place = tmp_path / "tools" / "bullpen" / packages.key(ROOT, packages.requirements(ROOT)) / "bin"
+    place = tmp_path / "tools" / "bullpen" / install.key(ROOT, install.requirements(ROOT)) / "bin"
     place.mkdir(parents=True)
     (place / "python").write_text(f'#!/bin/sh\necho prepared\nexec {sys.executable} "$@"\n')
     (place / "python").chmod(0o755)

@@ -6,8 +6,8 @@ import pytest
 
 from action.asking import JOB, MACHINES, POOL, REFRESH, asked
 from bullpen.action.inputs import read
-from bullpen.action.job import job_of, label_of
-from bullpen.action.place import check
+from bullpen.action.job_context import job_of, label_of
+from bullpen.action.pool_location import check
 from bullpen.errors import ConfigError
 
 SERVER = {"server": "https://bullpen.example.com"}

@@ -13,7 +13,7 @@ import pytest
 from action.asking import JOB, POOL, REFRESH
 from bullpen import wiring
 from bullpen.action.inputs import read
-from bullpen.action.pool import check_ours, published_of, settings_of
+from bullpen.action.load_settings import check_ours, published_of, settings_of
 from bullpen.config import Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError

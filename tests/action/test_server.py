@@ -16,11 +16,11 @@ import pytest
 from action.answering import OPERATION, Answer, answering
 from action.asking import JOB
 from action.steps import Ran, run_action, start_action
-from bullpen.action import served, server
+from bullpen.action import serve_client, via_server
+from bullpen.action.cancellation import Stopping
+from bullpen.action.http import Away, exchange
 from bullpen.action.inputs import read
-from bullpen.action.served import warn_of_plain_text
-from bullpen.action.stopping import Stopping
-from bullpen.action.wire import Away, exchange
+from bullpen.action.via_server import warn_of_plain_text
 from bullpen.errors import BullpenError, Unavailable
 from free_ports import a_free_port
 
@@ -153,7 +153,7 @@ def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: 
         asked = replace(given, given={**given.given, "server": stub.url})
         while said:
             with pytest.raises(BullpenError) as error:
-                served.run(asked, JOB, "4711", {}, Stopping(), print)
+                via_server.run(asked, JOB, "4711", {}, Stopping(), print)
             caught.append((str(error.value).removeprefix(f"{stub.url}: "), error.value.remedy))
     assert caught == [
         ("max-lifetime-minutes 361: is too much", "Ask for less."),
@@ -174,9 +174,9 @@ def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypa
     slept: list[float] = []
     stopping = Stopping()
     monkeypatch.setattr(stopping, "pause", slept.append)
-    monkeypatch.setattr(server, "PATIENCE", 1.0)
-    monkeypatch.setattr(server, "BUSY_PATIENCE", 7.0)
-    found = server.Server("", lambda patience: "", stopping)
+    monkeypatch.setattr(serve_client, "PATIENCE", 1.0)
+    monkeypatch.setattr(serve_client, "BUSY_PATIENCE", 7.0)
+    found = serve_client.Server("", lambda patience: "", stopping)
     answers: list[Answer] = [(429, {"error": "busy"}, {"retry-after": "5"}), (202, OPERATION)]
     with answering(lambda method, path: answers.pop(0)) as stub:
         found.url = stub.url
@@ -185,12 +185,12 @@ def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypa
         answers += [(429, {}, {"retry-after": "9"})]
         with pytest.raises(Unavailable) as caught:
             found.begin("release", "4711", None, "key")
-    assert caught.value.remedy == server.IS_BUSY
+    assert caught.value.remedy == serve_client.IS_BUSY
 
 
 def test_nothing_was_begun_by_a_server_that_nobody_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.0)
-    found = server.Server(f"http://127.0.0.1:{a_free_port()}", lambda patience: "", Stopping())
+    monkeypatch.setattr(serve_client, "PATIENCE", 0.0)
+    found = serve_client.Server(f"http://127.0.0.1:{a_free_port()}", lambda patience: "", Stopping())
     with pytest.raises(Unavailable, match="refused"):
         found.begin("provision", "4711", None, "key")
     assert not found.unanswered

@@ -13,8 +13,8 @@ import yaml
 from action.steps import ROOT, manifest
 from action_tables import PAGE, drawn, published
 from bullpen.action.aliases import ALIASES
+from bullpen.action.input_specs import INPUTS, OUTPUTS
 from bullpen.action.inputs import read
-from bullpen.action.table import INPUTS, OUTPUTS
 
 
 @pytest.mark.parametrize("part", list(drawn()), ids=lambda part: part[1].strip())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from action.asking import AMI, GROUP, JOB, POOL, REFRESH, SUBNET, asked
-from bullpen.action import told
+from bullpen.action import settings_document
 from bullpen.action.inputs import read
-from bullpen.action.pool import published_of, settings_of
+from bullpen.action.load_settings import published_of, settings_of
 from bullpen.errors import ConfigError
 from bullpen.settings import Layer, Loaded, load
 
@@ -74,7 +74,7 @@ def test_classes_of_ones_own_come_instead_of_the_original_s() -> None:
 
 
 def test_a_file_of_settings_has_no_defaults_beneath_it() -> None:
-    assert set(told.defaults(read(REFRESH | {"config": "bullpen.toml"}), JOB)) == {"engines", "github"}
+    assert set(settings_document.defaults(read(REFRESH | {"config": "bullpen.toml"}), JOB)) == {"engines", "github"}
 
 
 def test_what_is_published_is_what_was_set_and_no_secret() -> None:
@@ -93,7 +93,10 @@ def test_what_is_published_is_what_was_set_and_no_secret() -> None:
 
 def test_provision_finds_the_rest_in_what_was_published() -> None:
     provision = read({"mode": "provision", **POOL})
-    above, beneath = Layer("inputs", told.document_of(provision, {})), Layer("table", published_of(refreshed()))
+    above, beneath = (
+        Layer("inputs", settings_document.document_of(provision, {})),
+        Layer("table", published_of(refreshed())),
+    )
     settings = load({}, above=above, beneath=beneath).settings
     known = refreshed().settings
     assert (settings.aws, settings.classes, settings.timings) == (known.aws, known.classes, known.timings)
@@ -101,20 +104,23 @@ def test_provision_finds_the_rest_in_what_was_published() -> None:
 
 def test_whoever_says_more_is_heard_before_what_was_published() -> None:
     provision = read({"mode": "provision", **POOL, "ec2-image-id": "ami-1123456789abcdef0"})
-    above, beneath = Layer("inputs", told.document_of(provision, {})), Layer("table", published_of(refreshed()))
+    above, beneath = (
+        Layer("inputs", settings_document.document_of(provision, {})),
+        Layer("table", published_of(refreshed())),
+    )
     assert load({}, above=above, beneath=beneath).settings.aws.image == "ami-1123456789abcdef0"
 
 
 def test_a_pool_on_aws_is_asked_for_what_the_original_would_ask() -> None:
-    found = told.request_of(read({"mode": "provision", **POOL}))
+    found = settings_document.request_of(read({"mode": "provision", **POOL}))
     assert found == {"resource-class": "large", "usage-class": "spot", "allowed-instance-types": ["c*", "m*", "r*"]}
 
 
 def test_start_buys_on_demand_as_the_actions_that_have_it_do() -> None:
-    assert told.request_of(read({"mode": "start", **POOL}))["usage-class"] == "on-demand"
-    assert told.request_of(read({"mode": "start", **POOL, "market-type": "spot"}))["usage-class"] == "spot"
+    assert settings_document.request_of(read({"mode": "start", **POOL}))["usage-class"] == "on-demand"
+    assert settings_document.request_of(read({"mode": "start", **POOL, "market-type": "spot"}))["usage-class"] == "spot"
 
 
 def test_a_pool_of_this_machine_is_asked_for_what_the_command_line_would_ask() -> None:
-    found = told.request_of(asked(home="here"))
+    found = settings_document.request_of(asked(home="here"))
     assert found == {"resource-class": "small", "usage-class": "on-demand", "allowed-instance-types": ["*"]}

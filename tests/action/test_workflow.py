@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.action import workflow
+from bullpen.action import workflow_commands
 
 
 def test_an_error_is_one_command_whatever_its_text_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    workflow.error("a: title, with all", "50% of\r\n::set-output name=x::y")
+    workflow_commands.error("a: title, with all", "50% of\r\n::set-output name=x::y")
     assert capsys.readouterr().out == "::error title=a%3A title%2C with all::50%25 of%0D%0A::set-output name=x::y\n"
 
 
@@ -39,8 +39,8 @@ LINES = [
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_of_the_log_is_never_a_command(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert any(map(is_command, line.splitlines()))
-    workflow.say(line)
-    print(line, file=workflow.Log())
+    workflow_commands.say(line)
+    print(line, file=workflow_commands.Log())
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) >= 2
     assert [one for one in printed if is_command(one)] == []
@@ -48,30 +48,30 @@ def test_a_line_of_the_log_is_never_a_command(line: str, capsys: pytest.CaptureF
 
 
 def test_a_harmless_line_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    workflow.say("bullpen: 2 of 3 ready; C++: std::vector [#1] ##")
+    workflow_commands.say("bullpen: 2 of 3 ready; C++: std::vector [#1] ##")
     assert capsys.readouterr().out == "bullpen: 2 of 3 ready; C++: std::vector [#1] ##\n"
 
 
 def test_each_line_of_a_secret_is_masked_but_not_what_is_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    workflow.mask("-----BEGIN\n\n  }\n1\nabcdefg%")
+    workflow_commands.mask("-----BEGIN\n\n  }\n1\nabcdefg%")
     assert capsys.readouterr().out == "::add-mask::-----BEGIN\n::add-mask::abcdefg%25\n"
 
 
 def test_a_group_is_closed_though_its_work_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="x"), workflow.group("work"):
+    with pytest.raises(ValueError, match="x"), workflow_commands.group("work"):
         raise ValueError("x")
     assert capsys.readouterr().out == "::group::work\n::endgroup::\n"
 
 
 def test_a_summary_is_cut_at_a_line_before_github_drops_it(tmp_path: Path) -> None:
     (file := tmp_path / "summary").touch()
-    workflow.summarise({"GITHUB_STEP_SUMMARY": str(file)}, "| ü |\n" * 300_000)
+    workflow_commands.summarise({"GITHUB_STEP_SUMMARY": str(file)}, "| ü |\n" * 300_000)
     content = file.read_bytes()
     assert len(content) <= 1024 * 1024
-    assert content.decode().endswith(workflow.CUT)
+    assert content.decode().endswith(workflow_commands.CUT)
     assert "| ü |\n\n\n_Cut" in content.decode()
 
 
 def test_without_a_file_for_it_nothing_is_written() -> None:
-    workflow.put_out({}, {"label": "4711"})
-    workflow.summarise({}, "text")
+    workflow_commands.put_out({}, {"label": "4711"})
+    workflow_commands.summarise({}, "text")

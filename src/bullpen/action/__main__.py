@@ -10,12 +10,12 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import NoReturn
 
-from bullpen.action import place, report, workflow
+from bullpen.action import pool_location, report, workflow_commands
+from bullpen.action.cancellation import SIGNALS, Cancelled, Stopping
+from bullpen.action.input_specs import ECHO, REFRESH
 from bullpen.action.inputs import Asked, Refusals, document_of, read, secrets_of
-from bullpen.action.job import Job, job_of, label_of
+from bullpen.action.job_context import Job, job_of, label_of
 from bullpen.action.result import Result
-from bullpen.action.stopping import SIGNALS, Cancelled, Stopping
-from bullpen.action.table import ECHO, REFRESH
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 INPUTS = "ACTION_INPUTS"
@@ -25,8 +25,10 @@ FAULT = 70
 
 def main() -> int:
     """Run the step. Failures are annotations and exit codes, never tracebacks."""
-    workflow.speak_utf8()
-    with redirect_stderr(workflow.Log()):  # progress and warnings, of whatever words: none of them is a command
+    workflow_commands.speak_utf8()
+    with redirect_stderr(
+        workflow_commands.Log()
+    ):  # progress and warnings, of whatever words: none of them is a command
         return _main()
 
 
@@ -38,23 +40,23 @@ def _main() -> int:
         asked = _asked()
         mode = asked.word
         if asked.mode == ECHO:
-            workflow.say(str(asked.get("echo", "Hello World!!!")))
+            workflow_commands.say(str(asked.get("echo", "Hello World!!!")))
             return 0
         job = job_of(os.environ)
         label = label_of(job, asked)
-        place.check(asked, os.environ)
+        pool_location.check(asked, os.environ)
         if label:
-            workflow.put_out(os.environ, {"label": label})  # before anything can fail: a release must find it
+            workflow_commands.put_out(os.environ, {"label": label})  # before anything can fail: a release must find it
         return _perform(asked, job, label, stopping)
     except Refusals as exc:
         for one in exc.found:
-            workflow.error(f"Bullpen: {mode}", _sentence(one))
+            workflow_commands.error(f"Bullpen: {mode}", _sentence(one))
         return _failed(mode, exc)
     except BullpenError as exc:
-        workflow.error(f"Bullpen: {mode}", _sentence(exc))
+        workflow_commands.error(f"Bullpen: {mode}", _sentence(exc))
         return _failed(mode, exc)
     except Cancelled:
-        workflow.error(f"Bullpen: {mode}", "cancelled before any work began")
+        workflow_commands.error(f"Bullpen: {mode}", "cancelled before any work began")
         return Interrupted.exit_code
     except Exception as exc:
         if os.environ.get("BULLPEN_DEBUG") or os.environ.get("RUNNER_DEBUG") == "1":
@@ -62,7 +64,7 @@ def _main() -> int:
 
             traceback.print_exc()
         fault = f"unexpected {type(exc).__name__}: {exc}"
-        workflow.error(f"Bullpen: {mode}", f"{fault}\nA fault of Bullpen: please report it, with a debug log.")
+        workflow_commands.error(f"Bullpen: {mode}", f"{fault}\nA fault of Bullpen: please report it, with a debug log.")
         return FAULT
 
 
@@ -71,7 +73,7 @@ def _asked() -> Asked:
     text = os.environ.get(INPUTS, "{}")
     document = document_of(text)
     for secret in secrets_of(document):
-        workflow.mask(secret)
+        workflow_commands.mask(secret)
     return read(document)
 
 
@@ -81,36 +83,36 @@ def _perform(asked: Asked, job: Job, label: str, stopping: Stopping) -> int:
         _prepare()
     os.environ.pop(INPUTS, None)
     for note in asked.notes:
-        workflow.say(note)
+        workflow_commands.say(note)
     title = "refresh" if asked.mode == REFRESH else f"{asked.mode} of {label}"
-    with workflow.group(f"{title} {'by ' + asked.get('server') if served else 'in this job'}"):
+    with workflow_commands.group(f"{title} {'by ' + asked.get('server') if served else 'in this job'}"):
         result = _served(asked, job, label, stopping) if served else _direct(asked, job, label)
     return report.finish(result, os.environ)
 
 
 def _served(asked: Asked, job: Job, label: str, stopping: Stopping) -> Result:
-    from bullpen.action import served
+    from bullpen.action import via_server as served
     from bullpen.cli.progress import Progress
 
     return served.run(asked, job, label, os.environ, stopping, Progress())
 
 
 def _direct(asked: Asked, job: Job, label: str) -> Result:
-    from bullpen.action import direct
+    from bullpen.action import in_job
 
-    return direct.run(asked, job, label, os.environ)
+    return in_job.run(asked, job, label, os.environ)
 
 
 def _prepare() -> None:
     """See that this Python has what the engines need; if not, go on in this very process with one that has."""
-    from bullpen.action import packages
+    from bullpen.action import install
 
     root = Path(__file__).parents[3]
-    if packages.are_here(root):
+    if install.are_here(root):
         return
     if os.environ.get(PREPARED):
         raise ConfigError("the prepared environment is incomplete", remedy="Remove `bullpen` from the tool cache.")
-    interpreter = packages.python(root, os.environ)
+    interpreter = install.python(root, os.environ)
     _restart(interpreter)
 
 
@@ -123,7 +125,7 @@ def _restart(interpreter: str) -> NoReturn:
 def _failed(mode: str, exc: BullpenError) -> int:
     """What is raised, and no result, promises that nothing was done."""
     result = Result(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
-    workflow.summarise(os.environ, report.refused(result))
+    workflow_commands.summarise(os.environ, report.refused(result))
     return exc.exit_code
 
 

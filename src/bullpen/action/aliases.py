@@ -7,7 +7,7 @@ is refused by name.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bullpen.action.table import MACHULAV, NAMECHEAP, NEXT_CHAPTER, OMSF
+from bullpen.action.input_specs import MACHULAV, NAMECHEAP, NEXT_CHAPTER, OMSF
 
 Values = Mapping[str, Mapping[str, str]]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.action.aliases import ALIASES, Alias
-from bullpen.action.table import INPUTS, MODES, NO_MODES, PROVISION
-from bullpen.action.values import Unreadable
+from bullpen.action.input_specs import INPUTS, MODES, NO_MODES, PROVISION
+from bullpen.action.input_types import Unreadable
 from bullpen.errors import ConfigError
 
 SHOWN = 60  # characters of a value: enough to recognise it

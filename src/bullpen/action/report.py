@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from bullpen.action import workflow
+from bullpen.action import workflow_commands
 from bullpen.action.result import HELD, Result
 from bullpen.action.saved import saved
 from bullpen.errors import Interrupted
@@ -104,16 +104,16 @@ def _held(result: Result) -> str:
 
 def finish(result: Result, environ: Mapping[str, str]) -> int:
     """Write it all; the exit code."""
-    workflow.put_out(environ, outputs(result))
-    workflow.summarise(environ, summary(result))
+    workflow_commands.put_out(environ, outputs(result))
+    workflow_commands.summarise(environ, summary(result))
     if result.succeeded:
-        workflow.say(headline(result))
+        workflow_commands.say(headline(result))
         for runner in result.runners[:LISTED]:
             kind = " ".join(part for part in (runner.resource_class, runner.instance_type, runner.usage_class) if part)
-            workflow.say(f"  {runner.id}  {ORIGINS.get(runner.origin, runner.origin)}  {kind}")
+            workflow_commands.say(f"  {runner.id}  {ORIGINS.get(runner.origin, runner.origin)}  {kind}")
     else:
         lines = (headline(result), result.remedy, leftovers(result))
-        workflow.error("Bullpen", "\n".join(line for line in lines if line))
+        workflow_commands.error("Bullpen", "\n".join(line for line in lines if line))
     return result.exit_code
 
 

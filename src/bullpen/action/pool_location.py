@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from bullpen.action.input_specs import INPUTS, PROVISION, REFRESH
 from bullpen.action.inputs import Asked, Refusals
-from bullpen.action.table import INPUTS, PROVISION, REFRESH
 from bullpen.errors import ConfigError
 
 SERVED_ONLY = ("server-token", "audience")

@@ -7,10 +7,10 @@ the pool's table, where provision and release find what they are not told. With 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import Asked
-from bullpen.action.job import Job
-from bullpen.action.place import REGIONS
-from bullpen.action.table import REFRESH
+from bullpen.action.job_context import Job
+from bullpen.action.pool_location import REGIONS
 from bullpen.config import Settings
 
 Document = dict[str, Any]

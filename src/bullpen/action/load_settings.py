@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import convert
 
 from bullpen import __version__
-from bullpen.action import told
+from bullpen.action import settings_document
+from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import Asked
-from bullpen.action.job import Job
-from bullpen.action.table import REFRESH
+from bullpen.action.job_context import Job
 from bullpen.config import Aws, Settings
 from bullpen.engines.github.scope import covers
 from bullpen.errors import ConfigError
@@ -42,11 +42,15 @@ def settings_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Loaded:
 
     The working directory is the workflow's checkout, maybe a stranger's: a file there is obeyed only if it is named.
     """
-    above = told.document_of(asked, environ)
+    above = settings_document.document_of(asked, environ)
     published = Publication()
     if asked.mode != REFRESH and "table-name" in asked.given:
         published = _published(asked, environ, above)
-    beneath = Layer(PUBLISHED, published.document) if published.document else Layer(OWN, told.defaults(asked, job))
+    beneath = (
+        Layer(PUBLISHED, published.document)
+        if published.document
+        else Layer(OWN, settings_document.defaults(asked, job))
+    )
 
     def loaded(document: Mapping[str, Any]) -> Loaded:
         inputs = Layer("inputs", document)
@@ -62,7 +66,7 @@ def settings_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Loaded:
     if asked.mode != REFRESH and found.settings.on_github:
         _must_serve(found.settings.github.scope, job)
     if "spot-fallback" in asked.given:
-        found = loaded(told.with_fallback(asked, above, found.settings))
+        found = loaded(settings_document.with_fallback(asked, above, found.settings))
     return found
 
 

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from bullpen.action import workflow
-from bullpen.action.stopping import HELD_BACK, Stopping
-from bullpen.action.wire import Away, exchange
+from bullpen.action import workflow_commands
+from bullpen.action.cancellation import HELD_BACK, Stopping
+from bullpen.action.http import Away, exchange
 from bullpen.errors import (
     BullpenError,
     ConfigError,
@@ -121,7 +121,7 @@ class Server:
                 if away.is_busy != was_busy:
                     failures, since, was_busy = 0, time.monotonic(), away.is_busy
                     if was_busy:
-                        workflow.say(f"{away}; waiting for up to {BUSY_PATIENCE:.0f} s")
+                        workflow_commands.say(f"{away}; waiting for up to {BUSY_PATIENCE:.0f} s")
                 pause = max(PAUSES[min(failures, len(PAUSES) - 1)], away.retry_after)
                 failures += 1
                 last = min(until, since + (BUSY_PATIENCE if away.is_busy else PATIENCE))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from bullpen.action.wire import Away, exchange
+from bullpen.action.http import Away, exchange
 from bullpen.errors import ConfigError, PermissionDenied
 
 URL, TOKEN = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"

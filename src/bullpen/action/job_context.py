@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import Asked
-from bullpen.action.table import REFRESH
 from bullpen.errors import ConfigError
 from bullpen.model.label import Label, parse
 

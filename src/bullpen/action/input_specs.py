@@ -7,7 +7,7 @@ their meaning; words that other actions brought are here if we do the same, else
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bullpen.action.values import CLASS_NAME, Reader, classes, flag, one_of, tags, text, waiting, whole, words
+from bullpen.action.input_types import CLASS_NAME, Reader, classes, flag, one_of, tags, text, waiting, whole, words
 
 OURS = "Bullpen"
 ORIGINAL = "fleet-actions/ec2-runner-pool-manager"

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bullpen.action import result, told, workflow
+from bullpen.action import result, settings_document, workflow_commands
+from bullpen.action.input_specs import PROVISION, REFRESH
 from bullpen.action.inputs import Asked
-from bullpen.action.job import Job
-from bullpen.action.pool import check_ours, published_of, settings_of
+from bullpen.action.job_context import Job
+from bullpen.action.load_settings import check_ours, published_of, settings_of
 from bullpen.action.result import Result
-from bullpen.action.table import PROVISION, REFRESH
 from bullpen.cli.answers import of_outcome
 from bullpen.cli.session import perform
 from bullpen.config import Settings
@@ -55,7 +55,7 @@ def _provision(asked: Asked, job: Job, label: str, home: Path, loaded: Loaded) -
 
 
 def _request(asked: Asked, job: Job, label: str, settings: Settings) -> Request:
-    asks = told.request_of(asked)
+    asks = settings_document.request_of(asked)
     count, minutes = asked.get("instance-count", 1), asked.get("max-runtime-min")
     if count > settings.limits.max_count:
         said = asked.spoken.get("instance-count", "instance-count")
@@ -109,7 +109,7 @@ def _refresh(asked: Asked, job: Job, home: Path, loaded: Loaded) -> Result:
             hindered, actions = exc, exc.actions
         publishes = settings.engines.pool == "aws" and not dry_run
         if publishes and not await publish_settings(settings, published_of(loaded), as_of):
-            workflow.say("another refresh began later and has published its settings: those stay")
+            workflow_commands.say("another refresh began later and has published its settings: those stay")
         return actions, hindered
 
     actions, hindered = perform(home, settings, work)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from bullpen.action import wire, workflow
+from bullpen.action import http, workflow_commands
 from bullpen.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -69,9 +69,11 @@ class Stopping:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked_at is not None:
-            workflow.error("Bullpen", "cancelled twice: left at once; what was not given back is written down as owed")
-            workflow.leave_at_once(Interrupted.exit_code)
+            workflow_commands.error(
+                "Bullpen", "cancelled twice: left at once; what was not given back is written down as owed"
+            )
+            workflow_commands.leave_at_once(Interrupted.exit_code)
         self.asked_at = time.monotonic()
         if not self._shields:
             raise Cancelled
-        wire.hurry(HELD_BACK)
+        http.hurry(HELD_BACK)

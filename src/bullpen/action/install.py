@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bullpen import __version__
-from bullpen.action import workflow
+from bullpen.action import workflow_commands
 from bullpen.errors import Unavailable
 
 PACKAGES = "action-packages.txt"
@@ -45,7 +45,7 @@ def python(root: Path, environ: Mapping[str, str]) -> str:
     place = _cache(environ) / key(root, wanted)
     interpreter = place / "bin" / "python"
     if not interpreter.exists():
-        with workflow.group(f"installing the packages of {PACKAGES}, once for this runner"):
+        with workflow_commands.group(f"installing the packages of {PACKAGES}, once for this runner"):
             _make(root, place)
     return str(interpreter)
 
@@ -114,7 +114,7 @@ def _run(command: list[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise Unavailable(f"{_short(command)}: {exc}", remedy=WITHOUT) from exc
     if text := printed.decode(errors="replace").rstrip():
-        workflow.say(text)
+        workflow_commands.say(text)
     if child.returncode != 0:
         raise Unavailable(f"{_short(command)}: ended with {child.returncode}", remedy=f"See above. {WITHOUT}")
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from bullpen.action import result, workflow
-from bullpen.action.identity import DEFAULT_AUDIENCE, bought, signed
+from bullpen.action import result, workflow_commands
+from bullpen.action.cancellation import Cancelled, Stopping
+from bullpen.action.input_specs import PROVISION, RELEASE
 from bullpen.action.inputs import Asked
-from bullpen.action.job import Job
+from bullpen.action.job_context import Job
+from bullpen.action.oidc import DEFAULT_AUDIENCE, bought, signed
 from bullpen.action.result import Result
-from bullpen.action.server import Answer, Server
-from bullpen.action.stopping import Cancelled, Stopping
-from bullpen.action.table import PROVISION, RELEASE
+from bullpen.action.serve_client import Answer, Server
 from bullpen.errors import BullpenError, ConfigError, Conflict, Interrupted, NotFound
 from bullpen.model.trust import trust_domain
 
@@ -92,11 +92,11 @@ class Errand:
                 self._operation = {}
                 self._operation = self._server.begin(self._mode, self._label, self._body, secrets.token_hex(16))
                 self._began = True
-            workflow.say(f"{self._server.url}: {self._mode} of {self._label} is {self._operation['id']}")
+            workflow_commands.say(f"{self._server.url}: {self._mode} of {self._label} is {self._operation['id']}")
             ended = self._followed()
             if ended.get("state") != "lost":
                 break
-            workflow.say(f"{self._operation['id']} is lost: {ended.get('reason')}")
+            workflow_commands.say(f"{self._operation['id']} is lost: {ended.get('reason')}")
         return ended
 
     def called_off(self) -> Result:
@@ -106,7 +106,7 @@ class Errand:
             reason = "cancelled before anything was begun"
             return Result(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
         until = time.monotonic() + self._stopping.left
-        workflow.say("cancelled: giving back what was acquired")
+        workflow_commands.say("cancelled: giving back what was acquired")
         unknown = Result(
             self._mode,
             self._label,
@@ -191,11 +191,13 @@ def _words(asked: Asked) -> dict[str, str]:
 def _token(asked: Asked, url: str, environ: Mapping[str, str], patience: float) -> str:
     if token := asked.get("server-token"):
         return str(token)
-    identity = signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow.mask, patience)
-    return bought(url, identity, workflow.mask, patience)
+    identity = signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow_commands.mask, patience)
+    return bought(url, identity, workflow_commands.mask, patience)
 
 
 def warn_of_plain_text(url: str) -> None:
     found = urlsplit(url)
     if found.scheme == "http" and found.hostname not in LOOPBACK:
-        workflow.warning(f"server {url}: is not encrypted; whoever listens can use this run's token. Use https.")
+        workflow_commands.warning(
+            f"server {url}: is not encrypted; whoever listens can use this run's token. Use https."
+        )
