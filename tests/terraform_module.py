@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.engines.aws.dynamodb.schema import POOL_TAG, recovery_specification, table_definition, ttl_specification
-from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, workflow
+from bullpen.engines.aws.infrastructure.policies import Place, Policy, control_plane, instance, workflow
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, ENCRYPTED
 from bullpen.model.boot import CALLER
 

@@ -22,7 +22,7 @@ SHARED_WITH_AGENT = (
     "bullpen.host.scheduled_jobs",
     "bullpen.engines.sqlite.reserve",
     "bullpen.engines.sqlite.turnstile",
-    "bullpen.engines.sqlite.wake",
+    "bullpen.engines.sqlite.notify",
     "bullpen.host.sweep",
     "bullpen.host.subordinate_ids",
 )

@@ -10,7 +10,7 @@ import pytest
 from bullpen.config import Aws, Engines, Github, Settings
 from bullpen.engines.aws.dynamodb.vault import DynamoVault
 from bullpen.engines.aws.ec2.compute import Ec2Compute
-from bullpen.engines.github.foundation import ROTATE
+from bullpen.engines.github.infrastructure import ROTATE
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.workflows import GithubWorkflows
 from bullpen.engines.sqlite.records import SqliteRecords

@@ -15,7 +15,7 @@ from bullpen.ports.health import Finding, Limit
 from bullpen.settings.publication import Publication
 
 if TYPE_CHECKING:
-    from bullpen.engines.aws.ground.published import Published
+    from bullpen.engines.aws.infrastructure.shared_settings import Published
     from bullpen.engines.sqlite.jobs import SqliteJobs
 
 
@@ -108,10 +108,10 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.clock import DateClock
     from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
-    from bullpen.engines.aws.dynamodb.gone import GoneNotes
     from bullpen.engines.aws.dynamodb.health import DynamoHealth
     from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
     from bullpen.engines.aws.dynamodb.logs import DynamoLogs
+    from bullpen.engines.aws.dynamodb.missing_since import GoneNotes
     from bullpen.engines.aws.dynamodb.observations import DynamoObservations
     from bullpen.engines.aws.dynamodb.records import DynamoRecords
     from bullpen.engines.aws.dynamodb.signals import DynamoSignals
@@ -120,8 +120,8 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.vault import DynamoVault
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
-    from bullpen.engines.aws.ground.foundation import AwsFoundation
-    from bullpen.engines.aws.ground.tending import Tending
+    from bullpen.engines.aws.infrastructure.setup import AwsFoundation
+    from bullpen.engines.aws.infrastructure.table_setup import Tending
     from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
 
@@ -154,7 +154,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
 async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
     """The same pool with GitHub as its CI. Opening it makes no call and reads no secret: a provision needs neither."""
     from bullpen.engines.github.client import Hub
-    from bullpen.engines.github.foundation import GithubFoundation
+    from bullpen.engines.github.infrastructure import GithubFoundation
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.github.runners import GithubCI
     from bullpen.engines.github.workflows import GithubWorkflows
@@ -209,7 +209,7 @@ async def _published(settings: Settings) -> AsyncIterator["Published"]:
     with _needing_aws():
         from bullpen.engines.aws import session
     from bullpen.engines.aws.dynamodb.table import TableClient
-    from bullpen.engines.aws.ground.published import Published
+    from bullpen.engines.aws.infrastructure.shared_settings import Published
     from bullpen.engines.system import SystemChance
 
     async with session.opened(settings.aws) as cloud:
@@ -221,7 +221,7 @@ async def examine_ci(settings: Settings) -> list[Finding]:
     if not settings.on_github:
         return []
     from bullpen.engines.github.client import Hub
-    from bullpen.engines.github.examination import examine
+    from bullpen.engines.github.doctor import examine
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.system import SystemClock
 
@@ -233,7 +233,7 @@ async def examine_ci(settings: Settings) -> list[Finding]:
 def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: bool = False) -> dict[str, Any]:
     """The IAM policy of the control plane, the instances or the workflows of a pool on AWS; `launch` is for workflows
     that launch machines themselves."""
-    from bullpen.engines.aws.ground import policies
+    from bullpen.engines.aws.infrastructure import policies
 
     place = policies.place_of(settings, account, role)
     match whose:
@@ -248,7 +248,7 @@ def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: 
 def terraform_variables(settings: Settings) -> dict[str, Any]:
     """What the Terraform module needs to make what refresh would make."""
     with _needing_aws():
-        from bullpen.engines.aws.ground.terraform import variables
+        from bullpen.engines.aws.infrastructure.terraform import variables
 
     return variables(settings)
 

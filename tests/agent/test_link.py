@@ -23,8 +23,8 @@ from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import End, Kind, Record, State
 from bullpen.agent.store.sqlite import Grant, Link, Order, StoreUnreachable
 from bullpen.engines.sqlite.migrations import load_scripts, open_home
+from bullpen.engines.sqlite.notify import CONTROL, Listener, socket_directory
 from bullpen.engines.sqlite.turnstile import Turnstile
-from bullpen.engines.sqlite.wake import CONTROL, Listener, socket_directory
 
 RUNNING = Record(State.RUNNING, "run-1", "r1", 1000.0, False, "default")
 

@@ -21,7 +21,7 @@ import yaml
 
 from action.steps import manifest, run_action
 from agent.actions_stage import a_runner
-from bullpen.engines.github import rights
+from bullpen.engines.github import permissions
 from bullpen.host.processes import end_tree, mark_of
 from free_ports import a_free_port
 from github.hub import FakeGithub, JobSpec
@@ -338,7 +338,10 @@ def _section(title: str) -> str:
 
 def _granted() -> dict[str, str]:
     """The permissions of a repository's App, as the page lists them: they must do for everything that follows."""
-    keys = {one.name: one.key for one in (rights.runners("acme/widgets"), rights.WRITE_RUNS, rights.READ_DEPLOYMENTS)}
+    keys = {
+        one.name: one.key
+        for one in (permissions.runners("acme/widgets"), permissions.WRITE_RUNS, permissions.READ_DEPLOYMENTS)
+    }
     rows = re.findall(r"^\| repository: ([\w -]+) \| (read|write)\b", _section("An App, or a token"), re.MULTILINE)
     return {{"Metadata": "metadata", **keys}[name]: level for name, level in rows}
 

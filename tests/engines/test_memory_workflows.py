@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bullpen.engines.memory import Memory
-from bullpen.engines.memory.hub import LEASE, JobSpec
+from bullpen.engines.memory.github import LEASE, JobSpec
 from bullpen.errors import Conflict, NotFound
 from bullpen.ports import Conclusion, Ports, Removal
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.ports import Conclusion
 from bullpen.refresh import Action, refresh
 from stage import a_world, refreshed, requests, small

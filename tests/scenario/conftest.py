@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sqlite.wake import SHORT_ROOT
+from bullpen.engines.sqlite.notify import SHORT_ROOT
 from scenario.pool import Pool, Starter
 
 

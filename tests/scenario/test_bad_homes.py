@@ -14,8 +14,8 @@ import pytest
 
 from builders import messages
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.notify import socket_directory
 from bullpen.engines.sqlite.queue import SqliteQueue
-from bullpen.engines.sqlite.wake import socket_directory
 from bullpen.engines.system import SystemClock
 from scenario.pool import Pool
 from scenario.test_everyday import ids

@@ -11,7 +11,7 @@ from botocore.credentials import Credentials
 
 from bullpen.agent.aws.identity import proof_of
 from bullpen.config import Agent, Aws, Engines, Settings
-from bullpen.engines.aws.boot.attest import Attestor
+from bullpen.engines.aws.boot.identity import Attestor
 from bullpen.model import proof
 
 REGION = "eu-central-1"

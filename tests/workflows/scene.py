@@ -8,7 +8,7 @@ from typing import Any
 
 from bullpen.config import Engines, Github, ResourceClass, Settings
 from bullpen.engines.memory import Hub, Rates
-from bullpen.engines.memory.hub import JobSpec, Run
+from bullpen.engines.memory.github import JobSpec, Run
 from bullpen.errors import Unavailable
 from bullpen.liveness import Liveness
 from bullpen.model.instance import IDLE, LIVE, TERMINATED, Instance

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.model.worker import Worker
 from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.lost_worker import LAG

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bullpen.controllers import Service
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.model.instance import IDLE
 from bullpen.ports import Conclusion, WorkflowRun
 from bullpen.sim.agent import Temper

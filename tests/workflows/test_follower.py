@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bullpen.engines.memory import Failure
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Outdated, Throttled
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.sim.agent import Temper

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from bullpen.engines.memory import Rates
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Unavailable
 from bullpen.ports import Conclusion, Ports
 from bullpen.sim.loop import VirtualLoop

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.pool import debts
 from bullpen.ports import Conclusion

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.engines.memory.workflows import MemoryWorkflows
 from bullpen.liveness.lease import Sweeper
 from bullpen.model import activity as activities

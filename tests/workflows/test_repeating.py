@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.pool import lifecycle
 from bullpen.ports import Conclusion, Registration, WorkflowRun

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import InsufficientCapacity
 from bullpen.model import activity
 from bullpen.model.instance import RUNNING

@@ -3,7 +3,7 @@
 import asyncio
 
 from bullpen.engines.memory import Failure
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.ports import Conclusion
 from bullpen.workflows.lost_worker import LAG
 from stage import faults, requests

@@ -3,7 +3,7 @@
 import pytest
 
 from bullpen.engines.memory import Failure
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.liveness import Liveness
 from bullpen.ports import Conclusion
 from stage import faults, requests

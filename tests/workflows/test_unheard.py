@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.engines.memory.hub import JobSpec
+from bullpen.engines.memory.github import JobSpec
 from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.lost_worker import LAG
 from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build

@@ -141,7 +141,7 @@ async def _published_scope(settings: Settings) -> str:
 
 async def _registered_at(ports: Ports, settings: Settings) -> str:
     """Where agents of this machine register: refresh has left it beside their token."""
-    from bullpen.engines.github.foundation import SECRET
+    from bullpen.engines.github.infrastructure import SECRET
 
     secret = await ports.vault.read(SECRET)
     url = str(json.loads(secret.content).get("url", "")) if secret is not None else ""

@@ -19,7 +19,7 @@ from typing import Any
 from bullpen.agent.config import Config, load
 from bullpen.agent.loop import Agent
 from bullpen.agent.store.sqlite import Link
-from bullpen.engines.sqlite.wake import Listener, socket_directory
+from bullpen.engines.sqlite.notify import Listener, socket_directory
 
 
 def log(line: str) -> None:

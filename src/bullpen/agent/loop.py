@@ -28,7 +28,7 @@ from bullpen.agent.shutdown import leave
 from bullpen.agent.store.sqlite import Link, StoreUnreachable
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.agent.unix_signals import Signals
-from bullpen.engines.sqlite.wake import Listener
+from bullpen.engines.sqlite.notify import Listener
 from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from litestar.di import NamedDependency
 from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
-from bullpen.engines.aws.boot.attest import Attestor
+from bullpen.engines.aws.boot.identity import Attestor
 from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import Webhooks
 from bullpen.ports import Ports

@@ -16,7 +16,7 @@ from bullpen.auth.tokens import Keys
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.controllers import Service
-from bullpen.engines.aws.boot.attest import attestor
+from bullpen.engines.aws.boot.identity import attestor
 from bullpen.engines.github.oidc import identities
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError

@@ -19,7 +19,7 @@ from bullpen.agent.aws.identity import proof_of
 from bullpen.agent.aws.imds import Metadata
 from bullpen.agent.aws.sigv4 import Credentials
 from bullpen.config import Aws, Engines, Settings
-from bullpen.engines.aws.boot.attest import Attestor, Proof, attestor
+from bullpen.engines.aws.boot.identity import Attestor, Proof, attestor
 from bullpen.errors import PermissionDenied, Unavailable
 from bullpen.model import proof
 from web.sts import ANSWER, REGION, ROLE, SERVE, SETTINGS, Sts, a_proof, session_of

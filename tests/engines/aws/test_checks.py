@@ -14,10 +14,10 @@ from builders import NOW
 from bullpen.config import Aws, Engines, ResourceClass, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.ec2.template import template
-from bullpen.engines.aws.ground import checks
-from bullpen.engines.aws.ground.checks import Ground, check_clock, guarded
-from bullpen.engines.aws.ground.policies import control_plane, place_of
-from bullpen.engines.aws.ground.rights import check_permissions, principal_of, questions
+from bullpen.engines.aws.infrastructure import checks
+from bullpen.engines.aws.infrastructure.checks import Ground, check_clock, guarded
+from bullpen.engines.aws.infrastructure.permissions import check_permissions, principal_of, questions
+from bullpen.engines.aws.infrastructure.policies import control_plane, place_of
 from bullpen.ports.health import Finding, Health
 
 pytestmark = pytest.mark.real_loop

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullpen.engines.aws.ec2 import codes
+from bullpen.engines.aws.ec2 import error_codes
 from bullpen.errors import BullpenError, ConfigError, InsufficientCapacity, PermissionDenied, Refused, Throttled
 from bullpen.model.fleet import Cause
 
@@ -36,26 +36,26 @@ ALL = [(code, cause) for cause, listed in SORTED.items() for code in listed.spli
 
 @pytest.mark.parametrize(("code", "cause"), ALL)
 def test_a_code_inside_an_answer_has_its_cause_and_a_remedy(code: str, cause: Cause) -> None:
-    error = codes.fleet_error({"ErrorCode": code, "ErrorMessage": "as EC2 says"})
+    error = error_codes.fleet_error({"ErrorCode": code, "ErrorMessage": "as EC2 says"})
     assert (error.code, error.message, error.cause) == (code, "as EC2 says", cause)
     assert error.remedy.endswith(".")
 
 
 @pytest.mark.parametrize(("code", "cause"), ALL)
 def test_a_call_that_fails_so_names_the_call_the_code_and_what_ec2_says(code: str, cause: Cause) -> None:
-    refusal = codes.refusal("CreateFleet", code, "as EC2 says")
+    refusal = error_codes.refusal("CreateFleet", code, "as EC2 says")
     assert type(refusal) is RAISED[cause]
     assert str(refusal) == f"EC2 CreateFleet: {code}: as EC2 says"
     assert refusal.remedy.endswith(".")
 
 
 def test_a_code_that_nobody_knows_decides_nothing() -> None:
-    assert codes.fleet_error({"ErrorCode": "Novelty"}).cause is Cause.OTHER
-    assert codes.refusal("CreateFleet", "Novelty", "") is None
+    assert error_codes.fleet_error({"ErrorCode": "Novelty"}).cause is Cause.OTHER
+    assert error_codes.refusal("CreateFleet", "Novelty", "") is None
 
 
 def test_an_error_without_a_code_is_read_all_the_same() -> None:
-    assert codes.fleet_error({}).cause is Cause.OTHER
+    assert error_codes.fleet_error({}).cause is Cause.OTHER
 
 
 @pytest.mark.parametrize(
@@ -66,24 +66,29 @@ def test_an_error_without_a_code_is_read_all_the_same() -> None:
     ],
 )
 def test_a_profile_that_is_not_known_yet_is_a_matter_of_permission(message: str) -> None:
-    cause, remedy = codes.judged("InvalidParameterValue", message)
+    cause, remedy = error_codes.judged("InvalidParameterValue", message)
     assert cause is Cause.PERMISSION
     assert "aws.instance-profile" in remedy
 
 
 def test_two_subnets_of_one_zone_are_a_matter_of_configuration() -> None:
-    cause, remedy = codes.judged("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
+    cause, remedy = error_codes.judged(
+        "InvalidFleetConfig", "The fleet configuration contains duplicate instance pools."
+    )
     assert cause is Cause.CONFIGURATION
     assert "one subnet for each availability zone" in remedy
 
 
 def test_a_type_that_one_zone_does_not_sell_is_a_matter_of_capacity() -> None:
     message = "Your requested instance type (c7g.large) is not supported in your requested Availability Zone."
-    assert codes.judged("InvalidFleetConfiguration", message)[0] is Cause.CAPACITY
+    assert error_codes.judged("InvalidFleetConfiguration", message)[0] is Cause.CAPACITY
 
 
 def test_the_quotas_of_on_demand_and_spot_are_told_apart() -> None:
-    on_demand, spot = codes.judged("VcpuLimitExceeded", "")[1], codes.judged("MaxSpotInstanceCountExceeded", "")[1]
+    on_demand, spot = (
+        error_codes.judged("VcpuLimitExceeded", "")[1],
+        error_codes.judged("MaxSpotInstanceCountExceeded", "")[1],
+    )
     assert "Running On-Demand Standard" in on_demand
     assert "All Standard Spot" in spot
     assert "separate" in on_demand
@@ -92,4 +97,4 @@ def test_the_quotas_of_on_demand_and_spot_are_told_apart() -> None:
 
 def test_the_encoded_part_of_a_denial_is_not_shown() -> None:
     said = "You are not authorized. Encoded authorization failure message: " + "aB3x" * 300
-    assert str(codes.refusal("CreateFleet", "UnauthorizedOperation", said)).endswith("You are not authorized.")
+    assert str(error_codes.refusal("CreateFleet", "UnauthorizedOperation", said)).endswith("You are not authorized.")

@@ -13,7 +13,7 @@ from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb import table
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.table import TableClient
-from bullpen.engines.aws.ec2.asking import ask
+from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.session import opened
 from bullpen.engines.system import SystemChance
 from engines.aws.tables import Says, watched

@@ -21,7 +21,7 @@ from bullpen.config import Agent, ResourceClass, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.boot.userdata import own_user_data, told
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY, indexes, table_definition
-from bullpen.engines.aws.ground.foundation import CERTAIN, AwsFoundation
+from bullpen.engines.aws.infrastructure.setup import CERTAIN, AwsFoundation
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError

@@ -4,8 +4,8 @@ import pytest
 
 from aws.stage import MakeSettings
 from builders import NOW, later
-from bullpen.engines.aws.dynamodb.gone import GoneNotes
 from bullpen.engines.aws.dynamodb.items import raw_key
+from bullpen.engines.aws.dynamodb.missing_since import GoneNotes
 from engines.aws.tables import a_table
 
 

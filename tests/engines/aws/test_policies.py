@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import bullpen
 from bullpen.config import Agent, Aws, Engines, Settings
 from bullpen.engines.aws.dynamodb.tokens import AGENT_SECRET, TOKEN
-from bullpen.engines.aws.ground.policies import Place, Policy, control_plane, instance, place_of, workflow
+from bullpen.engines.aws.infrastructure.policies import Place, Policy, control_plane, instance, place_of, workflow
 
 SOURCES = Path(bullpen.__file__).parent
 ENGINE = [source for source in (SOURCES / "engines/aws").rglob("*.py") if source.name != "policies.py"]

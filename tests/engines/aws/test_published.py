@@ -7,7 +7,7 @@ import pytest
 from aws.stage import MakeSettings
 from bullpen import __version__
 from bullpen.engines.aws.dynamodb.items import text
-from bullpen.engines.aws.ground.published import KEY, Published
+from bullpen.engines.aws.infrastructure.shared_settings import KEY, Published
 from bullpen.errors import Refused
 from bullpen.settings.publication import Publication
 from engines.aws.tables import a_table

@@ -14,8 +14,8 @@ from bullpen import __version__
 from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings
 from bullpen.engines.aws.dynamodb.schema import recovery_specification, table_definition, ttl_specification
 from bullpen.engines.aws.ec2.template import GENERATION_TAG, VERSION_TAG
-from bullpen.engines.aws.ground.policies import Place, control_plane, instance, workflow
-from bullpen.engines.aws.ground.terraform import variables
+from bullpen.engines.aws.infrastructure.policies import Place, control_plane, instance, workflow
+from bullpen.engines.aws.infrastructure.terraform import variables
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, tags
 
 MODULE: dict[str, Any] = json.loads(terraform_module.MODULE.read_text())

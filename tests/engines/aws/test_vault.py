@@ -7,7 +7,7 @@ from aws.stage import MakeSettings
 from builders import NOW
 from bullpen.engines.aws.dynamodb.items import Item, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.vault import DynamoVault
-from bullpen.engines.aws.ground.policies import SECRET
+from bullpen.engines.aws.infrastructure.policies import SECRET
 from bullpen.engines.system import SystemClock
 from bullpen.ports import Secret
 from engines.aws.counted import a_bench

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from bullpen.engines.github.answers import Answer, Call, failure
-from bullpen.engines.github.rights import READ_RUNS, Right, runners
+from bullpen.engines.github.permissions import READ_RUNS, Right, runners
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 
 NAMED = "github.token"

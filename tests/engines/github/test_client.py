@@ -8,7 +8,7 @@ import pytest
 from bullpen.config import Github
 from bullpen.engines.github.answers import Call
 from bullpen.engines.github.client import AT_ONCE, PATIENCE, Hub, base_url
-from bullpen.engines.github.rights import runners
+from bullpen.engines.github.permissions import runners
 from bullpen.engines.system import SystemClock
 from bullpen.errors import ConfigError, PermissionDenied, Refused, Throttled, Unavailable
 from engines.github.places import a_hub, scripted

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bullpen.config import Github
-from bullpen.engines.github import attempts
+from bullpen.engines.github import single_flight
 from bullpen.engines.github.answers import Call
 from bullpen.engines.github.client import Hub
 from bullpen.engines.system import SystemClock
@@ -60,7 +60,7 @@ async def test_an_app_of_an_organisation_is_let_in(github: FakeGithub) -> None:
 async def test_a_key_that_was_replaced_signs_the_next_token(
     github: FakeGithub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "QUIET", 0.0)  # seconds for which the failure is remembered
+    monkeypatch.setattr(single_flight, "QUIET", 0.0)  # seconds for which the failure is remembered
     (_, worn), (app_id, key) = github.app(), github.app()
     file = tmp_path / "key.pem"
     file.write_text(worn)

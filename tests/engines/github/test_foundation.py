@@ -10,7 +10,7 @@ import pytest
 
 from bullpen.config import Agent, Settings
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.foundation import ROTATE, SECRET, GithubFoundation
+from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubFoundation
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.memory import Memory
 from bullpen.errors import PermissionDenied

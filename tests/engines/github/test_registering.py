@@ -11,11 +11,11 @@ import pytest
 
 from builders import open_provision, release, running
 from bullpen.config import Engines, Github, Settings
-from bullpen.engines.github.attempts import QUIET
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.jit import UNFETCHED
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
+from bullpen.engines.github.single_flight import QUIET
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import Unavailable
 from bullpen.model.instance import Instance

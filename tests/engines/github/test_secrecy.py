@@ -14,7 +14,7 @@ from bullpen.engines.github import client
 from bullpen.engines.github.answers import Call
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.credentials import App
-from bullpen.engines.github.foundation import SECRET, GithubFoundation
+from bullpen.engines.github.infrastructure import SECRET, GithubFoundation
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.tokens import make_token

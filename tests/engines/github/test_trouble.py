@@ -13,7 +13,7 @@ from bullpen.config import Engines, Github, Settings
 from bullpen.engines.github import client
 from bullpen.engines.github.answers import Call
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.examination import examine
+from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.tokens import make_token

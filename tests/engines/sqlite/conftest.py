@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sqlite.wake import SHORT_ROOT
+from bullpen.engines.sqlite.notify import SHORT_ROOT
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from builders import running
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.jobs import SqliteJobs
+from bullpen.engines.sqlite.notify import Listener
 from bullpen.engines.sqlite.records import SqliteRecords
-from bullpen.engines.sqlite.wake import Listener
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.model.job import QUEUED
 from conformance.landing import land

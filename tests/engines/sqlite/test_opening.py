@@ -190,7 +190,7 @@ def test_a_home_whose_migration_is_held_up_is_unavailable(tmp_path: Path) -> Non
 def test_the_modules_shared_with_the_agent_need_nothing_else_of_bullpen() -> None:
     script = """
 import sys
-import bullpen.engines.sqlite.turnstile, bullpen.engines.sqlite.wake
+import bullpen.engines.sqlite.turnstile, bullpen.engines.sqlite.notify
 print(sorted(name for name in sys.modules if name.startswith("bullpen.") and not name.startswith("bullpen.engines")))
 """
     with a_process(script) as process:

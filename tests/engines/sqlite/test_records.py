@@ -19,10 +19,10 @@ from builders import (
     registered,
 )
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.notify import Listener
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.rows import to_micros
 from bullpen.engines.sqlite.turnstile import connect
-from bullpen.engines.sqlite.wake import Listener
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance
 from conformance.landing import land

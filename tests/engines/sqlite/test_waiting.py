@@ -9,7 +9,7 @@ import pytest
 
 from bullpen.engines.sqlite import waiting
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.wake import Listener
+from bullpen.engines.sqlite.notify import Listener
 from bullpen.engines.sqlite.writer import Transaction
 
 pytestmark = pytest.mark.real_loop

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sqlite import wake
-from bullpen.engines.sqlite.wake import LONGEST_NAME, Listener, UnsafeDirectory, broadcast, send, socket_directory
+from bullpen.engines.sqlite import notify
+from bullpen.engines.sqlite.notify import LONGEST_NAME, Listener, UnsafeDirectory, broadcast, send, socket_directory
 from engines.sqlite.processes import a_line_of, a_process
 
 LISTEN_FOR_EVER = """
 import sys, pathlib
-from bullpen.engines.sqlite.wake import Listener
+from bullpen.engines.sqlite.notify import Listener
 listener = Listener(pathlib.Path(sys.argv[1]), sys.argv[2])
 print("listening", flush=True)
 sys.stdin.read()
@@ -93,8 +93,8 @@ def test_a_name_that_cannot_be_a_socket_is_refused(sockets: Path, name: str) -> 
 
 @pytest.fixture
 def short_root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=wake.SHORT_ROOT) as directory:
-        monkeypatch.setattr(wake, "SHORT_ROOT", Path(directory))
+    with tempfile.TemporaryDirectory(dir=notify.SHORT_ROOT) as directory:
+        monkeypatch.setattr(notify, "SHORT_ROOT", Path(directory))
         yield Path(directory)
 
 

@@ -9,7 +9,7 @@ from aws.cloud import ground
 from aws.iam_simulator import Judge, Request
 from aws.proxy import Answer, Call, Forward, proxy_in_thread
 from bullpen.config import Aws, Engines, Settings
-from bullpen.engines.aws.ground.policies import place_of, workflow
+from bullpen.engines.aws.infrastructure.policies import place_of, workflow
 from bullpen.model.boot import BOOT_FAILURE
 from scenario.aws.pool import CloudPool, endpoints
 from scenario.aws.test_served import served

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
-from bullpen.engines.sqlite import wake
+from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Link:
         self._config = config
         self._id = config.instance_id
         self._path = config.home / "bullpen.db"
-        self._sockets = wake.socket_directory(config.home)
+        self._sockets = notify.socket_directory(config.home)
         self._turnstile = Turnstile(config.home, PATIENCE)
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -236,7 +236,7 @@ class Link:
                 yield connection
                 connection.execute("COMMIT")
             if tells_control:
-                wake.broadcast(self._sockets)
+                notify.broadcast(self._sockets)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bullpen.engines.github.rights import Right
+from bullpen.engines.github.permissions import Right
 from bullpen.errors import BullpenError, PermissionDenied, Refused, Unavailable
 
 _LONGEST = 400  # characters of a message of GitHub's

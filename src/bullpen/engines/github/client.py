@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bullpen.config import Github
 from bullpen.engines.github.answers import Answer, Call, cut, failure, rows, understood
-from bullpen.engines.github.attempts import Attempts
 from bullpen.engines.github.credentials import App, Credentials, credentials_of
 from bullpen.engines.github.limits import Gate, limits_of
+from bullpen.engines.github.single_flight import Attempts
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
 from bullpen.ports import Clock
 from bullpen.ports.health import Limit

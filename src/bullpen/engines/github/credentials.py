@@ -14,9 +14,9 @@ from typing import Protocol
 
 from bullpen.config import Github
 from bullpen.engines.github.answers import Answer, Call, failure, moment, understood
-from bullpen.engines.github.attempts import Attempts
-from bullpen.engines.github.lasting import Issued, Lasting
 from bullpen.engines.github.secret import read_secret
+from bullpen.engines.github.single_flight import Attempts
+from bullpen.engines.github.token_cache import Issued, Lasting
 from bullpen.errors import ConfigError, Refused
 from bullpen.ports import Clock
 

@@ -12,7 +12,7 @@ from typing import Any
 from bullpen.concurrency import settle
 from bullpen.engines.github.answers import Call, rows, understood
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.rights import READ_DEPLOYMENTS
+from bullpen.engines.github.permissions import READ_DEPLOYMENTS
 from bullpen.ports import WorkflowJob, WorkflowRun
 
 ACTIONS = ("github-actions", "github-actions[bot]")

@@ -12,7 +12,7 @@ from bullpen.config import Settings
 from bullpen.engines.github.answers import Answer, Call, understood
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.naming import fresh_number, runner_name
-from bullpen.engines.github.rights import runners
+from bullpen.engines.github.permissions import runners
 from bullpen.errors import Conflict, Refused
 from bullpen.ports import Clock
 

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bullpen.engines.github.answers import Call, moment, rows, understood
-from bullpen.engines.github.attempts import Attempt
 from bullpen.engines.github.client import Hub
+from bullpen.engines.github.single_flight import Attempt
 from bullpen.errors import BullpenError
 from bullpen.ports import Clock
 

@@ -17,10 +17,10 @@ from bullpen.config import Settings
 from bullpen.engines.github.answers import Call, understood
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.jit import JitRunners
-from bullpen.engines.github.lasting import Lasting
 from bullpen.engines.github.naming import fresh_number, instance_of, runner_name
+from bullpen.engines.github.permissions import runners
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.rights import runners
+from bullpen.engines.github.token_cache import Lasting
 from bullpen.engines.github.tokens import make_token
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
 from bullpen.ports import Clock, Pass, Records, Registration, Removal

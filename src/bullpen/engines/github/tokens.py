@@ -4,8 +4,8 @@ from typing import Literal
 
 from bullpen.engines.github.answers import Call, moment, understood
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.lasting import Issued
-from bullpen.engines.github.rights import runners
+from bullpen.engines.github.permissions import runners
+from bullpen.engines.github.token_cache import Issued
 
 
 async def make_token(hub: Hub, kind: Literal["registration", "remove"]) -> Issued:

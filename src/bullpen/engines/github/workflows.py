@@ -8,7 +8,7 @@ from typing import Any
 from bullpen.engines.github import deployments
 from bullpen.engines.github.answers import Answer, Call, understood
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.rights import READ_RUNS, WRITE_RUNS
+from bullpen.engines.github.permissions import READ_RUNS, WRITE_RUNS
 from bullpen.engines.github.scope import covers
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun

@@ -10,8 +10,8 @@ from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.clock import LoopClock, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
+from bullpen.engines.memory.github import Hub
 from bullpen.engines.memory.health import MemoryHealth, Notes
-from bullpen.engines.memory.hub import Hub
 from bullpen.engines.memory.jobs import MemoryJobs
 from bullpen.engines.memory.logs import MemoryLogs
 from bullpen.engines.memory.observations import MemoryObservations

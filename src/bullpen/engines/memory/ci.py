@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.hub import Hub
+from bullpen.engines.memory.github import Hub
 from bullpen.ports import Pass, Registration, Removal
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from bullpen.engines.memory.bell import Listener
 from bullpen.engines.memory.faults import Faults
 from bullpen.engines.memory.index import Index
+from bullpen.engines.memory.notify import Listener
 from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict

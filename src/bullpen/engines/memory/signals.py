@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bullpen.engines.memory.bell import Bell, Listener
 from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.notify import Bell, Listener
 from bullpen.model.signal import Heartbeat, Pulse, Signal, beat_directly, direct_key
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from bullpen.engines.memory.bell import Bell
 from bullpen.engines.memory.index import Index, Replica
 from bullpen.engines.memory.jobs import JobIndexes
+from bullpen.engines.memory.notify import Bell
 from bullpen.engines.memory.workers import WorkerIndexes
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances

@@ -1,7 +1,7 @@
 """Workflow runs in memory, as one process reaches them."""
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.hub import Hub, Run
+from bullpen.engines.memory.github import Hub, Run
 from bullpen.errors import Conflict, NotFound
 from bullpen.ports import WorkflowJob, WorkflowRun
 

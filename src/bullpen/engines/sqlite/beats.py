@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.landing import Landing, land_each, select_by_id
 from bullpen.engines.sqlite.lease_rows import WORKERS
 from bullpen.engines.sqlite.rows import MICROSECOND, Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
+from bullpen.engines.sqlite.writes import Landing, land_each, select_by_id
 from bullpen.model import worker as workers
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Beat, Rejected, Worker

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from bullpen.engines.sqlite.faults import translated
+from bullpen.engines.sqlite.errors import translated
 from bullpen.engines.sqlite.migrations import FILE, load_scripts, open_home
+from bullpen.engines.sqlite.notify import UnsafeDirectory, socket_directory
 from bullpen.engines.sqlite.reader import Reader, Snapshot
 from bullpen.engines.sqlite.turnstile import PATIENCE, Turnstile
 from bullpen.engines.sqlite.waiting import Changes, Wakes
-from bullpen.engines.sqlite.wake import UnsafeDirectory, socket_directory
 from bullpen.engines.sqlite.writer import Transaction, Writer
 from bullpen.errors import ConfigError
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bullpen.engines.sqlite.faults import damaged, locked, translated
+from bullpen.engines.sqlite.errors import damaged, locked, translated
 from bullpen.engines.sqlite.reserve import add_free_pages, has_few_free_pages, is_low, prepare
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 from bullpen.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from bullpen.engines.sqlite.faults import translated
+from bullpen.engines.sqlite.errors import translated
 from bullpen.engines.sqlite.outcomes import Outcome, deliver
 from bullpen.engines.sqlite.turnstile import connect
 

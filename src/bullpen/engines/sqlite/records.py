@@ -10,9 +10,9 @@ from typing import Any
 
 from bullpen.engines.sqlite import purging
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.landing import Landing, land_each, land_together, select_by_id
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
+from bullpen.engines.sqlite.writes import Landing, land_each, land_together, select_by_id
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from bullpen.engines.sqlite.wake import CONTROL, Listener
+from bullpen.engines.sqlite.notify import CONTROL, Listener
 
 POLL = 0.250  # seconds; what a lost wake-up costs at most
 

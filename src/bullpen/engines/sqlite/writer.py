@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bullpen.engines.sqlite import reserve, wake
-from bullpen.engines.sqlite.faults import is_full, locked, low, translated
+from bullpen.engines.sqlite import notify as wake
+from bullpen.engines.sqlite import reserve
+from bullpen.engines.sqlite.errors import is_full, locked, low, translated
 from bullpen.engines.sqlite.outcomes import Outcome, deliver
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect, set_pace

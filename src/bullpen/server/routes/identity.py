@@ -4,7 +4,7 @@ import logging
 
 from litestar.params import JSONBody
 
-from bullpen.engines.aws.boot.attest import Proof
+from bullpen.engines.aws.boot.identity import Proof
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.model.instance import LIVE
 from bullpen.server.authentication import forbidden

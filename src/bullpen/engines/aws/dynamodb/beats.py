@@ -22,8 +22,8 @@ from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request, update_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, decode, is_worker, key_of, moment, number, raw_key, text
-from bullpen.engines.aws.dynamodb.landing import Landing
 from bullpen.engines.aws.dynamodb.table import Cancelled, TableClient, Unmet
+from bullpen.engines.aws.dynamodb.writes import Landing
 from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.model import worker as workers
 from bullpen.model.signal import direct_key

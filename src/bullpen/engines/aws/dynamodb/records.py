@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_story, id_of, key_of, moment
-from bullpen.engines.aws.dynamodb.landing import land_each, land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Walk
+from bullpen.engines.aws.dynamodb.writes import land_each, land_together
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job

@@ -19,8 +19,8 @@ from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, parse_moment, raw_key, text
-from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
+from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict, Unavailable
 from bullpen.model.activity import LONGEST
 from bullpen.model.signal import (

@@ -17,7 +17,7 @@ from bullpen.engines.aws.dynamodb.expressions import Expression, Request
 from bullpen.engines.aws.dynamodb.items import Item, text
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
 from bullpen.engines.aws.errors import RETRY_AFTER, THROTTLES, Declined, call
-from bullpen.engines.aws.ground import standing
+from bullpen.engines.aws.infrastructure import table_diff
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError, Refused, Throttled, Unavailable
 from bullpen.ports import Chance
@@ -239,7 +239,7 @@ class TableClient:
         """Before the first write of this process: a table that a newer Bullpen has marked is left as it is."""
         async with self._looking:
             if not self._is_ours:
-                standing.heed_mark(self.name, await self.get(SCHEMA_KEY))
+                table_diff.heed_mark(self.name, await self.get(SCHEMA_KEY))
                 self._is_ours = True
 
     async def _write(self, method: str, **request: Any) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from contextlib import suppress
 from datetime import datetime
 
 from bullpen.concurrency import settle
-from bullpen.engines.aws.dynamodb import direct
+from bullpen.engines.aws.dynamodb import direct_beats
 from bullpen.engines.aws.dynamodb.beats import Beats, stored_worker
 from bullpen.engines.aws.dynamodb.entries import UNTIMED
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment, text
-from bullpen.engines.aws.dynamodb.landing import land_together
 from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.engines.aws.dynamodb.timers import Timers
+from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict
 from bullpen.model import worker as workers
 from bullpen.model.control import Control
@@ -182,9 +182,9 @@ class DynamoWorkers:
         while not walk.over and moved < limit:
             page = await walk.page()
             due += [item for item in page if item["dueSort"]["S"] <= until]
-            direct_ones = [item for item in page if direct.is_direct(id_of(Worker, item))]
+            direct_ones = [item for item in page if direct_beats.is_direct(id_of(Worker, item))]
             back = [one for one in await self._read(direct_ones) if one.state is INACTIVE and _comes_back(one)]
-            changes = [change for one in back if (change := direct.accept(one, now)) is not None]
+            changes = [change for one in back if (change := direct_beats.accept(one, now)) is not None]
             moved += await self._move(changes[: limit - moved])
         if walk.over:
             self._cleaning = now, due
@@ -192,20 +192,20 @@ class DynamoWorkers:
 
 
 def _is_suspect(one: Worker, now: datetime) -> bool:
-    return one.state is ACTIVE and one.is_suspect(now) and not direct.is_unseen(one)
+    return one.state is ACTIVE and one.is_suspect(now) and not direct_beats.is_unseen(one)
 
 
 def _comes_back(one: Worker) -> bool:
     """True if it has beaten by itself since it was lost, and may."""
-    return one.fate is Fate.KEEP and direct.is_unseen(one)
+    return one.fate is Fate.KEEP and direct_beats.is_unseen(one)
 
 
 def _looked_at(one: Worker, now: datetime, forgotten_epoch: int) -> Change[Worker] | None:
     """What becomes of a worker whose timer is due; None if its lease is out, or it was moved meanwhile."""
     if one.state is not ACTIVE:
         return None
-    if direct.is_unseen(one):
-        return direct.accept(one, now, forgotten_epoch)
+    if direct_beats.is_unseen(one):
+        return direct_beats.accept(one, now, forgotten_epoch)
     if one.deadline is None or one.deadline <= now or one.due_at is None or one.due_at > now:
         return None
-    return workers.rearm(one, workers.Rearmed(at=now, by=direct.BY, due_at=one.deadline))
+    return workers.rearm(one, workers.Rearmed(at=now, by=direct_beats.BY, due_at=one.deadline))

@@ -14,11 +14,11 @@ from typing import Any
 
 from bullpen.config import Settings
 from bullpen.engines.aws.ec2 import fleet
-from bullpen.engines.aws.ec2.asking import ask
-from bullpen.engines.aws.ec2.codes import TEMPLATE_MISSING
-from bullpen.engines.aws.ec2.ending import terminate
+from bullpen.engines.aws.ec2.client import ask
+from bullpen.engines.aws.ec2.error_codes import TEMPLATE_MISSING
 from bullpen.engines.aws.ec2.fleet import POOL_TAG, PROVISION_TAG, Size
 from bullpen.engines.aws.ec2.template import Template, Templates, template
+from bullpen.engines.aws.ec2.termination import terminate
 from bullpen.engines.aws.errors import Declined
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError, Unavailable

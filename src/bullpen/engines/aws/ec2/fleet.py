@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.config import Aws
-from bullpen.engines.aws.ec2 import codes
+from bullpen.engines.aws.ec2 import error_codes
 from bullpen.errors import ConfigError
 from bullpen.model.fleet import FleetAnswer, FleetPlan, Machine
 from bullpen.model.ticket import UsageClass
@@ -75,7 +75,9 @@ def read(plan: FleetPlan, answer: Mapping[str, Any], sizes: Mapping[str, Size]) 
         usage = UsageClass.SPOT if lifecycle == UsageClass.SPOT else UsageClass.ON_DEMAND
         size = sizes.get(kind, least)
         found[id_] = Machine(id_, kind, usage, size.cpu, size.mem)
-    return FleetAnswer(tuple(found.values()), tuple(codes.fleet_error(error) for error in answer.get("Errors", ())))
+    return FleetAnswer(
+        tuple(found.values()), tuple(error_codes.fleet_error(error) for error in answer.get("Errors", ()))
+    )
 
 
 def _launched(answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

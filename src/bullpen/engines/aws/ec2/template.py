@@ -19,8 +19,8 @@ from typing import Any
 
 from bullpen import __version__
 from bullpen.config import Aws, Settings
-from bullpen.engines.aws.ec2.asking import ask
-from bullpen.engines.aws.ec2.codes import TEMPLATE_MISSING
+from bullpen.engines.aws.ec2.client import ask
+from bullpen.engines.aws.ec2.error_codes import TEMPLATE_MISSING
 from bullpen.engines.aws.ec2.fleet import CLASS_TAG, PINNED, POOL_TAG, tags
 from bullpen.engines.aws.errors import Declined
 from bullpen.engines.aws.session import Cloud

@@ -9,10 +9,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from bullpen.config import Settings
-from bullpen.engines.aws.ec2.asking import ask
+from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.template import Template
 from bullpen.engines.aws.errors import Declined, call
-from bullpen.engines.aws.ground.policies import QUOTA_CODES
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.ports.health import Finding, Health

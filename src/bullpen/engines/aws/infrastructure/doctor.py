@@ -11,9 +11,9 @@ from bullpen.config import Settings
 from bullpen.engines.aws.boot.userdata import LIMIT, own_user_data
 from bullpen.engines.aws.ec2.template import Template, desired_templates
 from bullpen.engines.aws.errors import call
-from bullpen.engines.aws.ground.checks import Ground, check_clock, guarded
-from bullpen.engines.aws.ground.policies import QUOTA_CODES, Place, place_of
-from bullpen.engines.aws.ground.rights import check_permissions
+from bullpen.engines.aws.infrastructure.checks import Ground, check_clock, guarded
+from bullpen.engines.aws.infrastructure.permissions import check_permissions
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, Place, place_of
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.ports import Clock, Gap

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bullpen.engines.aws.ec2.asking import ask
+from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.errors import Declined
 from bullpen.engines.aws.session import Cloud
 

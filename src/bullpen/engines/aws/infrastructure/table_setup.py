@@ -17,7 +17,7 @@ from bullpen.engines.aws.dynamodb.schema import (
     ttl_specification,
 )
 from bullpen.engines.aws.errors import Declined, call
-from bullpen.engines.aws.ground import standing
+from bullpen.engines.aws.infrastructure import table_diff
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import Refused, Unavailable
 from bullpen.ports import Clock, Gap
@@ -49,13 +49,13 @@ class Tending:
         agent = Gap(STORE_AGENT, archive().sha256[:16], f"the table has no agent of version {archive().version}")
         table = await self._described()
         if table is None:
-            return [*standing.missing_table(self._pool), agent]
-        found = standing.table_gaps(self._pool, table, await self._expiry())
-        if any(gap.what == standing.MAKE_TABLE for gap in found):
+            return [*table_diff.missing_table(self._pool), agent]
+        found = table_diff.table_gaps(self._pool, table, await self._expiry())
+        if any(gap.what == table_diff.MAKE_TABLE for gap in found):
             return [*found, agent]
         if self._cloud.settings.manage == "refresh":  # else the owner of the table decides what a backup is worth
-            found += standing.recovery_gaps(self._pool, await self._backups())
-        found += standing.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
+            found += table_diff.recovery_gaps(self._pool, await self._backups())
+        found += table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
 
     async def make_table(self) -> None:
@@ -92,7 +92,7 @@ class Tending:
         try:
             await self._ask("update_time_to_live", expecting=(INVALID,), **ttl_specification(self._pool))
         except Declined as declined:  # on already, says DynamoDB with the same code as for what it cannot do
-            if standing.expiry_gaps(self._pool, await self._expiry()):
+            if table_diff.expiry_gaps(self._pool, await self._expiry()):
                 raise Refused(f"DynamoDB UpdateTimeToLive: {declined.message}") from declined
 
     async def enable_recovery(self) -> None:
@@ -111,7 +111,7 @@ class Tending:
                 "put_item", expecting=(STANDS_THERE,), TableName=self._pool, Item=item, ConditionExpression=absent
             )
         except Declined:
-            standing.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
+            table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
 
     async def store_agent(self) -> None:
         """Its key is its checksum: whoever writes it writes the same."""

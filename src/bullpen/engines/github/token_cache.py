@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from bullpen.engines.github.attempts import Attempt, Attempts
+from bullpen.engines.github.single_flight import Attempt, Attempts
 from bullpen.ports import Clock
 
 RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before anybody notices

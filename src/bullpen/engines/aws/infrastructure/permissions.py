@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bullpen.engines.aws.errors import Declined, call
-from bullpen.engines.aws.ground.policies import QUOTA_CODES, Place, Statement, control_plane
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, Place, Statement, control_plane
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health

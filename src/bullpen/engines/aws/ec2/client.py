@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from bullpen.engines.aws.ec2 import codes
+from bullpen.engines.aws.ec2 import error_codes
 from bullpen.engines.aws.errors import call
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError
@@ -23,7 +23,7 @@ async def ask(cloud: Cloud, method: str, /, *, expecting: Collection[str] = (), 
             raise
         told = error.__cause__.response.get("Error", {})
         operation = client.meta.method_to_api_mapping[method]
-        refusal = codes.refusal(operation, told.get("Code", ""), told.get("Message", ""))
+        refusal = error_codes.refusal(operation, told.get("Code", ""), told.get("Message", ""))
         raise refusal or error from error.__cause__
 
 
@@ -31,4 +31,4 @@ def _is_final(response: tuple[Any, dict[str, Any]] | None = None, **_: Any) -> b
     """False: no repeat. EC2 says "no capacity" with the status of a fault of its own, which the client would repeat;
     whether to ask again, and for what, is for whoever asked."""
     code = response[1].get("Error", {}).get("Code", "") if response else ""
-    return False if code in codes.CAPACITY else None
+    return False if code in error_codes.CAPACITY else None

@@ -9,7 +9,7 @@ from typing import Any
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.userdata import own_user_data
 from bullpen.engines.aws.ec2.template import desired_templates, template_tags
-from bullpen.engines.aws.ground.policies import place_of
+from bullpen.engines.aws.infrastructure.policies import place_of
 from bullpen.engines.aws.sqs.schema import queue_name
 
 

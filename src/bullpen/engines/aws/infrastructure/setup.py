@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.userdata import own_user_data, told
 from bullpen.engines.aws.ec2.template import Template, Templates, desired_templates, retired
-from bullpen.engines.aws.ground import standing
-from bullpen.engines.aws.ground.examination import examine
-from bullpen.engines.aws.ground.tending import STORE_AGENT, Tending
+from bullpen.engines.aws.infrastructure import table_diff
+from bullpen.engines.aws.infrastructure.doctor import examine
+from bullpen.engines.aws.infrastructure.table_setup import STORE_AGENT, Tending
 from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.errors import ConfigError
@@ -28,7 +28,7 @@ MAKE_QUEUE = "make queue"
 CORRECT_QUEUE = "correct queue"
 MAKE_TEMPLATE = "make template"
 RETIRE_TEMPLATE = "retire template"
-ITEMS = (standing.MARK, STORE_AGENT)
+ITEMS = (table_diff.MARK, STORE_AGENT)
 CERTAIN = 1024
 """Bytes of settings that user data has room for, whatever they are. More may fit or not: it takes half a second to see,
 which a provision that launches nothing should not pay."""
@@ -67,12 +67,12 @@ class AwsFoundation:
 
     async def mend(self, gap: Gap) -> None:
         mends: dict[str, Callable[[str], Awaitable[None]]] = {
-            standing.MAKE_TABLE: lambda pool: self._table.make_table(),
-            standing.MAKE_INDEX: lambda index: self._table.make_index(index.rpartition("/")[2]),
-            standing.SWITCH_BILLING: lambda pool: self._table.switch_billing(),
-            standing.EXPIRE: lambda pool: self._table.let_expire(),
-            standing.RECOVER: lambda pool: self._table.enable_recovery(),
-            standing.MARK: lambda pool: self._table.mark(),
+            table_diff.MAKE_TABLE: lambda pool: self._table.make_table(),
+            table_diff.MAKE_INDEX: lambda index: self._table.make_index(index.rpartition("/")[2]),
+            table_diff.SWITCH_BILLING: lambda pool: self._table.switch_billing(),
+            table_diff.EXPIRE: lambda pool: self._table.let_expire(),
+            table_diff.RECOVER: lambda pool: self._table.enable_recovery(),
+            table_diff.MARK: lambda pool: self._table.mark(),
             STORE_AGENT: lambda sha256: self._table.store_agent(),
             CORRECT_QUEUE: self._queue.ensure,
             MAKE_TEMPLATE: self._make_template,

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.engines.github.client import Hub
-from bullpen.engines.github.examination import examine
+from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import scope_url
 from bullpen.engines.github.tokens import make_token
