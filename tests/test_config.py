@@ -10,8 +10,8 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.config import Agent, Limits, Local, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load
-from bullpen.settings.contradictions import contradictions
 from bullpen.settings.setting import Setting, known_settings
+from bullpen.settings.validation import contradictions
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings, Timings, Trust
 from bullpen.errors import ConfigError
 from bullpen.settings import load
-from bullpen.settings.contradictions import contradictions
+from bullpen.settings.validation import contradictions
 
 AWS = Aws(
     image="ami-0123456789abcdef0",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.cli.signals import SIGNALS
+from bullpen.cli.unix_signals import SIGNALS
 from command_line import CommandLine
 
 

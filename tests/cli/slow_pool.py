@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import bullpen.cli.answers
-import bullpen.cli.given
+import bullpen.cli.options
 import bullpen.inventory
 import bullpen.provision
 import bullpen.wiring
@@ -64,7 +64,7 @@ put_in_place: list[tuple[Any, Any]] = [
     (bullpen.inventory, status),
 ]
 if MODE == "loading":
-    put_in_place.append((bullpen.cli.given, load))
+    put_in_place.append((bullpen.cli.options, load))
 if MODE == "answering":
     put_in_place.append((bullpen.cli.answers, of_outcome))
 for module, stand_in in put_in_place:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from builders import on_offer, terminated
-from bullpen.cli import checks
-from bullpen.cli.checks import check_capacity, check_leftovers, check_machine
+from bullpen.cli import doctor_checks
+from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine
 from bullpen.config import Local, ResourceClass, Settings
 from bullpen.inventory import Standing, Status
 from bullpen.model.signal import Pulse
@@ -70,7 +70,7 @@ def test_a_home_that_is_not_writable_is_found(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_network_file_system_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_kind_of_file_system", lambda place: "nfs4")
+    monkeypatch.setattr(doctor_checks, "_kind_of_file_system", lambda place: "nfs4")
     assert named("file system", tmp_path).health is Health.FAILED
 
 
@@ -100,7 +100,7 @@ def test_a_live_record_without_a_process_is_found_and_an_ended_one_is_not(tmp_pa
 
 
 def test_a_process_that_no_record_knows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_marked_processes", lambda home: [(4711, "i-9")])
+    monkeypatch.setattr(doctor_checks, "_marked_processes", lambda home: [(4711, "i-9")])
     _, processes = check_leftovers(tmp_path, Status((), ()))
     assert processes.health is Health.WARNING
     assert "i-9 (pid 4711)" in processes.found

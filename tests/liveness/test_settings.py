@@ -8,7 +8,7 @@ import pytest
 from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.settings import load
-from bullpen.settings.contradictions import contradictions
+from bullpen.settings.validation import contradictions
 
 
 @pytest.mark.parametrize(

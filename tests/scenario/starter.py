@@ -47,7 +47,7 @@ import bullpen.refresh
 import bullpen.release
 import bullpen.wiring
 from bullpen.cli import leave, main
-from bullpen.cli.signals import SIGNALS
+from bullpen.cli.unix_signals import SIGNALS
 from bullpen.engines.system import SystemClock
 
 __all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there

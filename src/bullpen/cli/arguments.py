@@ -9,9 +9,9 @@ from bullpen.errors import ConfigError
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import WAITS, parse_wait
 from bullpen.provision.outcome import Request
-from bullpen.settings.cloud import TYPE_PATTERN, TYPES_LIMIT
+from bullpen.settings.aws import TYPE_PATTERN, TYPES_LIMIT
+from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
-from bullpen.settings.showing import shortened
 
 if TYPE_CHECKING:
     from bullpen.jobs.request import JobRequest

@@ -5,11 +5,11 @@ import json
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.text import columns
 from bullpen.errors import ConfigError
-from bullpen.settings.showing import abridged
+from bullpen.settings.redaction import abridged
 
 EPILOG = """
 \b

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.doctor_checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns

@@ -5,10 +5,10 @@ import re
 
 import click
 
-from bullpen.cli.given import Given, pool_options
+from bullpen.cli.options import Given, pool_options
 from bullpen.cli.output import say
 from bullpen.errors import ConfigError
-from bullpen.settings.showing import shortened
+from bullpen.settings.redaction import shortened
 
 EPILOG = """
 \b

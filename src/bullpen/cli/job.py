@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli.answers import of_job, of_line, print_json
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns

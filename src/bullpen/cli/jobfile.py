@@ -6,8 +6,8 @@ from typing import Any, NoReturn, TextIO
 
 from bullpen.errors import ConfigError
 from bullpen.jobs.request import JobRequest, checked
+from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
-from bullpen.settings.showing import shortened
 
 LARGEST = 16 * 1024 * 1024  # bytes
 MOST = 10_000  # jobs

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import click
 
 from bullpen import __version__
-from bullpen.cli.given import pool_options
+from bullpen.cli.options import pool_options
 from bullpen.cli.output import AnswerLost, complain, say
 from bullpen.cli.overview import COMMANDS, overview
 from bullpen.errors import BullpenError, ConfigError, Interrupted
+from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
-from bullpen.settings.showing import shortened
 
 FAULT = 70
 

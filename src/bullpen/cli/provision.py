@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli.answers import of_outcome, print_json
 from bullpen.cli.arguments import checked_request
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural

@@ -3,7 +3,7 @@
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns

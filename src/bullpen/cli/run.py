@@ -8,8 +8,8 @@ import click
 
 from bullpen.cli.answers import of_outcome, of_ran, print_json
 from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
-from bullpen.cli.given import Given, json_option, pool_options
 from bullpen.cli.jobfile import read_jobs
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import complain, say
 from bullpen.cli.provision import runner_options
 from bullpen.cli.session import perform

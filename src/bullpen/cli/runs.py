@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model.label import Label, parse
-from bullpen.settings.ci import REPOSITORY
-from bullpen.settings.showing import shortened
+from bullpen.settings.github import REPOSITORY
+from bullpen.settings.redaction import shortened
 
 RUN_ID_LIMIT = 128  # characters: a run id is also a label at the CI
 MOST_ATTEMPTS = 9999

@@ -10,9 +10,9 @@ import sys
 
 import click
 
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import say
-from bullpen.cli.signals import SIGNALS, finish, hold
+from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.errors import ConfigError
 from bullpen.settings.reloading import Reloader
 

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
 from bullpen.cli.progress import Progress
-from bullpen.cli.signals import SIGNALS, finish, hold
+from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.config import Settings
 from bullpen.errors import Interrupted
 from bullpen.ports import Ports

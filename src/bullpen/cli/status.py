@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from bullpen.cli.answers import of_status, print_json
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import complain, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bullpen.cli.answers import print_json
-from bullpen.cli.given import Given, json_option, pool_options
+from bullpen.cli.options import Given, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.errors import ConfigError, Conflict, NotFound
 

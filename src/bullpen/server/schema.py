@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from bullpen.config import DOMAIN
 from bullpen.model.signal import SEQ_MOST
 from bullpen.model.times import LONGEST_WAIT
-from bullpen.settings.ci import REPOSITORY
+from bullpen.settings.github import REPOSITORY
 
 RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x1f\x7f]+\Z", description="A run's id.")]
 Word = Annotated[str, Meta(max_length=128)]

@@ -15,9 +15,9 @@ from msgspec import NODEFAULT
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.settings.contradictions import contradictions
 from bullpen.settings.setting import known_settings
 from bullpen.settings.sources import Value, Values, class_names, from_environment, from_file, from_options, parse_file
+from bullpen.settings.validation import contradictions
 
 FILE = "bullpen.toml"
 

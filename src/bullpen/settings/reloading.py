@@ -19,7 +19,7 @@ from msgspec import structs
 from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.settings import FILE, Loaded
-from bullpen.settings.contradictions import contradictions
+from bullpen.settings.validation import contradictions
 
 LIVE = "liveness."  # how the names begin of the settings that a running process takes over
 RESTART = "Restart `serve` to change them."

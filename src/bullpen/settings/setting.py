@@ -10,7 +10,7 @@ from msgspec import NODEFAULT, inspect, structs
 
 from bullpen.config import ResourceClass, Settings
 from bullpen.errors import ConfigError
-from bullpen.settings.showing import shown
+from bullpen.settings.redaction import shown
 
 PREFIX = "BULLPEN_"
 

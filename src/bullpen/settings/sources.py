@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from bullpen.config import NAME
 from bullpen.errors import ConfigError
+from bullpen.settings.redaction import HIDDEN, shortened, shown, suggests_secret
 from bullpen.settings.setting import PREFIX, Setting, nearest
-from bullpen.settings.showing import HIDDEN, shortened, shown, suggests_secret
 
 LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (

@@ -2,7 +2,7 @@
 
 import re
 
-from bullpen.settings.ci import REPOSITORY
+from bullpen.settings.github import REPOSITORY
 
 
 def covers(scope: str, repository: str) -> bool:

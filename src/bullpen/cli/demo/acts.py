@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from bullpen.audit import audit
-from bullpen.cli.demonstration.stage import Answer, Stage
+from bullpen.cli.demo.stage import Answer, Stage
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.job import Job
 from bullpen.model.transition import StoryLine

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from bullpen.config import DOMAIN, Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
 from bullpen.model import keep
-from bullpen.settings.ci import impossible_github
-from bullpen.settings.cloud import impossible_aws, impossible_types
-from bullpen.settings.showing import shortened
+from bullpen.settings.aws import impossible_aws, impossible_types
+from bullpen.settings.github import impossible_github
+from bullpen.settings.redaction import shortened
 
 
 def contradictions(settings: Settings) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bullpen.config import Aws, ResourceClass, Settings
-from bullpen.settings.showing import shortened
+from bullpen.settings.redaction import shortened
 
 TYPES_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
 TYPE_PATTERN = r"[A-Za-z0-9.*_-]{1,30}"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from bullpen.cli.demonstration.acts import play
-from bullpen.cli.demonstration.stage import Failed, Stage
+from bullpen.cli.demo.acts import play
+from bullpen.cli.demo.stage import Failed, Stage
 from bullpen.cli.output import complain, say
-from bullpen.cli.signals import SIGNALS
+from bullpen.cli.unix_signals import SIGNALS
 from bullpen.config import Settings, Timings
 
 TIMINGS = Timings(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bullpen.config import Github, Settings
 from bullpen.model.label import AMBIGUOUS
-from bullpen.settings.showing import shortened
+from bullpen.settings.redaction import shortened
 
 OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprises add a short code
 REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"

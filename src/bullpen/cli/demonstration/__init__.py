@@ -1,1 +1,0 @@
-"""What `bullpen demo` does: a stage with real processes, and the acts played on it."""
