@@ -51,7 +51,7 @@ def test_every_workflow_on_the_migration_page_can_be_read_and_uses_inputs_that_t
 
 
 def test_the_served_path_needs_python_alone() -> None:
-    names = "served inputs job place report stopping packages __main__"
+    names = "via_server inputs job_context pool_location report cancellation install __main__"
     loads = f"import {', '.join(f'bullpen.action.{name}' for name in names.split())}, bullpen.cli.progress"
     program = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {loads}"
     subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
