@@ -36,9 +36,9 @@ demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
 WORKERS ?= 4
 
 engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, an IAM simulator
-	$(PY) tests/aws/java_engines.py
-	$(PY) tests/github/description.py
-	$(PY) tests/aws/iam_simulator.py
+	$(PY) tests/fakes/java_engines.py
+	$(PY) tests/fakes/github/description.py
+	$(PY) tests/fakes/iam_simulator.py
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal
@@ -46,7 +46,7 @@ test: check ## Lint, then run every test; what CI runs
 check: $(STAMP) ## Lint, formatting, types and layers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy src tests $(wildcard bench)
+	$(PY) -m mypy src tests tools $(wildcard bench)
 	$(VENV)/bin/lint-imports
 
 bench: $(STAMP) ## Measure against the budgets; writes bench/results.json

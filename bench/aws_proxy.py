@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aws.proxy import Answer, Call, Forward, Proxy
+from fakes.proxy import Answer, Call, Forward, Proxy
 
 SERVICES = ("dynamodb", "sqs", "ec2")
 READS = ("GetItem", "BatchGetItem", "Query")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import botocore.session
 
-from aws.cloud.control import Control
-from aws.cloud.running import running as cloud_running
-from aws.java_engines import Engines
-from aws.java_engines import running as engines_running
 from bullpen.config import Aws
+from fakes.ec2.control import Control
+from fakes.ec2.running import running as cloud_running
+from fakes.java_engines import Engines
+from fakes.java_engines import running as engines_running
 
 ROOT = Path(__file__).parents[1]
 

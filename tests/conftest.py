@@ -9,7 +9,7 @@ import pytest
 
 from bullpen.sim.run import virtual_run
 
-pytest_plugins = ["aws.stage", "aws.cloud.stage", "github.stage"]
+pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

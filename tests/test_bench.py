@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aws.java_engines import Engines
+from fakes.java_engines import Engines
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the wheel

@@ -15,7 +15,7 @@ from bullpen.pool import debts
 from bullpen.ports import Ports, Registration
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, machines, on_github, provisioned, records, tickets, with_pool
+from fixtures import a_world, machines, on_github, provisioned, records, tickets, with_pool
 
 
 async def taken_down(world: World, ports: Ports | None = None) -> TakenDown:

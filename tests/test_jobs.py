@@ -21,7 +21,7 @@ from bullpen.model.worker import Card
 from bullpen.ports import Ports
 from bullpen.server.long_poll import Lookout
 from bullpen.sim.world import World
-from stage import a_world, provisioned, records, released, small
+from fixtures import a_world, provisioned, records, released, small
 
 ORDER = JobRequest("run-1", ("true",))
 

@@ -23,8 +23,7 @@ from bullpen.ports.health import Finding
 from bullpen.refresh import Action, Hindered, refresh
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from liveness.crew import Crew
-from stage import (
+from fixtures import (
     Rates,
     a_world,
     faults,
@@ -40,6 +39,7 @@ from stage import (
     tickets,
     with_pool,
 )
+from liveness.fixtures import Crew
 
 
 def whole_state(world: World) -> Any:

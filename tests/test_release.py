@@ -13,7 +13,7 @@ from bullpen.pool import debts, lifecycle, offering
 from bullpen.release import release
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import (
+from fixtures import (
     a_world,
     ids,
     machines,

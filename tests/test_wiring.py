@@ -17,7 +17,7 @@ from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.vault import FileVault
 from bullpen.errors import ConfigError
 from bullpen.wiring import is_unused, opened, rate_limits
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 
 ON_AWS = Settings(engines=Engines(pool="aws"), aws=Aws(region="eu-central-1"))
 UNREADABLE = Github(scope="acme/widgets", token="file:/does/not/exist")

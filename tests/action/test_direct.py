@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from action.steps import run_action, start_action
-from web.served import command, environment
+from server.served import command, environment
 
 pytestmark = pytest.mark.slow
 

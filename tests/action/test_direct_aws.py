@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from action.steps import run_action
-from aws.cloud.control import Control
-from aws.cloud.ground import AMAZON_LINUX, PROFILE, SUBNETS
-from aws.java_engines import Engines
-from aws.stage import CREDENTIALS
-from github.hub import FakeGithub
+from fakes.aws_fixtures import CREDENTIALS
+from fakes.ec2.control import Control
+from fakes.ec2.ground import AMAZON_LINUX, PROFILE, SUBNETS
+from fakes.github.hub import FakeGithub
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.slow
 

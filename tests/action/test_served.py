@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from action.steps import run_action, start_action
-from github.hub import FakeGithub, JobSpec
+from fakes.github.hub import FakeGithub, JobSpec
 from made_tokens import make_token
-from web.served import Served, a_server, command, environment
+from server.served import Served, a_server, command, environment
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from bullpen.action.inputs import read
 @pytest.mark.parametrize("part", list(drawn()), ids=lambda part: part[1].strip())
 def test_what_is_declared_and_listed_is_what_the_program_reads(part: tuple[Path, str, str, str]) -> None:
     file, begin, end, text = part
-    assert published(file, begin, end) == text, "stale: run `python tests/action_tables.py`"
+    assert published(file, begin, end) == text, "stale: run `python tools/action_tables.py`"
 
 
 def test_every_input_is_declared_and_none_has_a_default_that_the_program_does_not_know_of() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions_stage import a_ground
+from agent.github.fixtures import a_ground
 from bullpen.agent.account import Account, may_change, obstacle
 
 NOBODY_HERE = Account("somebody", 3_000_000, 3_000_000, (3_000_000, 3_000_001))

@@ -19,8 +19,7 @@ import pytest
 
 import bullpen
 from agent.answering import answering
-from agent.test_imds import DOCUMENT, Machine
-from aws.java_engines import Engines
+from agent.aws.test_imds import DOCUMENT, Machine
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.aws.interruption import SPOT
 from bullpen.agent.progress import Kind
@@ -30,6 +29,7 @@ from bullpen.host.processes import end_tree, identify, mark_of
 from bullpen.model import instance
 from bullpen.model.instance import Instance
 from bullpen.model.worker import Worker
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.slow
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.cloud.ground import AMAZON_LINUX, PROFILE, SECOND_SUBNET, SUBNETS
-from aws.java_engines import Engines
-from aws.proxy import Failure, Proxy, proxy_in_thread
-from aws.stage import MakeSettings
 from bullpen.config import Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY
 from command_line import CommandLine, Ran
+from fakes.aws_fixtures import MakeSettings
+from fakes.ec2.control import Control
+from fakes.ec2.ground import AMAZON_LINUX, PROFILE, SECOND_SUBNET, SUBNETS
+from fakes.java_engines import Engines
+from fakes.proxy import Failure, Proxy, proxy_in_thread
 
 ZONES = f'"{SUBNETS[0].id}", "{SUBNETS[1].id}"'
 QUICK = ("--set", "timings.validation=2", "--set", "timings.registration=1.5", "--set", "timings.hedge=1")

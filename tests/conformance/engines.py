@@ -8,9 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aws.cloud.control import Control
-from aws.cloud.ground import AMAZON_LINUX, REGION, SUBNETS
-from aws.stage import MakeSettings
 from bullpen.config import Aws, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.ci import DynamoCI
@@ -47,7 +44,10 @@ from bullpen.sim.loop import VirtualLoop
 from engines.aws.tables import a_cloud_with_a_table
 from engines.github.places import a_ci
 from engines.sqlite.plans import plans_checked
-from github.hub import FakeGithub, JobSpec
+from fakes.aws_fixtures import MakeSettings
+from fakes.ec2.control import Control
+from fakes.ec2.ground import AMAZON_LINUX, REGION, SUBNETS
+from fakes.github.hub import FakeGithub, JobSpec
 from real_machines import a_pool, with_room
 
 CAPACITY = 8

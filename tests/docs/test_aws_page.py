@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.java_engines import Engines
+from fakes.ec2.control import Control
+from fakes.java_engines import Engines
 from free_ports import a_free_port
 from scenario.commands import Command, Starter
 from walkthroughs import ROOT, Shown, Written, blanked, steps

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_published_table_of_settings_is_what_the_code_has() -> None:
-    assert published() == render(), "stale: run `python tests/settings_table.py`"
+    assert published() == render(), "stale: run `python tools/settings_table.py`"
 
 
 def test_every_setting_has_a_reason() -> None:
@@ -68,11 +68,11 @@ def test_the_states_in_the_readme_are_drawn_as_in_the_model() -> None:
 
 
 def test_no_measurement_with_a_target_is_left_out_of_the_readme() -> None:
-    assert missing_from(README, "measured") == [], "stale: run `python tests/measured_table.py`"
+    assert missing_from(README, "measured") == [], "stale: run `python tools/measured_table.py`"
 
 
 def test_no_measured_cost_is_left_out_of_operating() -> None:
-    assert missing_from(OPERATING, "costs") == [], "stale: run `python tests/measured_table.py`"
+    assert missing_from(OPERATING, "costs") == [], "stale: run `python tools/measured_table.py`"
 
 
 @pytest.mark.slow

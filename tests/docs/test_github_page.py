@@ -20,11 +20,11 @@ import pytest
 import yaml
 
 from action.steps import manifest, run_action
-from agent.actions_stage import a_runner
+from agent.github.fixtures import a_runner
 from bullpen.engines.github import permissions
 from bullpen.host.processes import end_tree, mark_of
+from fakes.github.hub import FakeGithub, JobSpec
 from free_ports import a_free_port
-from github.hub import FakeGithub, JobSpec
 from scenario import processes
 from scenario.commands import Command, Starter
 from users import lent

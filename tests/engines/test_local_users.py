@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions_stage import a_ground
+from agent.github.fixtures import a_ground
 from bullpen.agent.account import account_of
 from bullpen.config import Engines, Github, Local, Settings
 from bullpen.engines.local import compute as local_compute

@@ -7,7 +7,7 @@ from random import Random
 
 from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Liveness, Pass, record_heartbeats
 from bullpen.model.worker import ACTIVE
-from liveness.crew import Crew
+from liveness.fixtures import Crew
 
 
 @dataclass

@@ -9,7 +9,7 @@ from bullpen.errors import Conflict
 from bullpen.liveness import Binding, HeartbeatRequest, record_heartbeats
 from bullpen.model.job import Job
 from bullpen.model.worker import ACTIVE
-from liveness.crew import Crew, passes, requeued
+from liveness.fixtures import Crew, passes, requeued
 
 
 async def test_case_44_binding_and_letting_go_twice_or_of_what_is_unknown_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from bullpen.errors import InvalidTransition
 from bullpen.liveness import Rejection
 from bullpen.model import worker as workers
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Fate
-from liveness.crew import Crew, passes, settings
+from liveness.fixtures import Crew, passes, settings
 
 HOUR = 3600
 

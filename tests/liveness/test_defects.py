@@ -9,7 +9,7 @@ from bullpen.errors import Conflict, Unavailable
 from bullpen.jobs import rescue
 from bullpen.liveness import Rejection
 from bullpen.model.worker import ABSENT, ACTIVE, INACTIVE
-from liveness.crew import Crew, passes, requeued
+from liveness.fixtures import Crew, passes, requeued
 
 
 async def test_no_job_is_moved_before_the_loss_of_its_worker_is_written() -> None:

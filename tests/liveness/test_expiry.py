@@ -14,7 +14,7 @@ from bullpen.model import worker as workers
 from bullpen.model.instance import TERMINATED
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, ExpireLease, LeaseExpired, Worker
 from bullpen.sim.run import virtual_run
-from liveness.crew import Crew, lost, passes, requeued, settings
+from liveness.fixtures import Crew, lost, passes, requeued, settings
 
 
 def a_worker(**fields: Any) -> Worker:

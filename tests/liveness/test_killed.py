@@ -17,7 +17,7 @@ from bullpen.model.worker import ACTIVE
 from bullpen.sim.loop import VirtualLoop
 from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
-from liveness.crew import Crew, passes
+from liveness.fixtures import Crew, passes
 
 PATIENT = Settings(liveness=LivenessSettings(wait_for_runner=3600.0))
 """Nobody runs here: the jobs that were given away wait for a runner longer than the histories last."""

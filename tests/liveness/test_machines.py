@@ -5,7 +5,7 @@ import asyncio
 from bullpen.engines.memory import Failure, Rates
 from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.model.worker import CLEANED_UP, Fate
-from liveness.crew import Crew, passes, requeued
+from liveness.fixtures import Crew, passes, requeued
 
 
 async def on_a_machine(crew: Crew, *, side_effects: bool = False) -> None:

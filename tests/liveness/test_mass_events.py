@@ -8,7 +8,7 @@ from bullpen.engines.memory import LoopClock
 from bullpen.liveness import protection_state
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import INACTIVE
-from liveness.crew import Crew
+from liveness.fixtures import Crew
 from liveness.fleet import Fleet
 
 

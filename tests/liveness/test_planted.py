@@ -13,7 +13,7 @@ from bullpen.model import worker as workers
 from bullpen.model.job import QUEUED, RUNNING, Job
 from bullpen.model.transition import Guard, transition
 from bullpen.model.worker import ACTIVE, INACTIVE, Fate, Worker
-from liveness.crew import REFUSED, Crew, passes
+from liveness.fixtures import REFUSED, Crew, passes
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 History = Callable[[], Awaitable[list[str]]]

@@ -24,7 +24,7 @@ from bullpen.model import control as controls
 from bullpen.model import worker as workers
 from bullpen.model.control import INGEST, Control
 from bullpen.model.worker import Worker
-from liveness.crew import Crew, lost, passes
+from liveness.fixtures import Crew, lost, passes
 
 RULES = Liveness()
 

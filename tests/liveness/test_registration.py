@@ -13,7 +13,7 @@ from bullpen.errors import ConfigError
 from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Rejection, record_heartbeat, record_heartbeats
 from bullpen.model import worker as workers
 from bullpen.model.worker import ACTIVE, Card
-from liveness.crew import Crew, settings
+from liveness.fixtures import Crew, settings
 
 
 def after(seconds: float) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from bullpen.engines.memory import Failure, Rates
 from bullpen.errors import Conflict
 from bullpen.model.worker import ACTIVE
-from liveness.crew import REFUSED, Crew, passes, requeued, settings
+from liveness.fixtures import REFUSED, Crew, passes, requeued, settings
 
 
 async def lost_with_jobs(crew: Crew, count: int) -> None:

@@ -9,7 +9,7 @@ from bullpen.liveness import Rejection, StoppedWorker, stop_worker
 from bullpen.model.job import QUEUED, RUNNING
 from bullpen.model.worker import ABSENT, ACTIVE, CLEANED_UP, Card
 from bullpen.ports import Ports
-from liveness.crew import Crew, passes
+from liveness.fixtures import Crew, passes
 
 
 async def stops(crew: Crew, **fields: Any) -> StoppedWorker | Rejection:

@@ -10,7 +10,7 @@ from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import Unavailable
 from bullpen.liveness import Binding, HeartbeatRequest, Rejection, record_heartbeat
 from bullpen.model.worker import ACTIVE
-from liveness.crew import Crew
+from liveness.fixtures import Crew
 
 
 @pytest.mark.parametrize("token", [0, 1, 3, 99])

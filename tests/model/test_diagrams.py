@@ -14,7 +14,7 @@ MODULES = (instance, provision, worker, job, control)
 
 
 def test_the_published_page_is_what_the_transitions_render() -> None:
-    assert PAGE.read_text() == render(), "stale: run `python tests/diagrams.py > docs/state-machines.md`"
+    assert PAGE.read_text() == render(), "stale: run `python tools/diagrams.py > docs/state-machines.md`"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

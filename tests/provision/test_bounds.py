@@ -5,16 +5,7 @@ import asyncio
 from bullpen.config import Limits, Settings, Trust
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import RUNNING, State
-from stage import (
-    a_world,
-    ids,
-    machines,
-    now,
-    provisioned,
-    records,
-    small,
-    with_pool,
-)
+from fixtures import a_world, ids, machines, now, provisioned, records, small, with_pool
 
 
 async def test_beyond_the_pools_limit_provision_fails_at_once_and_names_the_limit() -> None:

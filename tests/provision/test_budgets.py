@@ -6,7 +6,7 @@ from bullpen.model.instance import TERMINATED
 from bullpen.ports import Sighting
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, now, provisioned, records, refreshed, released, requests, with_pool
+from fixtures import a_world, ids, now, provisioned, records, refreshed, released, requests, with_pool
 
 ROOMY = Settings(limits=Limits(max_instances=20_000))
 

@@ -15,7 +15,7 @@ from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Compute
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, provisioned, records, released
+from fixtures import a_world, ids, provisioned, records, released
 
 
 async def cut_off(world: World, run_id: str) -> None:

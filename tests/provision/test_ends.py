@@ -15,19 +15,7 @@ from bullpen.ports import Ports
 from bullpen.provision import Origin
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import (
-    Rates,
-    a_world,
-    ids,
-    machines,
-    mute,
-    now,
-    provisioned,
-    records,
-    refreshed,
-    requests,
-    with_pool,
-)
+from fixtures import Rates, a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, with_pool
 
 
 def slow_boots(n: int) -> Temper:

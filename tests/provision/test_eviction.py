@@ -9,8 +9,8 @@ from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
 from bullpen.model.instance import IDLE, LIVE, RUNNING, TERMINATED
 from bullpen.sim.world import World
+from fixtures import a_world, ids, machines, provisioned, records, refreshed, released, requests, small, with_pool
 from histories import SETTINGS, Actor, history, killed_everywhere, provisioning, provisions, releases
-from stage import a_world, ids, machines, provisioned, records, refreshed, released, requests, small, with_pool
 
 
 def full_at(cap: int, **classes: dict[str, Any]) -> Settings:

@@ -13,7 +13,7 @@ from bullpen.model.provision import ABORTED, COMMITTED, FleetState
 from bullpen.model.ticket import UsageClass
 from bullpen.refresh import Hindered
 from bullpen.sim.world import World
-from stage import Failure, a_world, faults, ids, machines, now, provisioned, records, refreshed, requests, small
+from fixtures import Failure, a_world, faults, ids, machines, now, provisioned, records, refreshed, requests, small
 
 THROTTLED = FleetError("RequestLimitExceeded", "slow down", Cause.THROTTLE, "wait a little")
 NONE_LEFT = FleetError(NO_CAPACITY, "none left", Cause.CAPACITY)

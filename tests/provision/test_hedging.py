@@ -9,7 +9,7 @@ from bullpen.config import Liveness, Settings
 from bullpen.model.instance import IDLE, RUNNING
 from bullpen.pool.lifecycle import Fate
 from bullpen.sim.agent import Temper
-from stage import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
+from fixtures import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
 
 
 def slow_runners(n: int) -> Temper:

@@ -14,7 +14,7 @@ from bullpen.ports import Ports
 from bullpen.provision import Outcome
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import (
+from fixtures import (
     a_world,
     begin_job,
     end_job,

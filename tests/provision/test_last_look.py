@@ -11,7 +11,7 @@ from bullpen.provision import pickup
 from bullpen.provision.pickup import Pickup
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, mute, now, provisioned, records, refreshed, released, small, tickets, with_pool
+from fixtures import a_world, ids, mute, now, provisioned, records, refreshed, released, small, tickets, with_pool
 
 
 def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> Pickup:

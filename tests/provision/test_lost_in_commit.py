@@ -21,8 +21,7 @@ from bullpen.pool.lifecycle import Fate
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from provision.test_waiting import a_pool, waits
-from stage import (
+from fixtures import (
     Failure,
     a_world,
     begin_job,
@@ -41,6 +40,7 @@ from stage import (
     steps,
     with_pool,
 )
+from provision.test_waiting import a_pool, waits
 
 Loss = Callable[[World, list[Instance]], Coroutine[Any, Any, object]]
 

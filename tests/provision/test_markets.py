@@ -10,7 +10,7 @@ from bullpen.model.instance import RUNNING
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request, provision
 from bullpen.sim.world import World
-from stage import a_world, ids, machines, mute, provisioned, records, refreshed, released, requests, small, tickets
+from fixtures import a_world, ids, machines, mute, provisioned, records, refreshed, released, requests, small, tickets
 
 SPOT, ON_DEMAND = UsageClass.SPOT, UsageClass.ON_DEMAND
 FALLS_BACK = small(spot_fallback=True)

@@ -18,7 +18,7 @@ from bullpen.model.ticket import TICKET_LIMIT, Ticket, UsageClass
 from bullpen.ports import Message, Ports
 from bullpen.provision.pickup import Pickup
 from bullpen.sim.world import World
-from stage import a_world, ids, provisioned, refreshed, released, requests, small, tickets, with_pool
+from fixtures import a_world, ids, provisioned, refreshed, released, requests, small, tickets, with_pool
 
 
 async def put(world: World, *bodies: str) -> None:

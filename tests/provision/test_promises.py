@@ -9,7 +9,7 @@ from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED
 from bullpen.pool.lifecycle import Fate
 from bullpen.provision import Origin, Request, provision
 from bullpen.sim.agent import Temper
-from stage import (
+from fixtures import (
     a_world,
     ids,
     machines,

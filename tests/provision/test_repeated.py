@@ -12,7 +12,7 @@ from bullpen.model.ticket import UsageClass
 from bullpen.pool.lifecycle import Fate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import Rates, a_world, ids, machines, mute, now, provisioned, records, requests, small, with_pool
+from fixtures import Rates, a_world, ids, machines, mute, now, provisioned, records, requests, small, with_pool
 
 
 async def two_at_once(world: World, delay: float, counts: tuple[int, int]) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.provision import Outcome
 from bullpen.refresh import Action
 from bullpen.sim.world import World
-from stage import (
+from fixtures import (
     Failure,
     a_world,
     faults,

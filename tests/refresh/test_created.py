@@ -11,7 +11,7 @@ from bullpen.errors import PermissionDenied
 from bullpen.model.fleet import Cause, FleetError
 from bullpen.refresh import Action, Hindered
 from bullpen.sim.world import World
-from stage import a_world, machines, provisioned, refreshed, small
+from fixtures import a_world, machines, provisioned, refreshed, small
 
 TARGET = "the idle target is 3"
 CAP = "limits.max-instances is {}; this would make {}; it is held by {}"

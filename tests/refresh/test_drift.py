@@ -11,7 +11,7 @@ from bullpen.refresh import Action
 from bullpen.refresh.drift import version_of
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, machines, on_github, provisioned, refreshed, released, requests, small
+from fixtures import a_world, ids, machines, on_github, provisioned, refreshed, released, requests, small
 
 OLD, NEW = "2.319.0", "2.336.0"
 REFUSED = datetime(2030, 1, 4, tzinfo=UTC)

@@ -10,7 +10,7 @@ from bullpen.ports import Gap, Ports
 from bullpen.ports.world import Unfounded
 from bullpen.refresh import Hindered
 from bullpen.sim.world import World
-from stage import a_world, refreshed, small
+from fixtures import a_world, refreshed, small
 
 
 @dataclass

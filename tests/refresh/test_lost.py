@@ -11,7 +11,7 @@ from bullpen.liveness import HeartbeatRequest, Liveness, lost_instances, record_
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
-from stage import a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool
+from fixtures import a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, small, with_pool
 
 LEASE = 60.0  # seconds: what a simulated agent takes
 

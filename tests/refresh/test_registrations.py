@@ -10,7 +10,7 @@ from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.ports import Ports, Registration
 from bullpen.refresh import Action, Hindered
 from bullpen.sim.world import World
-from stage import a_world, begin_job, ids, machines, mute, on_github, provisioned, refreshed, small
+from fixtures import a_world, begin_job, ids, machines, mute, on_github, provisioned, refreshed, small
 
 GHOST = "bullpen.i-gone.0123abcd"
 

@@ -5,8 +5,8 @@ import asyncio
 from bullpen.engines.memory.github import JobSpec
 from bullpen.ports import Conclusion
 from bullpen.refresh import Action, refresh
-from stage import a_world, refreshed, requests, small
-from workflows.scene import Scene, a_scene, build
+from fixtures import a_world, refreshed, requests, small
+from workflows.fixtures import Scene, a_scene, build
 
 
 async def every_minute(scene: Scene, minutes: int) -> list[Action]:

@@ -18,8 +18,8 @@ from bullpen.errors import BullpenError
 from scenario import processes
 from scenario.commands import Command, Ran
 from scenario.pool import Pool, Starter
+from server.served import a_server
 from small_disks import a_small_disk
-from web.served import a_server
 
 CAP = 4
 ROUNDS = 4

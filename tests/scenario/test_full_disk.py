@@ -9,8 +9,8 @@ import pytest
 
 from bullpen.engines.sqlite.reserve import ROOM, room
 from scenario.pool import Pool, Starter
+from server.served import a_server
 from small_disks import a_small_disk, fill
-from web.served import a_server
 
 FILL = "cat /dev/zero > big 2>/dev/null; sleep 600"
 FILL_FOR_EVER = "while :; do cat /dev/zero >> big 2>/dev/null; cat /dev/zero >> more 2>/dev/null; done"

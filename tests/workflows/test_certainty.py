@@ -12,7 +12,7 @@ from bullpen.engines.memory.github import JobSpec
 from bullpen.model.worker import Worker
 from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.lost_worker import LAG
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
+from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 
 def change(scene: Scene, instance: str, changed: Callable[[Worker], dict[str, Any]]) -> None:

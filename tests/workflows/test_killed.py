@@ -14,8 +14,8 @@ from bullpen.sim.loop import VirtualLoop
 from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
 from bullpen.workflows.controller import Follower
-from stage import requests
-from workflows.scene import Scene, a_scene, build
+from fixtures import requests
+from workflows.fixtures import Scene, a_scene, build
 
 Stage = Callable[[Scene], Awaitable[str]]
 

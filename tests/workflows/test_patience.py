@@ -9,7 +9,7 @@ from bullpen.model.instance import RUNNING, TERMINATED
 from bullpen.pool import debts
 from bullpen.ports import Conclusion
 from bullpen.workflows import replace_runners
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
+from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 
 def nobody_hears_of_ends(scene: Scene) -> None:

@@ -20,8 +20,8 @@ from bullpen.workflows.lost_worker import Loss
 from bullpen.workflows.machine_state import Proof
 from bullpen.workflows.replace_runners import Stranded
 from bullpen.workflows.rescue import Rescue
-from stage import requests
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, a_scene, build, lose
+from fixtures import requests
+from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, a_scene, build, lose
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 History = Callable[[], Awaitable[list[str]]]

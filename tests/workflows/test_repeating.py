@@ -10,9 +10,9 @@ from bullpen.errors import NotFound, PermissionDenied
 from bullpen.pool import lifecycle
 from bullpen.ports import Conclusion, Registration, WorkflowRun
 from bullpen.sim.agent import Temper
-from stage import requests
-from workflows.scene import GIVEN_UP_AFTER, REPOSITORY, Scene, a_scene, build, lose
-from workflows.scene import settings as on_github
+from fixtures import requests
+from workflows.fixtures import GIVEN_UP_AFTER, REPOSITORY, Scene, a_scene, build, lose
+from workflows.fixtures import settings as on_github
 
 
 async def test_a_job_that_somebody_cancelled_is_left_though_its_run_failed_for_another() -> None:

@@ -14,7 +14,7 @@ from bullpen.model.ticket import UsageClass
 from bullpen.ports import Ports
 from bullpen.sim.world import World
 from bullpen.workflows.reprovision import Refusal, Runners
-from stage import a_world, ids, machines, mute, on_github, provisioned, records, small
+from fixtures import a_world, ids, machines, mute, on_github, provisioned, records, small
 
 SPOT, ON_DEMAND = UsageClass.SPOT, UsageClass.ON_DEMAND
 

@@ -10,7 +10,7 @@ from bullpen.errors import InsufficientCapacity
 from bullpen.model import activity
 from bullpen.model.instance import RUNNING
 from bullpen.ports import Conclusion
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, a_scene, build, lose
+from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, a_scene, build, lose
 
 
 async def test_a_lost_job_is_run_again_once_its_run_has_completed() -> None:

@@ -3,8 +3,8 @@
 import asyncio
 
 from bullpen.workflows.controller import STRANGERS
-from stage import requests
-from workflows.scene import a_scene, build
+from fixtures import requests
+from workflows.fixtures import a_scene, build
 
 
 async def test_a_storm_of_foreign_deliveries_costs_one_reading_for_many() -> None:

@@ -6,8 +6,8 @@ from bullpen.engines.memory import Failure
 from bullpen.engines.memory.github import JobSpec
 from bullpen.liveness import Liveness
 from bullpen.ports import Conclusion
-from stage import faults, requests
-from workflows.scene import GIVEN_UP_AFTER, a_scene, build, lose
+from fixtures import faults, requests
+from workflows.fixtures import GIVEN_UP_AFTER, a_scene, build, lose
 
 
 @pytest.mark.parametrize("call", ["workflows.run", "workflows.jobs", "workflows.deploying", "workflows.rerun_job"])

@@ -8,7 +8,7 @@ import pytest
 from bullpen.engines.memory.github import JobSpec
 from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.lost_worker import LAG
-from workflows.scene import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
+from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
 
 
 def nobody_tells(scene: Scene) -> None:

@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aws.java_engines import Engines
-from aws.proxy import Proxy
-from aws.stage import MakeSettings
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
 from bullpen.agent.store.dynamodb import DynamoLink
 from bullpen.engines.aws.dynamodb.items import Item
 from bullpen.engines.aws.dynamodb.table import TableClient
 from engines.aws.tables import a_table
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Proxy
 
 
 def an_agent(table: str, endpoint: str, instance_id: str, lease: float = 15.0) -> DynamoLink:

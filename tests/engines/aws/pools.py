@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.cloud.ground import AMAZON_LINUX, PROFILE, REGION, SECURITY_GROUP, SUBNETS
 from bullpen.config import Aws, ResourceClass, Settings
 from bullpen.engines.aws import session as sessions
 from bullpen.engines.aws.ec2 import compute
 from bullpen.engines.aws.ec2.compute import Ec2Compute
 from bullpen.engines.aws.session import opened
+from fakes.ec2.control import Control
+from fakes.ec2.ground import AMAZON_LINUX, PROFILE, REGION, SECURITY_GROUP, SUBNETS
 
 UNKNOWN = "i-0ffffffffffffffff"
 

@@ -6,9 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aws.java_engines import Engines
-from aws.proxy import JSON, Answer, Call, Forward, Proxy
-from aws.stage import MakeSettings
 from bullpen.config import Aws
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.engines.aws.dynamodb.schema import table_definition
@@ -16,6 +13,9 @@ from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.aws.errors import call
 from bullpen.engines.aws.session import Cloud, opened
 from bullpen.engines.system import SystemChance
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import JSON, Answer, Call, Forward, Proxy
 
 
 @asynccontextmanager

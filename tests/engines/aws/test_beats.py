@@ -2,9 +2,6 @@
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Drop, Failure
-from aws.stage import MakeSettings
 from builders import later
 from bullpen.engines.aws.dynamodb.beats import renewal
 from bullpen.engines.aws.dynamodb.forgotten import LASTS
@@ -18,6 +15,9 @@ from bullpen.errors import PermissionDenied
 from bullpen.model.worker import ABSENT, Accepted, Code, Rejected, Worker
 from conformance.leases import KEY, a_beat, accepted, clean_up, lost, stored
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Drop, Failure
 
 pytestmark = pytest.mark.real_loop
 

@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from aws.cloud import ground
-from aws.cloud.control import Control
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import register
 from bullpen.config import Agent
 from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
@@ -22,6 +18,10 @@ from bullpen.pool.watcher import Failed, reaching
 from engines.aws.counted import a_bench
 from engines.aws.tables import a_table
 from engines.aws.test_served import launch
+from fakes.aws_fixtures import MakeSettings
+from fakes.ec2 import ground
+from fakes.ec2.control import Control
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 REGION = "eu-central-1"

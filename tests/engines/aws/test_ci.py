@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Answer, Call, Drop, Forward
-from aws.stage import MakeSettings
 from builders import claimed, later, on_offer, running
 from bullpen.engines.aws.dynamodb.ci import AT_ONCE, DynamoCI
 from bullpen.engines.aws.dynamodb.items import raw_key, text
@@ -16,6 +13,9 @@ from bullpen.ports import Registration, Removal
 from conformance.landing import land
 from conformance.leases import assigned, finish
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Answer, Call, Drop, Forward
 
 pytestmark = pytest.mark.real_loop
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Answer, Call, Forward, Proxy
 from bullpen.config import Settings
 from bullpen.engines.aws.clock import DateClock
 from bullpen.engines.aws.dynamodb.items import raw_key
@@ -19,6 +17,8 @@ from bullpen.engines.memory import Memory
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
 from bullpen.pool import clock_skew
+from fakes.java_engines import Engines
+from fakes.proxy import Answer, Call, Forward, Proxy
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOURS = timedelta(hours=3)

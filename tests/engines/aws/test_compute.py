@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from aws.cloud.calling import client_of
-from aws.cloud.control import Control
-from aws.cloud.ground import SECOND_SUBNET, SUBNETS
 from builders import a_plan
 from bullpen.engines.aws import session as sessions
 from bullpen.engines.aws.ec2 import compute as module
@@ -25,6 +22,9 @@ from bullpen.errors import (
 from bullpen.model.fleet import Cause, decisive, shortfall
 from bullpen.model.ticket import UsageClass
 from engines.aws.pools import Pool, a_pool, running
+from fakes.ec2.calling import client_of
+from fakes.ec2.control import Control
+from fakes.ec2.ground import SECOND_SUBNET, SUBNETS
 
 pytestmark = pytest.mark.real_loop
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import NOW, Walk, later, on_offer, running
 from bullpen.config import ResourceClass, Settings
 from bullpen.model.instance import IDLE, TERMINATED
@@ -19,6 +17,8 @@ from bullpen.release import release
 from conformance import engines as opening
 from conformance.landing import land
 from engines.aws.counted import an_agent
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 

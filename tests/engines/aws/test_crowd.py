@@ -5,8 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import NOW, cleaning, done, expire, later, needs, on_offer, open_provision, register, running
 from bullpen.engines.aws.dynamodb.entries import derived
 from bullpen.engines.aws.dynamodb.items import Item, encode, key_of
@@ -14,6 +12,8 @@ from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import IDLE, RUNNING, Instance
 from conformance.landing import land
 from engines.aws.tables import Watched, watched
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 

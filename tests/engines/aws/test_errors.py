@@ -4,9 +4,6 @@ from typing import Any
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Failure, Fault, Proxy, Refuse
-from aws.stage import MakeSettings
 from bullpen import errors
 from bullpen.config import Aws
 from bullpen.engines.aws import session
@@ -17,6 +14,9 @@ from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.session import opened
 from bullpen.engines.system import SystemChance
 from engines.aws.tables import Says, watched
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Failure, Fault, Proxy, Refuse
 
 pytestmark = pytest.mark.real_loop
 

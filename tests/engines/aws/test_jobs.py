@@ -5,9 +5,6 @@ import json
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Answer, Call, Forward
-from aws.stage import MakeSettings
 from builders import later
 from bullpen.engines.aws.dynamodb.expressions import held_kind
 from bullpen.engines.aws.dynamodb.items import key_of, raw_key, text
@@ -17,6 +14,9 @@ from bullpen.errors import Conflict
 from bullpen.model.job import Job
 from conformance.leases import KEY, assign, finish, reschedule, submit
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Answer, Call, Forward
 
 pytestmark = pytest.mark.real_loop
 

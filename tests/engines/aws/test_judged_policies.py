@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aws.iam_simulator import Judge, Request
 from bullpen.config import Agent, Aws, Engines, Settings
 from bullpen.engines.aws.infrastructure.permissions import questions
 from bullpen.engines.aws.infrastructure.policies import Policy, control_plane, instance, place_of, workflow
 from bullpen.model.boot import ATTRIBUTES, failure_kind, machine_arn
+from fakes.iam_simulator import Judge, Request
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 SETTINGS = Settings(

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Drop
-from aws.stage import MakeSettings
 from bullpen.engines.aws.dynamodb import logs as logs_module
 from bullpen.engines.aws.dynamodb.logs import LOGS_LAST, DynamoLogs
 from bullpen.engines.system import SystemClock
 from bullpen.errors import Refused
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Drop
 
 pytestmark = pytest.mark.real_loop
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Answer, Call, Forward
-from aws.stage import MakeSettings
 from builders import NOW, later
 from bullpen.engines.aws.dynamodb.items import raw_key, text
 from bullpen.engines.aws.dynamodb.observations import DynamoObservations
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Answer, Call, Forward
 
 pytestmark = pytest.mark.real_loop
 

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws.java_engines import Engines
-from aws.proxy import Drop, Failure, LeaveOut, Proxy, Refuse
-from aws.stage import MakeSettings
 from builders import messages
 from bullpen.config import NAME
 from bullpen.engines.aws.session import opened
@@ -24,6 +21,9 @@ from bullpen.engines.system import SystemChance
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 from bullpen.ports import Message
 from engines.aws.tables import Overhear
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Drop, Failure, LeaveOut, Proxy, Refuse
 from real_machines import ShiftedClock
 
 pytestmark = pytest.mark.real_loop

@@ -7,14 +7,14 @@ import sys
 import msgspec
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import later, on_offer
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
 from bullpen.model.instance import CLAIMED
 from conformance.landing import land_all
 from engines.aws.race import __file__ as racer
 from engines.aws.tables import a_table
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 

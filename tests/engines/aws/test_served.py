@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 
-from aws.cloud import ground
-from aws.cloud.calling import a_fleet, a_template, client_of, ids_of
-from aws.cloud.control import Control
-from aws.stage import MakeSettings
 from builders import register
 from bullpen.config import Agent, Settings
 from bullpen.engines.aws.boot.archive import archive
@@ -23,6 +19,10 @@ from bullpen.model.instance import Instance
 from bullpen.server.serve import serve
 from engines.aws.machine import PATIENCE
 from engines.aws.tables import a_table
+from fakes.aws_fixtures import MakeSettings
+from fakes.ec2 import ground
+from fakes.ec2.calling import a_fleet, a_template, client_of, ids_of
+from fakes.ec2.control import Control
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 AGENT = archive()

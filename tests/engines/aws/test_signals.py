@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import Drop, LeaveOut
-from aws.stage import MakeSettings
 from builders import NOW, later
 from bullpen.agent.progress import Kind as AgentKind
 from bullpen.agent.progress import Record, State
@@ -18,6 +15,9 @@ from bullpen.engines.system import SystemClock
 from bullpen.model.signal import SEQ_STEP, TEXT_LIMIT, Heartbeat, Kind, Pulse, Signal
 from conformance.leases import accepted
 from engines.aws.counted import Bench, a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import Drop, LeaveOut
 
 pytestmark = pytest.mark.real_loop
 

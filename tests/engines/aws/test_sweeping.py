@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import later
 from bullpen.engines.aws.dynamodb.entries import LEASE_SHARDS
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
@@ -17,6 +15,8 @@ from bullpen.errors import Conflict
 from bullpen.model.worker import INACTIVE
 from conformance.leases import a_beat, lose
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.proxy import LeaveOut
-from aws.stage import MakeSettings
 from builders import NOW, buried, expire, keep, later, needs, on_offer, open_provision, register, registered
 from bullpen.engines.aws.dynamodb import table
 from bullpen.engines.aws.dynamodb.items import Item, Value, key_of, moment, number, raw_key, text
@@ -24,6 +21,9 @@ from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from conformance.landing import land
 from engines.aws.tables import Says, watched
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
+from fakes.proxy import LeaveOut
 
 pytestmark = pytest.mark.real_loop
 

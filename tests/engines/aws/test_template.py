@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.cloud.ground import AMAZON_LINUX, PROFILE, SECURITY_GROUP, SUBNETS
 from bullpen import __version__
 from bullpen.config import Aws, ResourceClass, Settings
 from bullpen.engines.aws.ec2 import template as module
@@ -25,6 +23,8 @@ from bullpen.engines.aws.ec2.template import (
 from bullpen.engines.aws.errors import call
 from bullpen.engines.aws.session import opened
 from bullpen.errors import ConfigError
+from fakes.ec2.control import Control
+from fakes.ec2.ground import AMAZON_LINUX, PROFILE, SECURITY_GROUP, SUBNETS
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AWS = Aws(

@@ -69,7 +69,7 @@ def listed(expression: str) -> Iterator[str]:
 
 
 def test_the_published_module_is_what_the_code_has() -> None:
-    assert terraform_module.MODULE.read_text() == terraform_module.render(), "run python tests/terraform_module.py"
+    assert terraform_module.MODULE.read_text() == terraform_module.render(), "run python tools/terraform_module.py"
 
 
 def test_the_table_is_the_one_that_refresh_makes() -> None:

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import claim, expire, keep, later, on_offer, register
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Value, key_of, text
@@ -15,6 +13,8 @@ from bullpen.model.instance import CLAIMED, TERMINATED, Instance
 from bullpen.model.transition import Check, Guard
 from conformance.landing import land
 from engines.aws.tables import Watched, watched
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 

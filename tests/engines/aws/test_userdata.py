@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aws.stage import MakeSettings
 from builders import register
 from bullpen.config import Agent, Aws, Settings
 from bullpen.engines.aws.boot.archive import archive
@@ -32,6 +31,7 @@ from bullpen.errors import ConfigError
 from bullpen.model.instance import Instance
 from engines.aws.machine import INSTANCE, NOTE, PATIENCE, Cloud, Machine, a_cloud, a_process
 from engines.aws.tables import a_table
+from fakes.aws_fixtures import MakeSettings
 
 SETTINGS = Settings(aws=Aws(pool="pool-1"), agent=Agent(pre_runner_script="echo '@BOOT@' BOOT\nBOOT\n"))
 RECORD = {"round": {"S": "a1b2"}, "runId": {"S": "run-1"}}

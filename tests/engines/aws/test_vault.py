@@ -2,8 +2,6 @@
 
 import pytest
 
-from aws.java_engines import Engines
-from aws.stage import MakeSettings
 from builders import NOW
 from bullpen.engines.aws.dynamodb.items import Item, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.vault import DynamoVault
@@ -11,6 +9,8 @@ from bullpen.engines.aws.infrastructure.policies import SECRET
 from bullpen.engines.system import SystemClock
 from bullpen.ports import Secret
 from engines.aws.counted import a_bench
+from fakes.aws_fixtures import MakeSettings
+from fakes.java_engines import Engines
 
 pytestmark = pytest.mark.real_loop
 

@@ -16,7 +16,7 @@ from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.memory import Memory
 from bullpen.engines.system import SystemClock
 from bullpen.ports import Clock, Ports
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 
 SERVED = Agent(serve_url="http://127.0.0.1:8080")
 

@@ -12,7 +12,7 @@ from bullpen.engines.github.permissions import runners
 from bullpen.engines.system import SystemClock
 from bullpen.errors import ConfigError, PermissionDenied, Refused, Throttled, Unavailable
 from engines.github.places import a_hub, scripted
-from github.hub import FakeGithub, JobSpec
+from fakes.github.hub import FakeGithub, JobSpec
 
 RUNNERS = Call("GET", "/repos/acme/widgets/actions/runners", runners("acme/widgets", "read"))
 TOKEN = Call("POST", "/repos/acme/widgets/actions/runners/registration-token", runners("acme/widgets"))

@@ -16,7 +16,7 @@ from bullpen.engines.github.client import Hub
 from bullpen.engines.system import SystemClock
 from bullpen.errors import ConfigError, PermissionDenied, Refused
 from engines.github.places import ClockAhead, a_hub
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 
 pytestmark = pytest.mark.real_loop
 

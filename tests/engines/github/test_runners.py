@@ -22,7 +22,7 @@ from bullpen.model.instance import Instance
 from bullpen.model.transition import Change
 from bullpen.ports import Ports, Registration, Removal
 from engines.github.places import ClockAhead, a_ci, scripted
-from github.hub import FakeGithub, JobSpec
+from fakes.github.hub import FakeGithub, JobSpec
 
 pytestmark = pytest.mark.real_loop
 

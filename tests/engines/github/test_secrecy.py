@@ -22,7 +22,7 @@ from bullpen.engines.memory import Memory
 from bullpen.errors import BullpenError
 from bullpen.ports import Secret, Unfounded
 from engines.github.places import ClockAhead, settings_of
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 
 pytestmark = pytest.mark.real_loop
 

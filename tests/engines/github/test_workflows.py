@@ -14,7 +14,7 @@ from bullpen.engines.github.workflows import GithubWorkflows
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused, Unavailable
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from engines.github.places import a_hub, scripted
-from github.hub import FakeGithub, JobSpec, Run
+from fakes.github.hub import FakeGithub, JobSpec, Run
 
 REPOSITORY = "acme/widgets"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.java_engines import Engines
+from fakes.ec2.control import Control
+from fakes.java_engines import Engines
 from scenario.aws.ledger import Ledger
 from scenario.aws.pool import CloudPool
 from scenario.commands import Starter

@@ -7,8 +7,8 @@ from typing import Any
 import botocore.session
 from botocore.config import Config
 
-from aws.cloud.ground import REGION
-from aws.java_engines import Engines
+from fakes.ec2.ground import REGION
+from fakes.java_engines import Engines
 from scenario.audit import Books, Row
 
 ASIDE = 5  # seconds that a ticket is held while the others are read

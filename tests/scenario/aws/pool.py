@@ -1,6 +1,6 @@
 """A pool on the AWS engines: real commands, DynamoDB Local and ElasticMQ, and machines that are real processes.
 
-Each machine is launched by the cloud of `tests/aws/cloud` with the user data of the launch template, which fetches the
+Each machine is launched by the cloud of `tests/fakes/ec2` with the user data of the launch template, which fetches the
 agent from the table and starts it: nothing of the way from CreateFleet to the first heartbeat is left out.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from aws.cloud.control import Control
-from aws.java_engines import Engines
+from fakes.ec2.control import Control
+from fakes.java_engines import Engines
 from scenario import processes
 from scenario.audit import Row, astray, disagreements
 from scenario.aws.ledger import Ledger

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from aws.cloud import ground
-from aws.iam_simulator import Judge, Request
-from aws.proxy import Answer, Call, Forward, proxy_in_thread
 from bullpen.config import Aws, Engines, Settings
 from bullpen.engines.aws.infrastructure.policies import place_of, workflow
 from bullpen.model.boot import BOOT_FAILURE
+from fakes.ec2 import ground
+from fakes.iam_simulator import Judge, Request
+from fakes.proxy import Answer, Call, Forward, proxy_in_thread
 from scenario.aws.pool import CloudPool, endpoints
 from scenario.aws.test_served import served
 from scenario.test_everyday import ids

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from aws.proxy import Answer, Call, Forward, proxy_in_thread
+from fakes.proxy import Answer, Call, Forward, proxy_in_thread
 from scenario.aws.pool import CloudPool, endpoints
 from scenario.commands import Command
 

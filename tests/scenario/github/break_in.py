@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from github.hub import FakeGithub, JobSpec, Run
+from fakes.github.hub import FakeGithub, JobSpec, Run
 from made_tokens import agents_secret, make_token
 from scenario import processes
 from scenario.github.workplace import SECRET, Workplace, a_workplace

@@ -1,7 +1,7 @@
 """The whole of it on GitHub, as a story that any pool must be able to tell."""
 
-from github.hub import JobSpec, Run
-from scenario.github.site import Site
+from fakes.github.hub import JobSpec, Run
+from scenario.github.fixtures import Site
 
 LABEL = "${{ needs.provision.outputs.label }}"
 PROVISION = JobSpec("provision")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 from scenario.github.story import from_the_action_to_a_run_that_nobody_releases
 from scenario.github.workplace import a_workplace
 

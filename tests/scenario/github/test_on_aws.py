@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from aws.cloud.control import Control
-from aws.java_engines import Engines
-from github.hub import FakeGithub
+from fakes.ec2.control import Control
+from fakes.github.hub import FakeGithub
+from fakes.java_engines import Engines
 from scenario.commands import Starter
 from scenario.github.story import from_the_action_to_a_run_that_nobody_releases
 from scenario.github.workplace_aws import a_cloud_workplace

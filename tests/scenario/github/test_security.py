@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.actions_stage import Stage, a_stage
+from agent.github.fixtures import Stage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
 from bullpen.agent.github.registration_token import Pass
@@ -29,8 +29,8 @@ from bullpen.agent.progress import Kind, Phase
 from bullpen.host import scheduled_jobs, subordinate_ids
 from bullpen.host.processes import end_tree
 from engines.github.places import a_ci
-from github.hub import FakeGithub
-from github.stage import SKIPPED, serving
+from fakes.github.fixtures import SKIPPED, serving
+from fakes.github.hub import FakeGithub
 from scenario.github.break_in import Evidence, Intrusion, aftermath, break_in, session
 from users import lent
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
-from github.hub import FakeGithub
+from fakes.github.hub import FakeGithub
 from scenario import processes
 from scenario.audit import audit
-from scenario.github.site import PATIENCE, SECRET, Site, a_ground
+from scenario.github.fixtures import PATIENCE, SECRET, Site, a_ground
+from server.served import Served, a_server, command, environment
 from users import lent
-from web.served import Served, a_server, command, environment
 
 __all__ = ["SECRET", "Workplace", "a_workplace"]
 

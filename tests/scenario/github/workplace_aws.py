@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws.cloud.control import Control
-from aws.java_engines import Engines
-from github.hub import FakeGithub
+from fakes.ec2.control import Control
+from fakes.github.hub import FakeGithub
+from fakes.java_engines import Engines
 from scenario.aws.ledger import Ledger
 from scenario.aws.pool import CloudPool
 from scenario.commands import Command, Starter
-from scenario.github.site import SECRET, Site, a_ground
+from scenario.github.fixtures import SECRET, Site, a_ground
 from users import lent
 
 

@@ -1,0 +1,230 @@
+"""What a pool on GitHub stands on: a token in the vault that never runs out, and what `doctor` finds."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bullpen.config import Agent, Settings
+from bullpen.engines.github.client import Hub
+from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubFoundation
+from bullpen.engines.github.releases import Releases
+from bullpen.engines.memory import Memory
+from bullpen.errors import PermissionDenied
+from bullpen.ports import Foundation, Gap, Unfounded, Vault
+from bullpen.ports.health import Finding, Health
+from engines.github.places import SERVED, ClockAhead, settings_of
+from fakes.github.hub import FakeGithub
+
+pytestmark = pytest.mark.real_loop
+
+DIRECT = Agent()
+
+
+class Ground(Unfounded):
+    """The pool's own ground: one thing is missing."""
+
+    def __init__(self, blocks: bool = False) -> None:
+        self.missing = [Gap("make table", "bullpen", "it does not exist", blocks)]
+        self.mended: list[Gap] = []
+
+    async def gaps(self) -> list[Gap]:
+        return self.missing
+
+    async def mend(self, gap: Gap) -> None:
+        self.mended.append(gap)
+
+    async def examine(self) -> list[Finding]:
+        return [Finding("table", Health.OK, "there")]
+
+
+class NoTableYet:
+    async def read(self, name: str) -> None:
+        raise AssertionError("there is nothing to look into")
+
+
+def vault_of(clock: ClockAhead) -> Vault:
+    return Memory().ports(clock).vault
+
+
+@asynccontextmanager
+async def a_foundation(
+    settings: Settings, *, vault: Any = None, ground: Foundation | None = None, clock: ClockAhead | None = None
+) -> AsyncIterator[GithubFoundation]:
+    clock = clock or ClockAhead()
+    async with aclosing(Hub(settings.github, clock)) as hub:
+        kept = vault or vault_of(clock)
+        yield GithubFoundation(ground or Unfounded(), hub, settings, kept, clock, Releases(hub, clock))
+
+
+async def mend_all(foundation: GithubFoundation) -> list[Gap]:
+    found = await foundation.gaps()
+    for gap in found:
+        await foundation.mend(gap)
+    return found
+
+
+async def test_agents_that_use_the_store_are_given_a_token_there(github: FakeGithub) -> None:
+    github.release("2.336.0")
+    settings, clock = settings_of(github, agent=DIRECT, scope="acme", runner_group="builders"), ClockAhead()
+    vault = vault_of(clock)
+    async with a_foundation(settings, vault=vault, clock=clock) as foundation:
+        assert await mend_all(foundation) == [Gap(ROTATE, "acme", "agents have none")]
+        assert await foundation.gaps() == []
+    kept = await vault.read(SECRET)
+    assert kept is not None
+    told = json.loads(kept.content)
+    assert told.pop("registration") != told.pop("removal")
+    assert told == {"url": f"{github.url}/acme", "group": "builders", "pool": "bullpen", "oldest": "2.336.0"}
+    assert timedelta(minutes=59) < kept.expires - clock.now() <= timedelta(hours=1)
+
+
+async def test_the_token_is_replaced_long_before_it_ends(github: FakeGithub) -> None:
+    clock = ClockAhead()
+    vault = vault_of(clock)
+    async with a_foundation(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as foundation:
+        await mend_all(foundation)
+        clock.ahead = timedelta(minutes=29)
+        assert await foundation.gaps() == []
+        clock.ahead = timedelta(minutes=31)
+        assert [gap.what for gap in await foundation.gaps()] == [ROTATE]
+
+
+async def test_the_token_is_replaced_when_the_settings_say_otherwise(github: FakeGithub) -> None:
+    clock = ClockAhead()
+    vault = vault_of(clock)
+    async with a_foundation(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as foundation:
+        await mend_all(foundation)
+    async with a_foundation(settings_of(github, agent=DIRECT, pool="other"), vault=vault, clock=clock) as foundation:
+        assert await mend_all(foundation) == [Gap(ROTATE, "acme/widgets", "the settings say otherwise")]
+        assert await foundation.gaps() == []
+
+
+async def test_two_refreshes_at_once_replace_it_once(github: FakeGithub) -> None:
+    async with a_foundation(settings_of(github, agent=DIRECT)) as foundation:
+        (gap,) = await foundation.gaps()
+        await foundation.mend(gap)
+        asked = len(github.calls)
+        await foundation.mend(gap)
+    assert len(github.calls) == asked
+
+
+async def test_agents_that_are_served_need_none(github: FakeGithub) -> None:
+    async with a_foundation(settings_of(github, agent=SERVED), vault=NoTableYet()) as foundation:
+        assert await foundation.gaps() == []
+    assert github.calls == []
+
+
+async def test_the_pools_own_ground_comes_first_and_is_mended_by_its_owner(github: FakeGithub) -> None:
+    ground = Ground()
+    async with a_foundation(settings_of(github, agent=DIRECT), ground=ground) as foundation:
+        found = await mend_all(foundation)
+    assert [gap.what for gap in found] == ["make table", ROTATE]
+    assert ground.mended == ground.missing
+
+
+async def test_before_there_is_a_table_nobody_looks_into_the_vault(github: FakeGithub) -> None:
+    settings = settings_of(github, agent=DIRECT)
+    async with a_foundation(settings, ground=Ground(blocks=True), vault=NoTableYet()) as foundation:
+        assert [gap.what for gap in await foundation.gaps()] == ["make table", ROTATE]
+
+
+async def test_who_may_not_make_tokens_is_told_which_permission_is_missing(github: FakeGithub) -> None:
+    settings = settings_of(github, agent=DIRECT, token=github.token({"administration": "read"}))
+    async with a_foundation(settings) as foundation:
+        with pytest.raises(PermissionDenied, match="Administration: write"):
+            await mend_all(foundation)
+
+
+# ---- what doctor finds
+
+
+async def findings(settings: Settings, ground: Foundation | None = None) -> dict[str, Finding]:
+    async with a_foundation(settings, ground=ground) as foundation:
+        return {one.name: one for one in await foundation.examine()}
+
+
+async def test_all_is_well(github: FakeGithub) -> None:
+    github.release("2.336.0", days_ago=3)
+    app_id, key = github.app()
+    found = await findings(
+        settings_of(github, app_id=app_id, private_key=key, webhook_secret="s", rescue=("*",)), Ground()
+    )
+    assert {one.health for one in found.values()} == {Health.OK}, found
+    assert found["github"].found == f"App {app_id} at {github.url}"
+    assert "core: " in found["github rate limits"].found
+    assert found["table"].found == "there"
+
+
+async def test_credentials_that_are_no_good_are_all_that_is_said(github: FakeGithub) -> None:
+    found = await findings(settings_of(github, token="ghp_wrong"))
+    assert list(found) == ["github"]
+    assert found["github"].health is Health.FAILED
+    assert "github.token is invalid" in found["github"].found
+
+
+async def test_a_secret_that_cannot_be_read_is_found(github: FakeGithub) -> None:
+    found = await findings(settings_of(github, token="file:/does/not/exist"))
+    assert "github.token: /does/not/exist cannot be read" in found["github"].found
+
+
+async def test_a_wrong_scope_is_found(github: FakeGithub) -> None:
+    found = await findings(settings_of(github, scope="acme/gadgets"))
+    assert found["github scope"].health is Health.FAILED
+    assert "does not exist, or github.token may not see it" in found["github scope"].found
+
+
+async def test_permissions_that_an_app_lacks_are_found(github: FakeGithub) -> None:
+    app_id, key = github.app({"administration": "write", "actions": "read"})
+    found = await findings(settings_of(github, app_id=app_id, private_key=key, rescue=("acme/widgets",)))
+    assert found["github permissions"].health is Health.FAILED
+    assert "Actions: write" in found["github permissions"].found
+    assert "Deployments: read" in found["github permissions"].found
+
+
+async def test_a_token_that_may_not_register_runners_is_found(github: FakeGithub) -> None:
+    found = await findings(settings_of(github, token=github.token({"administration": "read"})))
+    assert found["github scope"].health is Health.OK
+    assert found["github permissions"].health is Health.FAILED
+    assert "Administration: write" in found["github permissions"].found
+
+
+async def test_a_runner_group_that_is_missing_is_found(github: FakeGithub) -> None:
+    github.add_group("acme", "builders")
+    assert (await findings(settings_of(github, scope="acme", runner_group="builders")))[
+        "github runner group"
+    ].health is Health.OK
+    found = await findings(settings_of(github, scope="acme", runner_group="testers"))
+    assert found["github runner group"].health is Health.FAILED
+    assert "no group 'testers'; there are Default, builders" in found["github runner group"].found
+
+
+async def test_runners_that_github_refuses_soon_are_found(github: FakeGithub) -> None:
+    github.release("2.335.0", days_ago=60)
+    github.release("2.336.0", days_ago=29)
+    github.add_runner("acme/widgets", "bullpen.i-1.aaaaaaaa", version="2.335.0")
+    found = await findings(settings_of(github))
+    assert found["github versions"].health is Health.WARNING
+    assert "GitHub refuses 2.335.0 from" in found["github versions"].found
+
+
+async def test_releases_that_are_unknown_are_a_warning(github: FakeGithub) -> None:
+    github.fail("GET */releases*", 404, times=None)
+    assert (await findings(settings_of(github)))["github versions"].health is Health.WARNING
+
+
+async def test_little_left_of_a_limit_is_a_warning(github: FakeGithub) -> None:
+    token = github.token()
+    github.rate_limit(token, remaining=100)
+    found = await findings(settings_of(github, token=token))
+    assert found["github rate limits"].health is Health.WARNING
+    assert "little left of core" in found["github rate limits"].found
+
+
+async def test_a_webhook_without_a_secret_is_a_warning(github: FakeGithub) -> None:
+    found = await findings(settings_of(github))
+    assert found["github webhook"].health is Health.WARNING
+    assert "every 60 s" in found["github webhook"].found

@@ -1,0 +1,63 @@
+"""STS, IAM and Service Quotas: who asks, what they may do, and how much."""
+
+from fakes.ec2.account import Account
+from fakes.ec2.ground import ACCOUNT, OPERATOR_ARN, PROFILE, PROFILE_ARN, REGION, ROLE, ROLE_ARN
+from fakes.ec2.reading import Params
+from fakes.ec2.refusal import Refusal
+from fakes.ec2.writing import Answer
+
+QUOTAS = {
+    "L-1216C47A": ("on-demand", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
+    "L-34B43A08": ("spot", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
+}
+
+
+def caller(instance_id: str | None) -> Answer:
+    """An instance is its role, under its own id: nobody else can sign for it."""
+    if instance_id is None:
+        return {"UserId": "AIDAC10D000000000001", "Account": ACCOUNT, "Arn": OPERATOR_ARN}
+    arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{ROLE}/{instance_id}"
+    return {"UserId": f"AROAC10D000000000001:{instance_id}", "Account": ACCOUNT, "Arn": arn}
+
+
+def instance_profile(account: Account, params: Params) -> Answer:
+    if params["InstanceProfileName"] != PROFILE:
+        raise Refusal("NoSuchEntity", f"Instance Profile {params['InstanceProfileName']} cannot be found.")
+    made = account.clock.now()
+    role = {"Path": "/", "RoleName": ROLE, "RoleId": "AROAC10D000000000001", "Arn": ROLE_ARN, "CreateDate": made}
+    profile = {"InstanceProfileName": PROFILE, "InstanceProfileId": "AIPAC10D0000000000001", "Arn": PROFILE_ARN}
+    return {"InstanceProfile": {**profile, "Path": "/", "CreateDate": made, "Roles": [role]}}
+
+
+def simulate_policy(account: Account, params: Params) -> Answer:
+    """Everything is allowed but what `deny` took away."""
+    resources = params.get("ResourceArns") or ["*"]
+    results = [
+        {
+            "EvalActionName": action,
+            "EvalResourceName": resource,
+            "EvalDecision": "implicitDeny" if action in account.faults.denied else "allowed",
+        }
+        for action in params["ActionNames"]
+        for resource in resources
+    ]
+    return {"EvaluationResults": results, "IsTruncated": False}
+
+
+def quota(account: Account, params: Params) -> Answer:
+    if params["ServiceCode"] != "ec2" or params["QuotaCode"] not in QUOTAS:
+        raise Refusal("NoSuchResourceException", f"There is no quota {params['QuotaCode']} of {params['ServiceCode']}.")
+    return {"Quota": _shown_quota(account, params["QuotaCode"])}
+
+
+def quotas(account: Account, params: Params) -> Answer:
+    if params["ServiceCode"] != "ec2":
+        raise Refusal("NoSuchResourceException", f"There is no service {params['ServiceCode']} here.")
+    return {"Quotas": [_shown_quota(account, code) for code in QUOTAS]}
+
+
+def _shown_quota(account: Account, code: str) -> Answer:
+    market, name = QUOTAS[code]
+    arn = f"arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/{code}"
+    shown = {"ServiceCode": "ec2", "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)", "QuotaArn": arn}
+    return {**shown, "QuotaCode": code, "QuotaName": name, "Value": account.faults.quotas[market], "Adjustable": True}

@@ -1,0 +1,151 @@
+"""The API's routes for self-hosted runners, of a repository and of an organisation."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from fakes.github.calling import Call, Refusal, listed
+from fakes.github.state import DEFAULT_GROUP, Runner, State, Ticket
+from fakes.github.views import shown_group, shown_label, shown_runner
+from fakes.github.wire import Answer
+
+TICKETS_LAST = timedelta(hours=1)
+DEFAULT_LABELS = ("self-hosted", "Linux", "X64")
+
+
+def add(
+    state: State,
+    scope: str,
+    name: str,
+    labels: Sequence[str],
+    *,
+    version: str = "",
+    group: int = DEFAULT_GROUP,
+    ephemeral: bool = False,
+) -> Runner:
+    runner = Runner(
+        id=next(state.runner_ids),
+        scope=scope,
+        name=name,
+        labels=tuple(labels),
+        created_at=state.clock(),
+        secret=secrets.token_urlsafe(24),
+        version=version,
+        group=group,
+        ephemeral=ephemeral,
+    )
+    state.runners[runner.id] = runner
+    state.changed()
+    return runner
+
+
+def by_name(state: State, repository: str, name: str) -> Runner | None:
+    """One that may take jobs of a repository: its own, or its organisation's."""
+    scopes = (repository.lower(), repository.lower().partition("/")[0])
+    for runner in state.runners.values():
+        if runner.name == name and runner.scope.lower() in scopes:
+            return runner
+    return None
+
+
+def is_taken(state: State, scope: str, name: str) -> bool:
+    taken = (one for one in state.runners.values() if one.scope.lower() == scope.lower())
+    return any(one.name.lower() == name.lower() for one in taken)
+
+
+def list_all(call: Call) -> Answer:
+    mine = [view for scope, view in call.past.shown("runners") if scope == call.scope.lower()]
+    if name := call.query.get("name"):
+        mine = [view for view in mine if view["name"] == name]
+    return listed(call, "runners", mine)
+
+
+def groups(call: Call) -> Answer:
+    return listed(call, "runner_groups", [shown_group(call, group) for group in call.state.groups_of(call.scope)])
+
+
+def get(call: Call) -> Answer:
+    return Answer(200, shown_runner(call.state, _runner(call)))
+
+
+def delete(call: Call) -> Answer:
+    runner = _runner(call)
+    if runner.busy:
+        # Even when it has been offline for minutes: GitHub believes in the job until its lease is over.
+        raise Refusal(422, f'Bad request - Runner "{runner.name}" is still running a job"')
+    call.state.remove_runner(runner)
+    return Answer(204)
+
+
+def registration_token(call: Call) -> Answer:
+    return _ticket(call, "registration")
+
+
+def removal_token(call: Call) -> Answer:
+    return _ticket(call, "removal")
+
+
+def _ticket(call: Call, kind: str) -> Answer:
+    expires = (call.state.clock() + TICKETS_LAST).replace(microsecond=0)
+    ticket = Ticket(f"A{secrets.token_hex(14).upper()}", kind, call.scope, expires)
+    call.state.tickets[ticket.token] = ticket
+    return Answer(201, {"token": ticket.token, "expires_at": expires.isoformat()})
+
+
+def jit_config(call: Call) -> Answer:
+    """A registration for one job. It has the labels that were asked for, and no others."""
+    wanted = call.body
+    if is_taken(call.state, call.scope, wanted["name"]):
+        raise Refusal(409, f"Already exists - A runner with the name {wanted['name']} already exists.")
+    if wanted["runner_group_id"] not in [group.id for group in call.state.groups_of(call.scope)]:
+        raise Refusal(404, "Not Found")
+    if not 0 < len(wanted["name"]) <= 64:
+        raise Refusal(422, "Runner name must be between 1 and 64 characters.")
+    group = wanted["runner_group_id"]
+    runner = add(call.state, call.scope, wanted["name"], wanted["labels"], group=group, ephemeral=True)
+    config = {"url": f"{call.url}/{call.scope}", "id": runner.id, "secret": runner.secret, "name": runner.name}
+    config["work"] = wanted.get("work_folder", "_work")
+    encoded = base64.b64encode(json.dumps(config).encode()).decode()
+    return Answer(201, {"runner": shown_runner(call.state, runner), "encoded_jit_config": encoded})
+
+
+def labels(call: Call) -> Answer:
+    return _labels(_runner(call))
+
+
+def set_labels(call: Call) -> Answer:
+    runner = _runner(call)
+    runner.labels = tuple(call.body["labels"])
+    call.state.changed()
+    return _labels(runner)
+
+
+def add_labels(call: Call) -> Answer:
+    runner = _runner(call)
+    runner.labels = (*runner.labels, *(label for label in call.body["labels"] if label not in runner.labels))
+    call.state.changed()
+    return _labels(runner)
+
+
+def remove_labels(call: Call) -> Answer:
+    runner = _runner(call)
+    runner.labels = tuple(label for label in runner.labels if label in DEFAULT_LABELS)
+    call.state.changed()
+    return _labels(runner)
+
+
+def _labels(runner: Runner) -> Answer:
+    shown: list[dict[str, Any]] = [shown_label(label) for label in runner.labels]
+    return Answer(200, {"total_count": len(shown), "labels": shown})
+
+
+def _runner(call: Call) -> Runner:
+    runner = call.state.runners.get(int(call.path["runner_id"]))
+    if runner is None or runner.scope.lower() != call.scope.lower():
+        raise Refusal(404, "Not Found")
+    return runner

@@ -1,0 +1,38 @@
+"""The description of the API, and that the service does as it says, whatever is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.described import check_described
+from server.fixtures import a_house
+from server.served import Served, a_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Without room for machines: what is provisioned here must not run anywhere."""
+    with a_server(tmp_path_factory.mktemp("described") / "home", "--set", "local.capacity=0") as served:
+        yield served
+
+
+async def test_every_endpoint_is_described(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        answer = await house.ask("GET", "/v1/openapi.json")
+        paths = answer.json()["paths"]
+        assert {"/v1/heartbeats", "/v1/heartbeats/batch", "/v1/jobs", "/v1/events", "/healthz"} <= set(paths)
+        assert {"/v1/github/webhook", "/v1/oidc/token"} <= set(paths)
+        assert set(paths["/v1/operations/{operation_id}"]) == {"get", "delete"}
+        assert paths["/v1/heartbeats"]["post"]["requestBody"]
+        assert [path for path in paths if not path.startswith(("/v1/", "/healthz", "/readyz"))] == []
+
+
+def test_whatever_fits_the_description_is_answered_as_described(served: Served) -> None:
+    checked = check_described(served.url, lambda path: path != "/v1/events")  # a stream does not end
+    assert len(checked) > 20
+    assert served.ask("GET", "/readyz")[0] == 200

@@ -1,0 +1,105 @@
+"""A stream of events lasts no longer than the token it was opened with."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bullpen.auth.tokens import Scope
+from bullpen.server.events import RECHECK, TICK, Events
+from server.fixtures import House, a_house
+
+LONG = 600.0  # seconds of virtual time
+
+
+async def streamed(house: House, token: str | None, after: float = 0.0) -> float:
+    """How long a stream lasts that was opened so."""
+    async with asyncio.timeout(LONG):
+        await asyncio.sleep(after)
+        began = asyncio.get_running_loop().time()
+        answer = await house.ask("GET", "/v1/events", token)
+        assert answer.status_code == 200
+        assert answer.content.startswith(b"retry:")
+        return asyncio.get_running_loop().time() - began
+
+
+async def test_a_stream_ends_when_its_token_expires(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        expires = house.ports.clock.now() + timedelta(seconds=60)
+        token = house.create(Scope.READ, expires)
+        assert 60 - RECHECK <= await streamed(house, token) <= 60 + RECHECK
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+
+        async def revoke() -> None:
+            await asyncio.sleep(30)
+            await house.revoke("read")
+
+        lasted, _ = await asyncio.gather(streamed(house, "read"), revoke())
+        assert 30 <= lasted <= 30 + RECHECK + 1
+
+
+async def test_a_stream_of_an_open_service_ends_when_there_are_tokens(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+
+        async def close_the_door() -> None:
+            await asyncio.sleep(30)
+            house.guard()
+
+        lasted, _ = await asyncio.gather(streamed(house, None), close_the_door())
+        assert 30 <= lasted <= 30 + RECHECK + 1
+
+
+class Told(Events):
+    """Events of a pool in which there is what a test says."""
+
+    def __init__(self, house: House, *ids: str) -> None:
+        super().__init__(house.ports)
+        self.there = ids
+
+    async def _look(self) -> dict[tuple[str, str], Any]:
+        return {("instance", id): {"id": id} for id in self.there}
+
+
+async def test_a_stream_begins_with_what_there_is_not_with_what_an_earlier_one_saw(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        events = Told(house, "i-1")
+        for there in ("i-1", "i-2"):
+            events.there = (there,)
+            stream = events.stream(lambda: True)
+            assert (await anext(stream)).startswith(b"retry:")
+            assert there.encode() in await anext(stream)
+            await stream.aclose()
+            await asyncio.sleep(4 * TICK)  # nobody watches
+        await events.close()
+
+
+async def test_a_change_while_a_stream_begins_is_not_missed(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        events = Told(house, "i-1", "i-2")
+        watching = events.stream(lambda: True)
+        assert b"i-2" in [await anext(watching) for _ in range(3)][-1]
+        slow = events.stream(lambda: True)
+        assert b"i-1" in [await anext(slow) for _ in range(2)][-1]
+        events.there = ("i-1", "i-2", "i-3")
+        assert b"i-3" in await anext(watching)
+        assert b"i-2" in await anext(slow)
+        async with asyncio.timeout(2 * RECHECK):
+            assert b"i-3" in await anext(slow)
+        await events.close()
+
+
+async def test_a_stream_that_may_not_go_on_does_not_end_its_beginning(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        events = Told(house, "i-1", "i-2")
+        watching = events.stream(lambda: True)
+        await anext(watching), await anext(watching)
+        may = [True, False]
+        slow = events.stream(lambda: may.pop(0))
+        assert [await anext(slow), b"i-1" in await anext(slow)] == [b"retry: 2000\n\n", True]
+        assert [event async for event in slow] == []
+        await events.close()

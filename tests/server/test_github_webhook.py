@@ -1,0 +1,273 @@
+"""What GitHub tells unasked wakes whoever looks after the run; what somebody else tells wakes nobody."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from bullpen.config import Github, Settings
+from bullpen.engines.github.scope import covers
+from bullpen.engines.github.secret import read_secret
+from bullpen.engines.github.webhooks import webhooks
+from bullpen.errors import ConfigError
+from bullpen.server.load_limits import Admission
+from bullpen.server.routes.github import LARGEST, REMEMBERED, Deliveries
+from fakes.github.description import DescriptionMissing, load
+from server.fixtures import a_house
+from server.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, Hub, a_hub, signature_of
+
+JOB = json.dumps(
+    {"action": "completed", "repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 4711}}
+).encode()
+
+
+def official(event: str) -> list[dict[str, Any]]:
+    """GitHub's own examples of an event."""
+    try:
+        found: list[dict[str, Any]] = load()["examples"][event]
+    except DescriptionMissing as exc:
+        if os.environ.get("BULLPEN_REQUIRE_ENGINES"):
+            raise
+        pytest.skip(str(exc))
+    return found
+
+
+# ---- what is told
+
+
+async def test_githubs_own_examples_of_jobs_and_runs_are_noted_if_something_ended(tmp_path: Path) -> None:
+    expected, others = [], 0
+    async with a_hub(tmp_path) as hub:
+        for event, run in (("workflow_job", "run_id"), ("workflow_run", "id")):
+            for example in official(event):
+                _rehomed(hub, str(example["repository"]["full_name"]))
+                answer = await hub.deliver(event, json.dumps(example).encode())
+                ended = example["action"] == "completed"
+                assert (answer.status_code, answer.json()["noted"]) == (202, ended)
+                others += not ended
+                if ended:
+                    expected.append((example["repository"]["full_name"], str(example[event][run])))
+        assert min(len(expected), others) >= 4
+        assert hub.noted.runs == expected
+
+
+async def test_a_ping_is_answered_and_noted_nowhere(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        for example in official("ping"):
+            answer = await hub.deliver("ping", json.dumps(example).encode())
+            assert (answer.status_code, answer.json()) == (202, {"noted": False, "reason": "a ping"})
+        assert hub.noted.runs == []
+
+
+async def test_a_delivery_that_comes_again_wakes_again_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with a_hub(tmp_path) as hub:
+        for _ in range(2):
+            assert (await hub.deliver("workflow_job", JOB)).status_code == 202
+        assert hub.noted.runs == [("acme/widgets", "4711")] * 2
+        assert caplog.text.count(" again: run 4711") == 1
+
+
+def test_only_the_last_deliveries_are_remembered() -> None:
+    deliveries = Deliveries()
+    assert not any(deliveries.came_before(str(n)) for n in range(10 * REMEMBERED))
+    assert len(deliveries._seen) == REMEMBERED
+    assert deliveries.came_before(str(10 * REMEMBERED - 1))
+    assert not deliveries.came_before("0")
+
+
+async def test_no_token_is_needed_and_none_helps(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        assert (await hub.deliver("workflow_job", JOB)).status_code == 202
+        answer = await hub.house.ask("POST", WEBHOOK, "admin", content=JOB)
+        assert answer.status_code == 401
+
+
+# ---- what is not believed
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        None,
+        "",
+        "sha256=",
+        signature_of(JOB)[:-2],
+        signature_of(JOB) + "00",
+        signature_of(JOB).removeprefix("sha256="),
+        signature_of(JOB).replace("sha256", "sha1"),
+        signature_of(JOB).upper(),
+        signature_of(JOB + b" "),
+        signature_of(JOB, "another secret"),
+        signature_of(JOB, ""),
+        "sha256=" + "é" * 64,
+    ],
+)
+async def test_what_is_not_signed_with_our_secret_wakes_nobody(tmp_path: Path, signature: str | None) -> None:
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver("workflow_job", JOB, x_hub_signature_256=signature)
+        assert answer.status_code == 401
+        assert hub.noted.runs == []
+
+
+async def test_the_older_signature_is_not_enough(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver("workflow_job", JOB, x_hub_signature_256=None, x_hub_signature="sha1=" + "0" * 40)
+        assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("event", ["push", "workflow_dispatch", "check_run", "", "x" * 5000, "workflow_job\x7f"])
+async def test_an_event_that_nobody_asked_for_is_ignored(tmp_path: Path, event: str) -> None:
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver(event, b"{}")
+        assert (answer.status_code, answer.json()["noted"]) == (202, False)
+        assert hub.noted.runs == []
+
+
+@pytest.mark.parametrize("name", ["acme/gadgets", "evil/widgets", "acme/widgets/..", "", "acme", "acme/wid gets"])
+async def test_a_run_of_a_foreign_repository_is_ignored(tmp_path: Path, name: str) -> None:
+    body = json.dumps({"repository": {"full_name": name}, "workflow_job": {"run_id": 1}}).encode()
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver("workflow_job", body)
+        assert (answer.status_code, answer.json()["reason"]) == (202, "a repository outside github.scope")
+        assert hub.noted.runs == []
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "body"),
+        (b"{", "body"),
+        (b"\xff\xfe", "body"),
+        (b"[]", "body"),
+        (b"null", "body"),
+        (DEEP, "body"),
+        (b'{"repository":' + DEEP + b"}", "repository"),
+        (b'{"x":' + DEEP + b"}", "body"),
+        (b'{"workflow_job": {"run_id": 1}}', "repository"),
+        (b'{"repository": {"full_name": "acme/widgets"}}', "workflow_job"),
+        (b'{"repository": {"full_name": 7}, "workflow_job": {"run_id": 1}}', "repository.full_name"),
+        (b'{"repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": "1"}}', "workflow_job.run_id"),
+        (b'{"repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 0}}', "workflow_job.run_id"),
+    ],
+)
+async def test_what_github_would_not_send_is_refused_by_name(tmp_path: Path, body: bytes, field: str) -> None:
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver("workflow_job", body)
+        assert (answer.status_code, answer.json()["field"]) == (400, field)
+        assert hub.noted.runs == []
+
+
+async def test_a_webhook_that_sends_forms_is_told_to_send_json(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        answer = await hub.deliver("workflow_job", b"payload=%7B%7D", content_type="application/x-www-form-urlencoded")
+        assert answer.status_code == 400
+        assert (answer.json()["field"], answer.json()["allowed"]) == ("content-type", "application/json")
+
+
+async def test_a_delivery_over_the_limit_is_refused_signed_or_not(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        body = JOB + b" " * LARGEST
+        for signature in (signature_of(body), None):
+            assert (await hub.deliver("workflow_job", body, x_hub_signature_256=signature)).status_code == 413
+        assert hub.noted.runs == []
+
+
+# ---- the settings
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(), replace(SETTINGS, github=replace(SETTINGS.github, webhook_secret=""))]
+)
+async def test_without_github_or_without_a_secret_there_is_no_such_endpoint(tmp_path: Path, settings: Settings) -> None:
+    assert webhooks(settings) is None
+    async with a_house(tmp_path, settings=settings) as house:
+        house.context.webhooks = webhooks(settings)
+        answer = await house.ask("POST", WEBHOOK, content=JOB, headers={"x-hub-signature-256": signature_of(JOB, "")})
+        assert answer.status_code == 404
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    assert read_secret("webhook-secret", f"file:{tmp_path}/secret") == SECRET
+    assert read_secret("webhook-secret", SECRET) == SECRET
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff"])
+def test_a_secrets_file_that_holds_none_is_named_with_its_setting(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    settings = replace(SETTINGS, github=Github(scope="acme", webhook_secret=f"file:{tmp_path}/secret"))
+    with pytest.raises(ConfigError, match=r"github\.webhook-secret: .*/secret"):
+        webhooks(settings)
+
+
+@pytest.mark.parametrize(
+    ("scope", "repository", "inside"),
+    [
+        ("acme/widgets", "acme/widgets", True),
+        ("acme/widgets", "Acme/Widgets", True),
+        ("acme/widgets", "acme/widgets2", False),
+        ("acme", "acme/widgets", True),
+        ("acme", "acme2/widgets", False),
+        ("acme", "acme", False),
+        ("", "acme/widgets", False),
+        ("", "/", False),
+    ],
+)
+def test_a_scope_is_a_repository_or_all_of_an_owner(scope: str, repository: str, inside: bool) -> None:
+    assert covers(scope, repository) is inside
+
+
+# ---- what is shown
+
+
+async def test_no_answer_and_no_log_shows_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with a_hub(tmp_path) as hub:
+        forged = "sha256=" + "ab" * 32
+        answers = [
+            await hub.deliver("workflow_job", JOB),
+            await hub.deliver("workflow_job", b"{"),
+            await hub.deliver("workflow_job", JOB, x_hub_signature_256=forged),
+            await hub.deliver("push", JOB),
+        ]
+        said = caplog.text + "".join(answer.text for answer in answers) + repr(hub.house.context.webhooks)
+        secrets = [SECRET, PAT, signature_of(JOB)[7:], forged[7:], signature_of(b"{")[7:]]
+        assert [secret for secret in secrets if secret in said] == []
+        assert "webhook: workflow_job 72d3162e" in caplog.text
+
+
+async def test_what_a_caller_says_cannot_forge_a_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with a_hub(tmp_path) as hub:
+        body = json.dumps(json.loads(JOB) | {"action": "queued\nwebhook: forged"}).encode()
+        await hub.deliver("workflow_job", body, x_github_delivery="1\x85forged")
+        assert "forged" in caplog.text
+        assert [one for one in caplog.messages if "\n" in one or "\x85" in one] == []
+
+
+def _rehomed(hub: Hub, repository: str) -> None:
+    github = replace(SETTINGS.github, scope=repository)
+    hub.house.context.webhooks = webhooks(replace(SETTINGS, github=github))
+
+
+async def test_only_so_many_bodies_are_read_before_their_sender_is_known(tmp_path: Path) -> None:
+    async with a_hub(tmp_path) as hub:
+        hub.house.context.admission = Admission(unproved=1)
+        with hub.house.context.admission.read_unproved():
+            assert (await hub.deliver("workflow_job", JOB)).status_code == 429
+        assert (await hub.deliver("workflow_job", JOB)).status_code == 202

@@ -1,0 +1,222 @@
+"""The state machines as a page, drawn from the transitions: `python tools/diagrams.py > docs/state-machines.md`."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bullpen.model import control, instance, job, provision, worker
+from bullpen.model.transition import Change, Guard, Transition
+from bullpen.model.worker import Fate
+
+sys.path.append(
+    str(Path(__file__).parents[1] / "tests")
+)  # the records that the steps are tried on are those of the tests
+import builders  # noqa: E402
+
+Step = Transition[Any, Any]
+
+OPENING = """\
+# State machines
+
+Drawn from the transitions in `src/bullpen/model/`; a test fails when this page and the code disagree. To draw it again:
+`python tools/diagrams.py > docs/state-machines.md`.
+
+Every step also requires that the stored record still has the version and the state that the writer saw. What stands
+under *needs* is checked beyond that, by the store, on what is really stored. A step marked ↻ changes the owner and
+draws a new round; one marked ◦ happens so often that it leaves no line in the record's story.
+"""
+
+INSTANCES = """
+## Instance
+
+An idle instance is on offer while it is *attested*: clean, by the word of its own agent in the present round. Given
+back, it is idle and not attested; from there only `offer` and `expire` lead on.
+"""
+
+PROVISIONS = """
+## Provision
+
+One write decides: with `commit` all members run, with `abort` everything acquired is given back. What follows carries
+the decision out, and anybody may do it.
+"""
+
+WORKERS = """
+## Worker
+
+The process that serves jobs, and its lease; [Liveness](liveness.md) has the reasons. *Settle* is the end of the debt
+that `lose_lease` and `stop` leave: no job of the lost epoch is bound to the worker any more.
+"""
+
+JOBS = """
+## Job
+
+A result counts only from whoever holds the current assignment: its fence, its worker, and that worker's epoch.
+"""
+
+CONTROLS = """
+## Control
+
+What sweepers agree on before they declare workers lost: one record `ingest`, one for everybody's hold, one per failure
+domain whose losses are braked.
+"""
+
+WORDS = {
+    ("attested", "is", True): "it is attested",
+    ("attested", "is", False): "it is not attested",
+    ("cleanup_at", "is", None): "its time to be cleaned up is the one seen",
+    ("deadline", "is", None): "its deadline is the one seen",
+    ("epoch", "is", None): "its epoch is the one of the current assignment",
+    ("fate", "is", Fate.KEEP): "it may come back",
+    ("fence", "is", None): "its fence is the one of the current assignment",
+    ("image_generation", "is", None): "its image generation is the current one",
+    ("provision_id", "is", None): "it was acquired for this provision",
+    ("round", "is", None): "its round is the one seen",
+    ("run_id", "is", ""): "it has no run",
+    ("run_id", "is", None): "it belongs to this run",
+    ("threshold", "after", None): "its threshold has not passed",
+    ("token", "is", None): "it comes with the last token",
+    ("trust_domain", "in", None): "its trust domain may be inherited by this run",
+    ("worker", "is", None): "its worker is the one of the current assignment",
+}
+"""What a guard demands, by field, test and value; None: whatever the event says."""
+
+
+def render() -> str:
+    return OPENING + "".join(machines().values())
+
+
+def machines() -> dict[str, str]:
+    """Each machine's part of the page, by the module that has its steps."""
+    parts = {
+        instance: (INSTANCES, _instance_samples()),
+        provision: (PROVISIONS, _provision_samples()),
+        worker: (WORKERS, _worker_samples()),
+        job: (JOBS, _job_samples()),
+        control: (CONTROLS, _control_samples()),
+    }
+    return {
+        module.__name__: title + "".join(_machine(module.STEPS, samples)) for module, (title, samples) in parts.items()
+    }
+
+
+def _instance_samples() -> list[Change[Any]]:
+    """Each step once, for its guards."""
+    offered = builders.used_and_on_offer()
+    return [
+        *offered,
+        builders.keep(offered[-1].after),
+        builders.spare(builders.cleaning()[-1].after),
+        builders.roll_back(builders.claimed()[-1].after),
+        *builders.buried()[-2:],
+    ]
+
+
+def _provision_samples() -> list[Change[Any]]:
+    opened = builders.open_provision()
+    planned = provision.FleetPlanned(at=builders.NOW, by=builders.BY, client_token="token", count=1)
+    answered = provision.FleetAnswered(at=builders.NOW, by=builders.BY, client_token="token")
+    fleet = provision.plan_fleet(opened.after, planned)
+    renewed = provision.renew(opened.after, provision.Renewed(at=builders.NOW, by=builders.BY))
+    waited = builders.wait(opened.after)
+    admitted = builders.admit(waited.after)
+    decided, aborted = builders.decide(opened.after), builders.abort(opened.after)
+    postponed = builders.postpone(decided.after)
+    revoked = builders.revoke(builders.decide(opened.after, "i-1").after)
+    ended = [builders.conclude(decided.after), builders.settle(decided.after), builders.settle(aborted.after)]
+    answer = provision.answer_fleet(fleet.after, answered)
+    return [opened, renewed, waited, admitted, fleet, answer, decided, aborted, postponed, revoked, *ended]
+
+
+def _worker_samples() -> list[Change[Any]]:
+    now: dict[str, Any] = {"at": builders.NOW, "by": builders.BY}
+    first = worker.register(worker.absent("w-1"), worker.Beat(**now, token=0, lease=0.0))
+    active = first.after
+    again = worker.Beat(**now, token=active.token, lease=0.0)
+    expired = worker.LeaseExpired(**now, deadline=builders.NOW, cleanup_at=builders.NOW)
+    lost = worker.lose_lease(active, expired)
+    cleanup = worker.CleanupDue(**now, cleanup_at=builders.NOW, purge_at=builders.NOW)
+    cleaned = worker.clean_up(lost.after, cleanup)
+    settled = worker.Rescheduled(**now, epoch=1)
+    return [
+        first,
+        worker.heartbeat(active, again),
+        worker.rearm(active, worker.Rearmed(**now, due_at=builders.NOW)),
+        lost,
+        worker.resurrect(lost.after, again),
+        cleaned,
+        worker.stop(active, worker.Stopped(**now, token=active.token, epoch=1, purge_at=builders.NOW)),
+        worker.settle_active(active, settled),
+        worker.settle_inactive(lost.after, settled),
+        worker.settle_cleaned_up(cleaned.after, settled),
+    ]
+
+
+def _job_samples() -> list[Change[Any]]:
+    now: dict[str, Any] = {"at": builders.NOW, "by": builders.BY}
+    held = {**now, "worker": "w-1", "epoch": 1, "fence": 1}
+    submitted = job.submit(job.absent("j-1", "run-1", ("true",)), job.Submitted(**now))
+    event = job.Assigned(**now, worker="w-1", epoch=1, instance_id="i-1", verify_by=builders.NOW)
+    assigned = job.assign(submitted.after, event)
+    running = assigned.after
+    ran = job.Ran(**held, exit_code=0, result=job.Result.SUCCEEDED, purge_at=builders.NOW)
+    return [
+        submitted,
+        assigned,
+        job.bind(running, job.Holder(**held)),
+        job.unbind(running, job.LetGo(**held, verify_by=builders.NOW)),
+        job.finish(running, ran),
+        job.reschedule(running, job.Lost(**held, not_before=builders.NOW)),
+        job.give_up(running, job.GivenUp(**now, purge_at=builders.NOW)),
+        job.ask_to_cancel(running, job.CancelAsked(**now)),
+    ]
+
+
+def _control_samples() -> list[Change[Any]]:
+    now: dict[str, Any] = {"at": builders.NOW, "by": builders.BY}
+    absent = control.absent("everybody")
+    held = control.hold(absent, control.Holding(**now))
+    return [
+        control.ingest(absent, control.Ingested(**now)),
+        control.spend(absent, control.Spent(**now, budget=0.0)),
+        held,
+        control.lift(held.after, control.Holding(**now)),
+    ]
+
+
+def _machine(steps: Sequence[Step], samples: Iterable[Change[Any]]) -> Iterable[str]:
+    guards = {sample.step: sample.guards for sample in samples}
+    yield "\n```mermaid\nstateDiagram-v2\n"
+    for step in steps:
+        for source in step.sources:
+            yield f"    {_node(source)} --> {_node(step.target or source)}: {_name(step)}\n"
+    yield "```\n\n| step | from → to | needs | what it is |\n|---|---|---|---|\n"
+    for step in steps:
+        needs = "; ".join(_in_words(guard) for guard in guards[step.step]) or "–"
+        path = f"{', '.join(_plain(source) for source in step.sources)} → {_plain(step.target or 'the same')}"
+        marks = (" ↻" if step.draws_round else "") + (" ◦" if step.silent else "")
+        yield f"| {_name(step)}{marks} | {path} | {needs} | {' '.join(step.doc.split()) or '–'} |\n"
+
+
+def _name(step: Step) -> str:
+    return step.step.rstrip("_").replace("_", " ")
+
+
+def _node(state: str) -> str:
+    """The state as the drawing names it: a hyphen would end the name there."""
+    return "[*]" if state == "absent" else state.replace("-", "_")
+
+
+def _plain(state: str) -> str:
+    return "–" if state == "absent" else str(state)
+
+
+def _in_words(guard: Guard) -> str:
+    for (field, test, value), words in WORDS.items():
+        if (field, test) == (guard.field, guard.test) and value in (None, guard.value):
+            return words
+    raise LookupError(f"{guard}: say in WORDS what it demands")
+
+
+if __name__ == "__main__":
+    print(render(), end="")
