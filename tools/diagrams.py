@@ -12,7 +12,7 @@ from bullpen.model.worker import Fate
 sys.path.append(
     str(Path(__file__).parents[1] / "tests")
 )  # the records that the steps are tried on are those of the tests
-import builders  # noqa: E402
+import builders
 
 Step = Transition[Any, Any]
 
