@@ -1,17 +1,68 @@
-"""The measurements that our pages show, from `bench/results.json`: `python tools/measured_table.py` draws them anew.
+"""The measurements that the pages show, from `bench/results.json`: `python tools/measured_table.py` writes them again.
 
-README.md            every row that has a target, the missed ones too; rows without one only show how things grow
-docs/operating.md    what Bullpen's own requests cost on AWS
+README.md             ten rows that answer what a user asks first, and how many targets are met
+docs/benchmarks.md    every row that has a target, the missed ones too; rows without one only show how a cost grows
+docs/operating.md     what Bullpen's own requests cost on AWS
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-README, OPERATING, RESULTS = ROOT / "README.md", ROOT / "docs/operating.md", ROOT / "bench/results.json"
-COST = "aws cost: "
+README, BENCHMARKS, OPERATING = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/operating.md"
+RESULTS = ROOT / "bench/results.json"
+AWS, COST = "aws: ", "aws cost: "
+VIRTUAL = (
+    "provision warm",
+    "mute",
+    "10 behind",
+    "half of a pool",
+    "release",
+    "refresh over",
+    "cold launches",
+    "lost by kill",
+    "dead worker noticed",
+)
+"""How the names of measurements in virtual time begin; all others run in real time."""
+
+QUESTIONS = (
+    ("embedded: a runner is ready, created", "embedded: one cold instance ready"),
+    ("embedded: a runner is ready, reused", "embedded: warm claim to ready"),
+    ("embedded: 50 runners at once, reused", "embedded: 50 at once, provision warm"),
+    (
+        "AWS: 10 runners, created against reused, with a boot of 60 s",
+        "aws: 10 runners, a boot of 60 s (3 waited for, the rest added): cold/warm, instant registration",
+    ),
+    (
+        "AWS: 50 reused, time beyond their registration, 25 ms added per request",
+        "aws: provision warm 50, instant registration, 25 ms added per request: beyond registration",
+    ),
+    ("AWS: 50 reused, requests to EC2", "aws: provision warm 50, instant registration: of these to EC2"),
+    ("instances lost when provision is killed at 20 moments", "lost by kill -9 of provision, pool of 20, 20 moments"),
+    (
+        "machines launched while a fitting one was idle for 5 s",
+        "cold launches, 10 races of 4 runs for 80: while one that fits was claimable ≥ 5 s",
+    ),
+    ("a dead runner is noticed, longest time", "dead worker noticed, 15 s of lease, as our agents have: longest"),
+    ("heartbeats that one `serve` stores", "heartbeats over HTTP, 100,000 workers"),
+)
+"""The README's rows: what a user would ask, and the name of the measurement that answers it."""
+
+Row = dict[str, Any]
+
+
+def tables() -> dict[tuple[Path, str], str]:
+    """Every generated table by its page and its name, as the results have it."""
+    by_name = {row["name"]: row for row in _results()}
+    return {
+        (README, "measured"): _with_targets((asked, by_name[name]) for asked, name in QUESTIONS) + _met(),
+        (BENCHMARKS, "virtual"): _with_targets(_named(_is_virtual)),
+        (BENCHMARKS, "host"): _with_targets(_named(lambda name: not _is_virtual(name) and not name.startswith(AWS))),
+        (BENCHMARKS, "aws"): _with_targets(_named(lambda name: name.startswith(AWS))),
+        (OPERATING, "costs"): _table(("what", "USD"), [(_cost(row), _shown(row["value"])) for row in costs()]),
+    }
 
 
 def published(page: Path, table: str) -> str:
@@ -20,47 +71,54 @@ def published(page: Path, table: str) -> str:
 
 
 def publish() -> None:
-    with_targets = [
-        (row["name"], _measured(row), row["target"], "yes" if row["ok"] else "**no**") for row in with_target()
-    ]
-    _draw(README, "measured", ("what", "measured", "target", "met"), with_targets)
-    _draw(OPERATING, "costs", ("what", "USD"), [(_cost(row), _shown(row["value"])) for row in costs()])
+    for (page, table), drawn in tables().items():
+        begin, end = f"<!-- {table}: begin -->\n", f"<!-- {table}: end -->"
+        before, _, rest = page.read_text().partition(begin)
+        page.write_text(f"{before}{begin}{drawn}{end}{rest.partition(end)[2]}")
 
 
-def with_target() -> list[dict[str, Any]]:
+def with_target() -> list[Row]:
     """The rows that promise something, and those that could not be measured."""
     return [row for row in _results() if row["target"] or not row["ok"]]
 
 
-def costs() -> list[dict[str, Any]]:
+def costs() -> list[Row]:
     return [row for row in _results() if row["name"].startswith(COST)]
 
 
-def missing_from(page: Path, table: str) -> list[str]:
-    """The measurements that the table should show and does not."""
-    names = [_cost(row) for row in costs()] if table == "costs" else [row["name"] for row in with_target()]
-    shown = published(page, table)
-    return [name for name in names if f"| {name} |" not in shown]
-
-
-def _results() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(RESULTS.read_text())
+def _results() -> list[Row]:
+    found: list[Row] = json.loads(RESULTS.read_text())
     return found
 
 
-def _draw(page: Path, table: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    begin, end = f"<!-- {table}: begin -->\n", f"<!-- {table}: end -->"
-    before, _, rest = page.read_text().partition(begin)
+def _named(belongs: Callable[[str], bool]) -> list[tuple[str, Row]]:
+    return [(row["name"], row) for row in with_target() if belongs(row["name"])]
+
+
+def _is_virtual(name: str) -> bool:
+    return name.startswith(VIRTUAL)
+
+
+def _with_targets(rows: Iterable[tuple[str, Row]]) -> str:
+    cells = [(name, _measured(row), row["target"], "yes" if row["ok"] else "**no**") for name, row in rows]
+    return _table(("what", "measured", "target", "met"), cells)
+
+
+def _met() -> str:
+    rows = with_target()
+    return f"\nOf {len(rows)} targets, {sum(row['ok'] for row in rows)} are met.\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(cells)} |\n" for cells in (heads, *rows)]
-    drawn = "".join([lines[0], f"|{'---|' * len(heads)}\n", *lines[1:]])
-    page.write_text(f"{before}{begin}{drawn}{end}{rest.partition(end)[2]}")
+    return "".join([lines[0], f"|{'---|' * len(heads)}\n", *lines[1:]])
 
 
-def _cost(row: dict[str, Any]) -> str:
+def _cost(row: Row) -> str:
     return str(row["name"]).removeprefix(COST)
 
 
-def _measured(row: dict[str, Any]) -> str:
+def _measured(row: Row) -> str:
     return f"{_shown(row['value'])} {row['unit']}".strip()
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from bullpen.cli.overview import COMMANDS
 from bullpen.model import instance
-from measured_table import OPERATING, README, missing_from
+from measured_table import BENCHMARKS, tables, with_target
+from measured_table import published as measurements
 from settings_table import published, render
 from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrough
 
@@ -19,6 +20,7 @@ MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), r
 SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
 PAGES = [
     *SHOWN,
+    "docs/benchmarks.md",
     "docs/concepts.md",
     "docs/migration.md",
     "docs/security.md",
@@ -67,12 +69,14 @@ def test_the_states_in_the_readme_are_drawn_as_in_the_model() -> None:
     assert drawing in textwrap.dedent("\n".join((instance.__doc__ or "").split("\n")[1:]).split("\nEvery change")[0])
 
 
-def test_no_measurement_with_a_target_is_left_out_of_the_readme() -> None:
-    assert missing_from(README, "measured") == [], "stale: run `python tools/measured_table.py`"
+@pytest.mark.parametrize(("page", "table"), tables(), ids=lambda it: getattr(it, "name", it))
+def test_every_published_measurement_is_the_one_of_the_results(page: Path, table: str) -> None:
+    assert measurements(page, table) == tables()[page, table], "stale: run `python tools/measured_table.py`"
 
 
-def test_no_measured_cost_is_left_out_of_operating() -> None:
-    assert missing_from(OPERATING, "costs") == [], "stale: run `python tools/measured_table.py`"
+def test_no_measurement_with_a_target_is_left_out_of_the_benchmarks() -> None:
+    shown = BENCHMARKS.read_text()
+    assert [row["name"] for row in with_target() if shown.count(f"| {row['name']} |") != 1] == []
 
 
 @pytest.mark.slow
