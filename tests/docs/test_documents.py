@@ -18,10 +18,12 @@ from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrou
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
+WORDS = ["docs/glossary.md"]
 PAGES = [
     *SHOWN,
     "docs/benchmarks.md",
     "docs/concepts.md",
+    "docs/glossary.md",
     "docs/migration.md",
     "docs/security.md",
     "docs/state-machines.md",
@@ -58,14 +60,28 @@ def test_every_command_in_a_console_block_exists(document: str) -> None:
     assert {words[1] for words in shown if words[0] == "make"} <= set(MAKE_TARGETS)
 
 
+def test_ci_runs_the_test_command_that_the_readme_names() -> None:
+    *_, last = (ROOT / ".ci/run").read_text().splitlines()
+    assert last == "exec make test"
+    assert "make test" in [command.split("  ")[0] for command in every_command("README.md")]
+
+
+@pytest.mark.parametrize("page", WORDS)
+def test_every_setting_that_explains_a_word_exists(page: str) -> None:
+    groups = "engines|timings|pickup|limits|trust|agent|liveness|local|aws|github|classes"
+    named = re.findall(rf"`((?:{groups})\.(?:NAME\.)?[a-z-]+[a-z])`", (ROOT / page).read_text())
+    assert named
+    assert [name for name in named if f"| `{name}` |" not in render()] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 
 
-def test_the_states_in_the_readme_are_drawn_as_in_the_model() -> None:
-    (drawing,) = re.findall(r"^```\n([^`]*? idle [^`]*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_states_in_concepts_are_drawn_as_in_the_model() -> None:
+    (drawing,) = re.findall(r"^```\n([^`]*? idle [^`]*?)^```$", (ROOT / "docs/concepts.md").read_text(), re.MULTILINE)
     assert drawing in textwrap.dedent("\n".join((instance.__doc__ or "").split("\n")[1:]).split("\nEvery change")[0])
 
 
@@ -92,9 +108,12 @@ def test_a_walk_through_runs_and_prints_what_it_shows(document: str, folder: Pat
 
 
 @pytest.mark.slow
-def test_the_acts_that_the_readme_shows_are_what_the_demo_prints(folder: Path) -> None:
-    (block,) = re.findall(r"^\$ make demo\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def test_the_acts_that_the_documents_show_are_what_the_demo_prints(folder: Path) -> None:
+    texts = [(ROOT / document).read_text() for document in ("README.md", "docs/quickstart.md")]
+    blocks = [re.findall(r"^\$ make demo\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for text in texts]
+    assert [len(found) for found in blocks] == [1, 1]
     ran = run("bullpen demo", folder)
     assert ran.returncode == 0, ran.stderr
     printed = [blanked(act) for act in ran.stdout.split("\n\n")]
-    assert [act for act in block.strip().split("\n\n") if act != "[…]" and blanked(act) not in printed] == []
+    shown = [act for (block,) in blocks for act in block.strip().split("\n\n") if act != "[…]"]
+    assert [act for act in shown if blanked(act) not in printed] == []
