@@ -18,13 +18,15 @@ from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrou
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
-WORDS = ["docs/glossary.md"]
+SETTING = r"((?:engines|timings|pickup|limits|trust|agent|liveness|local|aws|github|classes)\.(?:NAME\.)?[a-z-]+[a-z])"
+WORDS = ["docs/glossary.md", "docs/names.md"]
 PAGES = [
     *SHOWN,
     "docs/benchmarks.md",
     "docs/concepts.md",
     "docs/glossary.md",
     "docs/migration.md",
+    "docs/names.md",
     "docs/security.md",
     "docs/state-machines.md",
     "CONTRIBUTING.md",
@@ -68,10 +70,16 @@ def test_ci_runs_the_test_command_that_the_readme_names() -> None:
 
 @pytest.mark.parametrize("page", WORDS)
 def test_every_setting_that_explains_a_word_exists(page: str) -> None:
-    groups = "engines|timings|pickup|limits|trust|agent|liveness|local|aws|github|classes"
-    named = re.findall(rf"`((?:{groups})\.(?:NAME\.)?[a-z-]+[a-z])`", (ROOT / page).read_text())
+    named = re.findall(rf"`{SETTING}`", (ROOT / page).read_text())
     assert named
     assert [name for name in named if f"| `{name}` |" not in render()] == []
+
+
+def test_every_default_beside_a_name_of_the_designs_is_the_one_of_the_code() -> None:
+    defaults = dict(re.findall(rf"^\| `{SETTING}` \| `\w+` \| `([\d.]+)` \|", render(), re.MULTILINE))
+    said = re.findall(rf"`{SETTING}`,? \(?([\d.]*\d)", (ROOT / "docs/names.md").read_text())
+    assert len(said) > 20
+    assert [(name, value) for name, value in said if defaults.get(name) != value] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
