@@ -18,6 +18,7 @@ from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrou
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 MAKE_TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 SHOWN = [*DOCUMENTS, "docs/aws.md", "docs/github.md", "docs/liveness.md", "docs/serve.md"]
+DECISIONS = sorted((ROOT / "docs/decisions").glob("0*.md"))
 SETTING = r"((?:engines|timings|pickup|limits|trust|agent|liveness|local|aws|github|classes)\.(?:NAME\.)?[a-z-]+[a-z])"
 WORDS = ["docs/glossary.md", "docs/names.md"]
 PAGES = [
@@ -31,6 +32,8 @@ PAGES = [
     "docs/state-machines.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/decisions/README.md",
+    *(str(page.relative_to(ROOT)) for page in DECISIONS),
 ]
 
 
@@ -86,6 +89,12 @@ def test_every_default_beside_a_name_of_the_designs_is_the_one_of_the_code() -> 
 def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_every_decision_is_listed_by_its_title() -> None:
+    titles = {page.name: page.read_text().partition("\n")[0].removeprefix("# ") for page in DECISIONS}
+    listed = {f"| [{title[:4]}]({name}) | {title[6:]} |" for name, title in titles.items()}
+    assert listed <= set((ROOT / "docs/decisions/README.md").read_text().splitlines())
 
 
 def test_the_states_in_concepts_are_drawn_as_in_the_model() -> None:
