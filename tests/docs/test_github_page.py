@@ -303,7 +303,7 @@ def test_the_workflows_of_page_and_readme_use_inputs_and_outputs_that_the_action
 
 def test_every_message_that_the_page_explains_is_one_of_the_programs() -> None:
     texts = [text for folder in SPEAKERS for path in sorted(SOURCE.glob(folder)) for text in _texts(path)]
-    messages = re.findall(r"^\| `([^|]*?)` \|", _section("When something is wrong"), re.MULTILINE)
+    messages = re.findall(r"^\| `([^|]*?)` \|", _section("Troubleshooting"), re.MULTILINE)
     assert len(messages) > 15
     assert [one for one in messages if not any(_is_said(one, text) for text in texts)] == []
 
@@ -338,11 +338,9 @@ def _section(title: str) -> str:
 
 def _granted() -> dict[str, str]:
     """The permissions of a repository's App, as the page lists them: they must do for everything that follows."""
-    keys = {
-        one.name: one.key
-        for one in (permissions.runners("acme/widgets"), permissions.WRITE_RUNS, permissions.READ_DEPLOYMENTS)
-    }
-    rows = re.findall(r"^\| repository: ([\w -]+) \| (read|write)\b", _section("An App, or a token"), re.MULTILINE)
+    keys = {one.name: one.key for one in (rights.runners("acme/widgets"), rights.WRITE_RUNS, rights.READ_DEPLOYMENTS)}
+    section = _section("Create a GitHub App or token")
+    rows = re.findall(r"^\| repository: ([\w -]+) \| (read|write)\b", section, re.MULTILINE)
     return {{"Metadata": "metadata", **keys}[name]: level for name, level in rows}
 
 
