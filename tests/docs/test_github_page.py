@@ -338,7 +338,10 @@ def _section(title: str) -> str:
 
 def _granted() -> dict[str, str]:
     """The permissions of a repository's App, as the page lists them: they must do for everything that follows."""
-    keys = {one.name: one.key for one in (rights.runners("acme/widgets"), rights.WRITE_RUNS, rights.READ_DEPLOYMENTS)}
+    keys = {
+        one.name: one.key
+        for one in (permissions.runners("acme/widgets"), permissions.WRITE_RUNS, permissions.READ_DEPLOYMENTS)
+    }
     section = _section("Create a GitHub App or token")
     rows = re.findall(r"^\| repository: ([\w -]+) \| (read|write)\b", section, re.MULTILINE)
     return {{"Metadata": "metadata", **keys}[name]: level for name, level in rows}
