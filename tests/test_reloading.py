@@ -66,7 +66,7 @@ def test_a_changed_file_is_taken_over_once_it_stands_still(tmp_path: Path, logge
     desk.looks(3)
     assert [one.liveness.confirm for one in desk.adopted] == [20.0]
     assert desk.rules == Liveness(confirm=20.0)
-    assert said(logged, logging.INFO) == ["settings: liveness.confirm is 20.0 from now on, and was 7.0"]
+    assert said(logged, logging.INFO) == ["setting changed name=liveness.confirm before=7 now=20"]
 
 
 def test_a_file_that_keeps_changing_is_not_read(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_file_that_is_gone_changes_nothing(tmp_path: Path, logged: pytest.LogC
     desk = Desk(tmp_path, "[liveness]\nconfirm = 9\n")
     desk.file.unlink()
     desk.looks(4)
-    assert said(logged, logging.ERROR)[0].startswith(f"settings: {desk.file}: is gone")
+    assert f'error="{desk.file}: is gone"' in said(logged, logging.ERROR)[0]
     assert desk.rules.confirm == 9.0
     desk.write("[liveness]\nconfirm = 8\n")
     desk.looks()
@@ -199,7 +199,7 @@ def test_a_file_that_appears_later_is_taken_over(tmp_path: Path, monkeypatch: py
 def test_asked_to_it_reads_a_file_that_looks_unchanged(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
     desk = Desk(tmp_path)
     desk.reloader.reread()
-    assert said(logged, logging.INFO) == ["settings: read again; liveness.* is as it was"]
+    assert said(logged, logging.INFO) == ["settings read again; liveness.* is unchanged"]
     desk.write("[liveness]\nconfirm = 20\n")
     desk.reloader.reread()
     assert desk.rules.confirm == 20.0

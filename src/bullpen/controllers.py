@@ -36,6 +36,7 @@ from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
 from bullpen.settings.reloading import Reloader
+from bullpen.structured_log import get_logger
 from bullpen.workflows.controller import Follower
 
 BY = "serve"
@@ -50,7 +51,7 @@ FAILS_FOR = 30.0  # seconds of failures only, after which a loop is said to keep
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
-log = logging.getLogger("bullpen.controllers")
+log = get_logger("bullpen.controllers")
 
 
 class Unpaid(BullpenError):
@@ -93,15 +94,16 @@ class Loop:
             self._note_failure(exc)
         except BullpenError as exc:
             self._failures += 1
-            log.warning("%s: %s", self.name, exc)
+            self._warn(exc)
             self._note_failure(exc)
         except TimeoutError:
             self._failures += 1
-            log.warning("%s: did not end within %g s and was given up", self.name, LONGEST_RUN)
-            self._note_failure(TimeoutError(f"did not end within {LONGEST_RUN:g} s"))
+            failure = TimeoutError(f"did not end within {LONGEST_RUN:g} s and was cancelled")
+            self._warn(failure)
+            self._note_failure(failure)
         except Exception as exc:
             self._failures += 1
-            log.exception("%s: an unexpected error", self.name)
+            log.exception("controller failed unexpectedly", controller=self.name)
             self._note_failure(exc)
         else:
             self._failures = 0
@@ -134,6 +136,13 @@ class Loop:
     def _lasts(self, failing: _Failing) -> float:
         return asyncio.get_running_loop().time() - failing.since
 
+    def _warn(self, failure: Exception) -> None:
+        """Once for the same error: a loop that fails again for the same reason says nothing new."""
+        is_known = self._failing is not None and self._failing.error == reason_of(failure)
+        log.log(
+            logging.DEBUG if is_known else logging.WARNING, "controller failed", controller=self.name, error=failure
+        )
+
     def _note_failure(self, failure: Exception) -> None:
         now = asyncio.get_running_loop().time()
         before = self._failing or _Failing(now, 0, "")
@@ -141,13 +150,19 @@ class Loop:
         is_lasting = failing.times > 1 and now - failing.since >= FAILS_FOR
         if is_lasting and (failing.said_at is None or now - failing.said_at >= SAID_AGAIN_AFTER):
             failing = replace(failing, said_at=now)
-            lasts = now - failing.since
-            log.error("%s: keeps failing, %d times in %.0f s: %s", self.name, failing.times, lasts, failing.error)
+            lasts = round(now - failing.since)
+            log.error(
+                "controller keeps failing",
+                controller=self.name,
+                times=failing.times,
+                seconds=lasts,
+                error=failing.error,
+            )
         self._failing = failing
 
     def _note_success(self) -> None:
         if self._failing is not None and self._failing.said_at is not None:
-            log.info("%s: works again after %.0f s", self.name, self._lasts(self._failing))
+            log.info("controller works again", controller=self.name, seconds=round(self._lasts(self._failing)))
         self._failing = None
 
     def _pause(self) -> float:
@@ -167,7 +182,7 @@ class Service:
         self._has_noted = False
         self._liveness = Liveness(ports, settings, receives=True)
         self.runs = Follower(ports, settings)
-        self._cannot: list[str] = []  # what keeping warm could not do the last time: logged once, not every 5 s
+        self._cannot: list[Action] = []  # what keeping warm could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
             ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
@@ -229,7 +244,7 @@ class Service:
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
         for gap in await self._ports.foundation.gaps():
-            _tell("foundation", [f"{gap.what} {gap.subject}: {gap.reason}"])
+            _report("foundation", [Action(gap.what, gap.subject, gap.reason)])
             if (failure := await mend(self._ports.foundation, gap)) is not None:
                 failures.append(failure)
         if failures:
@@ -238,19 +253,19 @@ class Service:
     async def _pay_debts(self) -> None:
         setbacks = self._setbacks
         for line in await debts.pay_due(self._ports, self._settings, DEBTS_AT_ONCE, by=BY, setbacks=setbacks):
-            log.info("debts: %s", line)
+            log.info("debt paid", result=line)
         if failed := setbacks.reasons():
             (id, why), *others = failed.items()
             raise Unpaid(f"{id}: {why}" + (f" (and {len(others)} more)" if others else ""))
 
     async def _sweep(self) -> None:
         done = await self._liveness.run_once()
-        _tell("sweep", [f"{key} lost its lease" for key in done.sweep.lost])
-        _tell("sweep", [f"{id} is ended: its machine is to be taken away" for id in done.left])
+        for id in done.left:
+            log.warning("instance ended before its machine is reclaimed", instance=id)
         if done.sweep.lost:
             self.runs.wake()
         for alarm in done.sweep.alarms:
-            log.error("sweep: %s", alarm)
+            log.error("leases are not judged", reason=alarm)
 
     async def _reap(self) -> None:
         ports, settings = self._ports, self._settings
@@ -277,29 +292,29 @@ class Service:
 
     async def _follow(self) -> None:
         said = await self.runs.run_once()
-        _tell("runs", said.done)
+        for line in said.done:
+            log.info(line, controller="runs")
         for alarm in said.alarms:
-            log.error("runs: %s", alarm)
+            log.error(alarm, controller="runs")
 
 
-async def _perform(duty: str, plans: AsyncIterator[Plan], attempts: Attempts, told: Sequence[str] = ()) -> list[str]:
-    """Perform each plan; returns the lines about what could not be done, of which those `told` before are not logged
-    again. One that fails does not keep the others from being performed; `attempts` has the failures."""
-    cannot: list[str] = []
+async def _perform(
+    controller: str, plans: AsyncIterator[Plan], attempts: Attempts, known: Sequence[Action] = ()
+) -> list[Action]:
+    """Perform each plan; returns what could not be done, of which those `known` from before are not logged again. One
+    that fails does not keep the others from being performed; `attempts` has the failures."""
+    cannot: list[Action] = []
     async for plan in plans:
         if plan.is_certain:
-            _tell(duty, _lines(plan.actions))
+            _report(controller, plan.actions)
         reported = await attempts.make(plan)
-        _tell(duty, _lines([one for one in reported if one.is_done]))
-        cannot += _lines([one for one in reported if not one.is_done])
-    _tell(duty, [line for line in cannot if line not in told])
+        _report(controller, [one for one in reported if one.is_done])
+        cannot += [one for one in reported if not one.is_done]
+    _report(controller, [one for one in cannot if one not in known])
     return cannot
 
 
-def _lines(actions: Iterable[Action]) -> list[str]:
-    return [f"{one.what} {one.subject}: {one.reason}" for one in actions]
-
-
-def _tell(duty: str, lines: Sequence[str]) -> None:
-    for line in lines:
-        log.info("%s: %s", duty, line)
+def _report(controller: str, actions: Iterable[Action]) -> None:
+    for one in actions:
+        level = logging.INFO if one.is_done else logging.WARNING
+        log.log(level, one.what, controller=controller, subject=one.subject, reason=one.reason)

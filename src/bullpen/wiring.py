@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
+from bullpen.pool.change_log import with_change_log
 from bullpen.ports import Ports, StoredToken, Tokens
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings.publication import Publication
@@ -29,8 +30,9 @@ class NewToken:
 
 @asynccontextmanager
 async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
-    """The pool that the settings name."""
-    async with on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings) as ports:
+    """The pool that the settings name; every change that lands is logged."""
+    async with on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings) as bare:
+        ports = replace(bare, records=with_change_log(bare.records))
         if not settings.on_github:
             yield ports
             return

@@ -130,8 +130,8 @@ async def test_serve_reports_what_it_created_and_what_refused_the_rest(caplog: p
     async with a_world(settings=pool(4, small=3)) as world:
         await provisioned(world, "run", 2)
         assert await logged(world, caplog) == [
-            f"warm: create 2 × small: {TARGET}",
-            f"warm: cannot create 1 × small: {CAP.format(4, 5, '2 small running')}",
+            f'create controller=warm subject="2 × small" reason="{TARGET}"',
+            f'cannot create controller=warm subject="1 × small" reason="{CAP.format(4, 5, "2 small running")}"',
         ]
 
 

@@ -12,6 +12,8 @@ from bullpen.errors import ConfigError
 from bullpen.settings import Loaded, load
 
 DEFAULT_HOME = ".bullpen"
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -22,6 +24,9 @@ class Given:
     home: str | None = None
     config: str | None = None
     assignments: list[str] = field(default_factory=list)
+    log_level: str | None = None
+    log_format: str = "text"
+    has_log: bool = False
 
     @property
     def directory(self) -> Path:
@@ -29,8 +34,16 @@ class Given:
             raise ConfigError("--home '': must name a directory", remedy=f"Leave it out for {DEFAULT_HOME}.")
         return Path(self.home or os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
 
+    def set_up_log(self, default: str = "warning", *, brief: bool = True) -> None:
+        from bullpen.structured_log import Format, Level, set_up  # not needed by `bullpen --help`
+
+        set_up(Level(self.log_level or default), Format(self.log_format), brief=brief)
+        self.has_log = True
+
     def load(self) -> Loaded:
         """The settings, or ConfigError before anything else is done."""
+        if not self.has_log:
+            self.set_up_log()
         if self.config == "":
             raise ConfigError(
                 "--config '': must name a file", remedy="Leave it out for ./bullpen.toml or the defaults."
@@ -39,9 +52,23 @@ class Given:
 
 
 def pool_options(function: F) -> F:
-    """Add --home, --config and --set; they arrive in the command's `Given`, not as arguments."""
+    """Add --home, --config, --set, --log-level and --log-format; they arrive in the command's `Given`."""
     shared: dict[str, Any] = {"expose_value": False, "callback": _note}
     for option in (
+        click.option(
+            "--log-format",
+            type=click.Choice(LOG_FORMATS),
+            metavar="FORMAT",
+            help="Log lines on stderr as text or json [text].",
+            **shared,
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(LOG_LEVELS),
+            metavar="LEVEL",
+            help="Log from debug, info, warning or error on [warning; serve: info].",
+            **shared,
+        ),
         click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Override a setting.", **shared),
         click.option("--config", metavar="FILE", help="Settings [BULLPEN_CONFIG; ./bullpen.toml].", **shared),
         click.option("--home", metavar="DIR", help="The pool's state [BULLPEN_HOME; .bullpen].", **shared),

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
-import sys
 
 import click
 
@@ -22,6 +20,7 @@ Examples:
   bullpen serve                             on 127.0.0.1:8420; open to this machine unless there are tokens
   bullpen token create --scope admin        makes the first token, which anything but loopback needs
   bullpen serve --host 0.0.0.0 --port 80    any number may serve one home
+  bullpen serve --log-format json           one JSON object a line on stderr; --log-level debug for every state change
 
 The file of the settings is read again when it changes, and upon SIGHUP: `liveness.*` is taken over
 at once, all other settings need a restart.
@@ -49,8 +48,7 @@ def command(given: Given, host: str, port: int, as_json: bool) -> int:
         raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
     listening = _bound(host, port)
     where = _url(listening)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request, and we of what came of them
+    given.set_up_log("info", brief=False)
 
     def announce() -> None:
         say(json.dumps({"state": "listening", "url": where}) if as_json else f"listening on {where}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bullpen.errors import BullpenError
+from bullpen.structured_log import get_logger
 
 FIRST_PAUSE = 1.0  # seconds; doubled with each failure
 LONGEST_PAUSE = 60.0
@@ -17,7 +18,7 @@ FORGOTTEN_AFTER = 3 * LONGEST_PAUSE
 able to do it."""
 SAID_AGAIN_AFTER = 600.0  # seconds between two logs of the same record
 
-log = logging.getLogger("bullpen.pool.debts")
+log = get_logger("bullpen.pool.debts")
 
 
 @dataclass(slots=True)
@@ -44,10 +45,10 @@ class Setbacks:
             unexpected = not isinstance(failure, BullpenError)
             log.log(
                 logging.ERROR if unexpected else logging.WARNING,
-                "%s: what it owes could not be done (attempt %d): %s",
-                id,
-                failures,
-                reason_of(failure),
+                "debt not paid",
+                record=id,
+                attempt=failures,
+                error=reason_of(failure),
                 exc_info=failure if unexpected else None,
             )
         self._of[id] = _Setback(failures, now + pause, reason_of(failure), said_at)

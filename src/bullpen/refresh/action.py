@@ -1,17 +1,17 @@
 """An action of refresh: what is done to whom and why; and a plan, which a dry run shows and a real one performs."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Foundation, Gap
+from bullpen.structured_log import get_logger
 
 GIVE_UP_AFTER = 3  # plans in a row that got no answer
 SHOWN = 3  # actions of a plan that a message names
 
-log = logging.getLogger("bullpen.refresh")
+log = get_logger("bullpen.refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Attempts:
         except BullpenError as failure:
             self.failures.append(failure)
         except Exception as failure:
-            log.exception("an unexpected error")
+            log.exception("action failed unexpectedly")
             subjects = ", ".join(f"{action.what} {action.subject}" for action in plan.actions[:SHOWN])
             self.failures.append(BullpenError(f"{subjects}: an unexpected error: {reason_of(failure)}"))
         else:

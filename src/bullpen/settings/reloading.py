@@ -9,7 +9,6 @@ Variables and options keep their precedence over the file. What is taken over is
 new `liveness.*` must go with the old `timings.*` until the restart.
 """
 
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,13 +19,14 @@ from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.settings import FILE, Loaded
 from bullpen.settings.validation import contradictions
+from bullpen.structured_log import get_logger
 
 LIVE = "liveness."  # how the names begin of the settings that a running process takes over
 RESTART = "Restart `serve` to change them."
 
 Signature = tuple[int, ...] | None  # None: there is no file
 
-log = logging.getLogger("bullpen.settings")
+log = get_logger("bullpen.settings")
 
 
 class Reloader:
@@ -62,7 +62,7 @@ class Reloader:
             self._take_over(found.settings.liveness)
         except (ConfigError, OSError) as exc:
             self.refused = str(exc)
-            log.error("settings: %s; nothing is changed, the old values stay in force", exc)
+            log.error("settings refused; the old values stay in force", error=exc)
             return
         self.refused = ""
         self._note_restart(found)
@@ -81,13 +81,13 @@ class Reloader:
             raise ConfigError(f"{self._path}: {'; '.join(wrong)}, as long as the settings that need a restart are kept")
         changed = [key for key in structs.fields(Liveness) if getattr(old, key.name) != getattr(rules, key.name)]
         if not changed:
-            log.info("settings: read again; liveness.* is as it was")
+            log.info("settings read again; liveness.* is unchanged")
             return
         self.settings = new
         self.adopt(new)
         for key in changed:
             before, after = getattr(old, key.name), getattr(rules, key.name)
-            log.info("settings: %s%s is %s from now on, and was %s", LIVE, key.encode_name, after, before)
+            log.info("setting changed", name=f"{LIVE}{key.encode_name}", before=before, now=after)
 
     def _note_restart(self, found: Loaded) -> None:
         first, now = self._first.values, found.values
@@ -95,9 +95,9 @@ class Reloader:
         differ = [name for name in names if name not in first or name not in now or first[name][0] != now[name][0]]
         needed = tuple(name for name in differ if not name.startswith(LIVE))
         if needed and needed != self.restart_needed:
-            log.warning("settings: changed, and not taken over: %s. %s", ", ".join(needed), RESTART)
+            log.warning("settings changed that need a restart", names=needed, remedy=RESTART)
         elif self.restart_needed and not needed:
-            log.info("settings: all others are again as they were at the start: no restart is needed")
+            log.info("settings are again those of the start; no restart is needed")
         self.restart_needed = needed
 
 
