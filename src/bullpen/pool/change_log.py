@@ -67,7 +67,7 @@ def _fields(change: Change[Any]) -> dict[str, Any]:
     return {
         type(change.after).__name__.lower(): change.after.id,
         "run": getattr(change.after, "run_id", "") or getattr(change.before, "run_id", "") or None,
-        "step": change.step,
+        "step": change.step.rstrip("_"),
         "state": f"{change.before.state}->{change.after.state}" if change.before.version else str(change.after.state),
         "by": line.by,
         "reason": line.why or None,
