@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
-from bullpen.agent.github.registration_token import NoPass
 from bullpen.agent.log_tail import Journal
+from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import End, Holder, Progress, Record, State
 from bullpen.agent.shutdown import leave
 from bullpen.agent.store.sqlite import Link, StoreUnreachable
@@ -141,6 +141,8 @@ class Agent:
         if now < self._beat_at or self._progress.seen is None:
             return False
         before, activity = self._progress.holder, self._progress.activity
+        if before == Holder():
+            load_everything(self._config)
         leaving = self._notice.at if self._notice else None
         try:
             grant = self._link.beat(self._progress.job, leaving, activity.text() if activity is not None else "")
