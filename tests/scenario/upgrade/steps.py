@@ -1,0 +1,90 @@
+"""What the tests of an upgrade do with both versions.
+
+Settings, options and answers of the version before are as its archive has them, and stay so: nothing here follows a
+change of this version's.
+"""
+
+import signal
+from http.client import HTTPConnection
+from pathlib import Path
+
+from scenario.commands import Command, Commands, Ran
+
+# Nothing is lost, replaced or given up, though a busy machine may let a process wait for many seconds.
+SETTINGS = {
+    "timings.heartbeat": 0.5,
+    "timings.lease": 30,
+    "timings.alive": 30,
+    "timings.hedge": 10,
+    "timings.registration": 20,
+    "timings.validation": 40,
+    "timings.provision": 60,
+    "timings.claim-grace": 20,
+    "timings.orphan": 120,
+    "timings.cleaning": 1000,
+    "timings.idle": 2000,
+}
+LAUNCHED_WITHIN = 60.0  # seconds from the start of `run` to its job: a cold start of command, machine and agent
+
+
+def gated(gate: Path) -> list[str]:
+    """A job that ends when the gate is there."""
+    return ["sh", "-c", f'echo began; while ! test -e "{gate}"; do sleep 0.05; done; echo ended']
+
+
+def well(ran: Ran) -> Ran:
+    """It succeeded, or the test fails."""
+    assert (ran.code, "Traceback" in ran.err) == (0, False), ran
+    return ran
+
+
+def launch(before: Commands, run_id: str) -> Command:
+    """One runner, by the version before."""
+    return before.start("provision", "--run-id", run_id, "--count", "1", "--json")
+
+
+def launched(launching: Command) -> str:
+    (instance,) = well(launching.wait()).answer["instances"]
+    return str(instance["instanceId"])
+
+
+def make_token(before: Commands) -> str:
+    return well(before.run("token", "create", "--scope", "admin", "--name", "operator")).out.strip()
+
+
+def serve(pool: Commands, port: int) -> Command:
+    serving = pool.start("serve", "--port", str(port))
+    pool.until(lambda: "listening" in serving.said() or serving.has_ended(), "it listens")
+    return serving
+
+
+def end(serving: Command) -> None:
+    serving.send(signal.SIGTERM)
+    well(serving.wait())
+
+
+def accepts(port: int, token: str) -> bool:
+    """Whether `serve` lets an operator with this token in."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", "/v1/status", headers={"authorization": f"Bearer {token}"})
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+def check_answers(pool: Commands, ids: list[str], others: list[str]) -> None:
+    """`status` names all these instances, and `why` knows them and the others."""
+    shown = well(pool.run("status", "--json")).out
+    assert [id for id in ids if id not in shown] == []
+    for id in (*ids, *others):
+        assert well(pool.run("why", id, "--json")).out
+
+
+def check_way_back(before: Commands) -> None:
+    """The version before answers, or refuses what a newer version has written; it never breaks down."""
+    ran: Ran = before.run("status", "--json")
+    assert "Traceback" not in ran.err
+    if ran.code != 0:
+        assert ran.code == 2, ran
+        assert "newer" in ran.err, ran
