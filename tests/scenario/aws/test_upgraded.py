@@ -15,7 +15,6 @@ from scenario.upgrade.installed import Installed
 from scenario.upgrade.steps import (
     LAUNCHED_WITHIN,
     SETTINGS,
-    accepts,
     check_answers,
     check_way_back,
     end,
@@ -23,6 +22,7 @@ from scenario.upgrade.steps import (
     launch,
     launched,
     make_token,
+    operations,
     serve,
     well,
 )
@@ -80,12 +80,13 @@ def test_a_table_is_upgraded_in_the_middle_of_a_job(before: Before, pool: CloudP
     (job,) = pool.ledger.items("Job")
 
     # The agents of before go on with the `serve` of this version.
+    offered_before = operations(port, token)
     end(serving)
     at_upgrade = {id: beats(pool, id) for id in (direct, served)}
     serving = serve(pool, port)
     pool.until(lambda: all(beats(pool, id) > at_upgrade[id] for id in at_upgrade), "the agents beat on")
     check_answers(pool, [direct, served], [job, "direct"])
-    assert accepts(port, token)
+    assert offered_before - operations(port, token) == set()
     assert "operator" in well(pool.run("token", "list")).out
 
     # The job ends where it runs.

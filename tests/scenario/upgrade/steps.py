@@ -4,9 +4,11 @@ Settings, options and answers of the version before are as its archive has them,
 change of this version's.
 """
 
+import json
 import signal
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 from scenario.commands import Command, Commands, Ran
 
@@ -63,14 +65,19 @@ def end(serving: Command) -> None:
     well(serving.wait())
 
 
-def accepts(port: int, token: str) -> bool:
-    """Whether `serve` lets an operator with this token in."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+def operations(port: int, token: str) -> set[tuple[str, str]]:
+    """What `serve` offers to an operator with this token: path and method."""
+    connection, body = HTTPConnection("127.0.0.1", port, timeout=20), b""
     try:
-        connection.request("GET", "/v1/status", headers={"authorization": f"Bearer {token}"})
-        return connection.getresponse().status == 200
+        for path in ("/v1/status", "/v1/openapi.json"):
+            connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, (path, body)
     finally:
         connection.close()
+    described = json.loads(body)
+    return {(path, method) for path, methods in described["paths"].items() for method in methods}
 
 
 def check_answers(pool: Commands, ids: list[str], others: list[str]) -> None:
@@ -88,3 +95,13 @@ def check_way_back(before: Commands) -> None:
     if ran.code != 0:
         assert ran.code == 2, ran
         assert "newer" in ran.err, ran
+
+
+def names(value: Any, path: str = "") -> set[str]:
+    """The names of all fields in something that is stored, each with those above it."""
+    if isinstance(value, list):
+        return {name for one in value for name in names(one, path)}
+    if not isinstance(value, dict):
+        return {path}
+    # The numbers of a story's lines are no names.
+    return {found for name, one in value.items() for found in names(one, f"{path}.{'#' if name.isdecimal() else name}")}

@@ -20,7 +20,6 @@ from scenario.upgrade.installed import Installed
 from scenario.upgrade.steps import (
     LAUNCHED_WITHIN,
     SETTINGS,
-    accepts,
     check_answers,
     check_way_back,
     end,
@@ -28,6 +27,8 @@ from scenario.upgrade.steps import (
     launch,
     launched,
     make_token,
+    names,
+    operations,
     serve,
     well,
 )
@@ -58,6 +59,26 @@ def beats(pool: Pool, instance_id: str) -> tuple[int, int]:
     """The epoch of its worker, and how often that has renewed its lease."""
     ((epoch, token),) = pool.rows("SELECT epoch, token FROM workers WHERE instance_id = ?", instance_id)
     return int(epoch), int(token)
+
+
+def documents(pool: Pool) -> dict[tuple[str, str], set[str]]:
+    """Of every document in the store its place and the names in it."""
+    places = {
+        "tickets": "SELECT id, body FROM tickets",
+        "cards": "SELECT worker, card FROM cards",
+        "needs": "SELECT id, needs FROM provisions",
+        "fleets": "SELECT id, fleets FROM provisions",
+    }
+    return {
+        (place, str(key)): names(json.loads(text)) for place, query in places.items() for key, text in pool.rows(query)
+    }
+
+
+def by_place(found: dict[tuple[str, str], set[str]]) -> dict[str, set[str]]:
+    places: dict[str, set[str]] = {}
+    for (place, _), some in found.items():
+        places.setdefault(place, set()).update(some)
+    return places
 
 
 def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) -> None:
@@ -91,12 +112,13 @@ def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) 
     assert before.on_offer() == [early]
 
     # Then `serve` is: the agents of before go on with this one.
+    offered_before, documents_before = operations(port, token), documents(pool)
     end(serving)
     at_upgrade = {id: beats(pool, id) for id in pool.live() if id != early}
     serving = serve(pool, port)
     pool.until(lambda: all(beats(pool, id) > at_upgrade[id] for id in at_upgrade), "the agents beat on")
     check_answers(pool, [served, kept, early, ran_on], [ran, over_http, queued, "kept"])
-    assert accepts(port, token)
+    assert offered_before - operations(port, token) == set()
     assert "operator" in well(pool.run("token", "list")).out
     told = pool.home / "instances" / served / "agent.json"
     assert {name for name in json.loads(told.read_text()) if not hasattr(config.load(told), name)} == set()
@@ -127,6 +149,9 @@ def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) 
     assert sorted(pool.release("next")["offered"]) == ids(again)
     pool.refresh()
     assert (pool.live(), pool.audit()) == (ids(again), [])
+    written = by_place({key: found for key, found in documents(pool).items() if key not in documents_before})
+    for place, found in by_place(documents_before).items():
+        assert found - written[place] == set(), f"{place}: names that are not written any more"
     end(serving)
     assert well(pool.run("down", "--json")).answer["terminated"] == ids(again)
     assert (pool.live(), pool.audit()) == ([], [])
