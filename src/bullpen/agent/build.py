@@ -14,7 +14,7 @@ from functools import cache
 from bullpen import __version__
 
 PACKAGE = os.path.dirname(__file__)
-PARTS = ("agent", "engines", "model")  # of Bullpen: the agent cleans and reaches its store by modules of all three
+PARTS = ("agent", "engines", "host", "model")  # the packages of Bullpen that an agent runs
 DIGITS = 12  # of the hash: enough to tell builds apart, short enough to read
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.github.registration_token import NoPass
 from bullpen.agent.log_tail import Journal
 from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import End, Holder, Progress, Record, State

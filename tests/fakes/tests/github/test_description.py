@@ -87,7 +87,7 @@ def test_an_answer_that_github_does_not_describe_fails_the_test_that_caused_it(
     test = ExitStack()
     hub = test.enter_context(serving())
     hub.add_runner("acme/widgets", "r-1")
-    monkeypatch.setattr("github.server.shown_runner", lambda *_: {"id": 1, "name": "r-1"})
+    monkeypatch.setattr("fakes.github.server.shown_runner", lambda *_: {"id": 1, "name": "r-1"})
     with caller(hub) as api:
         api.get(RUNNERS)
     with pytest.raises(AssertionError, match="'busy' is a required property"):
@@ -97,7 +97,7 @@ def test_an_answer_that_github_does_not_describe_fails_the_test_that_caused_it(
 def test_a_webhook_that_github_does_not_describe_fails_the_test_that_caused_it(
     github_described: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("github.webhooks.payload", lambda *_: {"action": "queued"})
+    monkeypatch.setattr("fakes.github.webhooks.payload", lambda *_: {"action": "queued"})
     test = ExitStack()
     hub = test.enter_context(serving())
     hub.webhook("http://127.0.0.1:9/", "secret")
