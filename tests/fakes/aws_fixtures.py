@@ -1,7 +1,7 @@
 """Fixtures for every test that meets the real engines of the AWS engine.
 
     engines        DynamoDB Local and ElasticMQ, started by the first test that asks; one process for all of a run
-    aws_settings   makes Settings of a pool of the test's own on them
+    aws_settings   makes Settings of a pool of the test's own on them; the clients of the test's process never time out
     iam            judges IAM policies, by a simulator that is not ours
 
 Without Java and Maven, or node and npm, these tests are skipped, and the end of the run says so;
@@ -24,6 +24,7 @@ from fakes import iam_simulator
 from fakes.java_engines import Engines, EnginesMissing, ToolsMissing, fetch, install_tools, running
 
 SKIPPED = "SKIPPED ENGINES"
+PATIENCE = 120.0  # seconds; an engine answers within milliseconds, on a busy machine within seconds
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret",
@@ -103,7 +104,22 @@ def iam() -> iam_simulator.Judge:
 
 
 @pytest.fixture
-def aws_settings(engines: Engines) -> MakeSettings:
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that times out is repeated. On a busy machine that adds requests, and many tests count requests."""
+    from aiobotocore.config import AioConfig
+
+    from bullpen.engines.aws import session
+
+    usual = session._config
+
+    def patient(service: str, attempts: int) -> AioConfig:
+        return usual(service, attempts).merge(AioConfig(connect_timeout=PATIENCE, read_timeout=PATIENCE))
+
+    monkeypatch.setattr(session, "_config", patient)
+
+
+@pytest.fixture
+def aws_settings(engines: Engines, patient_clients: None) -> MakeSettings:
     pool = f"test-{secrets.token_hex(6)}"
     own = {"dynamodb": engines.dynamodb, "sqs": engines.sqs}
 

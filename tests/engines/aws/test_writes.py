@@ -1,6 +1,8 @@
 """How changes land on DynamoDB when answers are lost, rivals are met and requests are throttled."""
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +37,7 @@ from conformance.landing import land, stored
 from engines.aws.tables import cancelled, watched
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
-from fakes.proxy import Drop, Failure, Fault, Refuse
+from fakes.proxy import Answer, Call, Drop, Failure, Fault, Forward, Refuse
 
 pytestmark = pytest.mark.real_loop
 
@@ -210,6 +212,19 @@ async def test_what_was_given_up_is_throttled_or_unavailable(
             await pool.records.apply(register())
 
 
+class OncePerItem:
+    """Lets the first request for each item fail, in whatever order the requests arrive."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.requests: Counter[str] = Counter()
+        self._fault = fault
+
+    async def __call__(self, call: Call, forward: Forward) -> Answer | None:
+        item = json.loads(call.body)["Key"]["SK"]["S"]
+        self.requests[item] += 1
+        return await (self._fault(call, forward) if self.requests[item] == 1 else forward(call.body))
+
+
 @pytest.mark.parametrize(
     "fault", [Failure("ThrottlingException"), Failure("InternalServerError", 500), Refuse()], ids=repr
 )
@@ -217,9 +232,12 @@ async def test_a_crowd_of_writes_that_each_fail_once_lands(
     engines: Engines, aws_settings: MakeSettings, fault: Fault
 ) -> None:
     async with watched(engines, aws_settings) as pool:
-        pool.proxy.fail("UpdateItem", fault, times=140)
-        await asyncio.gather(*(pool.records.apply(register(f"i-{n}")) for n in range(140)))
-        assert pool.spent()["UpdateItem"] == 280
+        once = OncePerItem(fault)
+        pool.proxy.fail("UpdateItem", once, times=None)
+        ids = [f"i-{n}" for n in range(140)]
+        await asyncio.gather(*(pool.records.apply(register(id_)) for id_ in ids))
+        assert (len(once.requests), set(once.requests.values())) == (140, {2})
+        assert set(await pool.records.instances(ids)) == set(ids)
 
 
 # ---- each on its own

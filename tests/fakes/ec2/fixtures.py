@@ -15,7 +15,7 @@ def cloud_process(models_read_once: None) -> Iterator[Control]:
 
 
 @pytest.fixture
-def cloud(cloud_process: Control) -> Iterator[Control]:
+def cloud(cloud_process: Control, patient_clients: None) -> Iterator[Control]:
     """EC2, STS, IAM, Service Quotas and metadata at `cloud.url`; its faults are set through it."""
     cloud_process.reset()
     yield cloud_process
