@@ -30,7 +30,7 @@ from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, UsageClass
 
-PATIENCE = 60.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
+PATIENCE = 240.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
 NEEDS = Requirements("small", UsageClass.ON_DEMAND)
 
 

@@ -28,7 +28,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail"]
 UNTIL_TERMINATED, UNTIL_KILLED = 7.5, 2.5  # seconds that a cancelled step has
-PATIENCE = 60.0
+PATIENCE = 180.0  # seconds; a step takes a few
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 PASSED_ON = ("HOME", "LANG", "TMPDIR")  # nothing of ours is a job's, least of all BULLPEN_* and AWS_*
 

@@ -34,7 +34,7 @@ from fakes.java_engines import Engines
 pytestmark = pytest.mark.slow
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
-PATIENCE = 30.0
+PATIENCE = 120.0  # seconds; what is waited for takes a few at most
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -45,7 +45,7 @@ class Cloud:
         self.id = f"i-{secrets.token_hex(8)}"
         self.table = f"agent-{secrets.token_hex(4)}"
         self.directory = directory
-        self._client = DynamoDB("eu-central-1", lambda: ("key", "secret", ""), engines.dynamodb, patience=30.0)
+        self._client = DynamoDB("eu-central-1", lambda: ("key", "secret", ""), engines.dynamodb, patience=PATIENCE)
         self._client.call("CreateTable", **table_definition(self.table))
         self.record = Instance(self.id, instance.CREATED, 1, datetime.now(UTC) + timedelta(minutes=10), round="a1")
         told = {

@@ -287,7 +287,7 @@ print("well", Agent(config, Surprise(), None, print).run())
 """
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", agent]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=True).stdout
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
     assert "in has_changed" in said
     assert said.endswith(
         "stops: something unexpected went wrong: RuntimeError('surprise')\nderegistered\nclosed\nwell False\n"

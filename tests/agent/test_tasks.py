@@ -19,7 +19,7 @@ from bullpen.agent.store.sqlite import Order
 from bullpen.agent.tasks import Tasks
 from bullpen.host.processes import end_tree, identify, mark_of
 
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds; what is waited for takes milliseconds
 IDLE = Record(State.IDLE, "", "r2", 0.0)
 
 

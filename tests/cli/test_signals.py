@@ -55,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_the_first_signal_lets_provision_settle_and_answer(start: Start, number: signal.Signals) -> None:
     process = start("obedient", *PROVISION)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out)["reason"] == "asked to stop"
     assert "Traceback" not in err
@@ -67,7 +67,7 @@ def test_a_second_signal_ends_it_at_once_with_an_answer(start: Start) -> None:
     assert process.stderr
     assert "stopping" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out)["state"] == "failed"
     assert "bullpen release" in err
@@ -76,7 +76,7 @@ def test_a_second_signal_ends_it_at_once_with_an_answer(start: Start) -> None:
 def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> None:
     process = start("deaf", "status", "--json")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out) == {"state": "failed", "reason": "interrupted", "remedy": "Nothing is lost: run it again."}
     assert "Traceback" not in err
@@ -86,7 +86,7 @@ def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> Non
 def test_a_signal_before_the_work_begins_is_answered_too(start: Start, number: signal.Signals) -> None:
     process = start("loading", *PROVISION)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out)["state"] == "failed"
     assert "Traceback" not in err
@@ -95,7 +95,7 @@ def test_a_signal_before_the_work_begins_is_answered_too(start: Start, number: s
 def early(folder: Path, number: signal.Signals, moment: int) -> "subprocess.CompletedProcess[str]":
     environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
     command = [sys.executable, "-c", EARLY, str(int(number)), str(moment), "status", "--json"]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, timeout=120, check=False)
 
 
 def test_a_signal_while_the_program_loads_is_one_line_and_one_answer(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_signal_while_the_program_loads_is_one_line_and_one_answer(tmp_path: P
 def test_a_signal_after_the_work_comes_too_late(start: Start, number: signal.Signals) -> None:
     process = start("answering", *PROVISION)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (1, "")
     assert json.loads(out)["reason"] == "asked to stop"
 
@@ -125,4 +125,4 @@ def test_a_second_signal_after_the_work_ends_it_though_nobody_reads_the_answer(s
     process = start("answering", *PROVISION)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=120) == 130

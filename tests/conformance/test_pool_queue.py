@@ -76,7 +76,7 @@ async def test_a_delayed_message_is_hidden(queue: PoolQueue) -> None:
 async def test_a_delayed_message_appears_after_its_delay(queue: PoolQueue) -> None:
     await queue.ensure("small")
     await queue.send("small", messages(["hidden"]), delay=0.02)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (taken := await queue.take("small", 10)):  # noqa: ASYNC110  a queue wakes nobody
             await asyncio.sleep(0.01)
     assert taken == ["hidden"]

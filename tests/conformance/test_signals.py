@@ -99,14 +99,14 @@ async def test_a_wait_ends_at_its_timeout_if_nothing_changes(signals: Signals) -
 @pytest.mark.waking
 async def test_a_signal_wakes_a_waiter(signals: Signals) -> None:
     await signals.wait(0.01)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await asyncio.gather(signals.wait(LONG), signals.report(SIGNAL))
 
 
 @pytest.mark.waking
 async def test_a_heartbeat_wakes_a_waiter(signals: Signals) -> None:
     await signals.wait(0.01)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await asyncio.gather(signals.wait(LONG), signals.beat(BEAT))
 
 
@@ -114,14 +114,14 @@ async def test_a_heartbeat_wakes_a_waiter(signals: Signals) -> None:
 async def test_a_change_between_two_waits_ends_the_second_at_once(signals: Signals) -> None:
     await signals.wait(0.01)
     await signals.report(SIGNAL)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await signals.wait(LONG)
 
 
 @pytest.mark.waking
 async def test_one_change_wakes_every_waiter(signals: Signals) -> None:
     await signals.wait(0.01)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await asyncio.gather(signals.wait(LONG), signals.wait(LONG), signals.wait(LONG), signals.report(SIGNAL))
 
 

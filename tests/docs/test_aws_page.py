@@ -18,7 +18,7 @@ from scenario.commands import Command, Starter
 from walkthroughs import ROOT, Shown, Written, blanked, steps
 
 PAGE = "docs/aws.md"
-LISTENS_WITHIN = 30.0  # seconds for `serve`
+LISTENS_WITHIN = 180.0  # seconds for `serve`
 
 
 class Reader:

@@ -31,7 +31,7 @@ from users import lent
 from walkthroughs import ROOT, Shown, blanked, commands
 
 PAGE = "docs/github.md"
-PATIENCE = 30.0  # seconds; what is waited for takes a few at most
+PATIENCE = 180.0  # seconds; what is waited for takes a few at most
 VERSION = "2.336.0"
 SOURCE = ROOT / "src" / "bullpen"
 SPEAKERS = (

@@ -28,7 +28,7 @@ PACKAGES = {
     "iam-utils": "0.1.82",
 }
 FETCHING_TAKES = 180.0  # seconds; 4 MB
-JUDGING_TAKES = 60.0  # seconds; hundreds of requests take one
+JUDGING_TAKES = 180.0  # seconds; hundreds of requests take one
 REMEDY = "install node and npm (on Debian and Ubuntu: apt-get install npm), then `python tests/fakes/iam_simulator.py`"
 DRIVER = Path(__file__).with_name("judge.mjs")
 

@@ -27,8 +27,8 @@ TOOLS = ("java", "javac", "mvn")
 REMEDY = "install java and maven (on Debian and Ubuntu: apt-get install default-jdk-headless maven)"
 INSTALLING_TAKES = 240.0  # seconds, like all below; a few hundred megabytes of packages
 FETCHING_TAKES = 180.0  # 84 MB; a minute on a slow line
-COMPILING_TAKES = 60.0
-STARTING_TAKES = 60.0  # under three seconds on an idle machine
+COMPILING_TAKES = 180.0
+STARTING_TAKES = 180.0  # under three seconds on an idle machine
 STALLED_AFTER_MS = 30_000  # Maven's own patience with a silent server is half an hour
 
 

@@ -222,7 +222,7 @@ def proxy_in_thread(target: str, latency: float = 0.0) -> Iterator[Proxy]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    loop = ready.result(timeout=10)
+    loop = ready.result(timeout=120)
     try:
         yield proxy
     finally:

@@ -35,7 +35,7 @@ if os.fork() == 0:
 os.wait()
 signal.pause()
 """
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds; a tree ends within milliseconds
 
 Start = Callable[..., subprocess.Popen[str]]
 

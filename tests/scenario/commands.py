@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-PATIENCE = 20.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
-LONGEST = 60.0  # seconds that any command may take before it counts as hanging
+PATIENCE = 120.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
+LONGEST = 180.0  # seconds that any command may take before it counts as hanging
 LOOK_AGAIN = 0.002
 AHEAD = 100.0
 """Seconds by which `settle` puts the clock ahead: past every deadline below, and short of what may stay for long."""

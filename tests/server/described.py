@@ -32,7 +32,7 @@ def check_described(url: str, wanted: Callable[[str], bool]) -> list[str]:
         @given(case=operation.as_strategy())
         def holds(case: schemathesis.Case[Any]) -> None:
             checks = [not_a_server_error, content_type_conformance, response_schema_conformance]
-            case.validate_response(case.call(timeout=30), checks=checks)
+            case.validate_response(case.call(timeout=120), checks=checks)
 
         holds()
         checked.append(operation.label)

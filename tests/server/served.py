@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-PATIENCE = 30.0  # seconds; what is waited for takes far less
+PATIENCE = 120.0  # seconds; what is waited for takes far less
 PROGRAM = "import sys; from bullpen.cli import main; sys.exit(main())"
 
 

@@ -19,7 +19,7 @@ WITH_BODY = ["/v1/heartbeats", "/v1/heartbeats/batch", "/v1/jobs", "/v1/runs/r/p
 
 
 async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not happened():  # noqa: ASYNC110 - the turns of the loop are what is waited for
             await asyncio.sleep(0)
 

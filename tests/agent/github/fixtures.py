@@ -31,7 +31,7 @@ from fakes.github.acting import RUNNERS, caller
 from fakes.github.hub import FakeGithub, JobSpec, Run
 from users import lent_for_good
 
-PATIENCE = 60.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
+PATIENCE = 120.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
 USER = lent_for_good()
 AS_JOBS: dict[str, Any] = {"user": USER, "group": account_of(USER).group, "extra_groups": []} if USER else {}
 """How to start a process as the jobs' user."""

@@ -25,7 +25,7 @@ SYSTEMS = {
 }
 # As Amazon Linux has it: whatever it is asked to run finds itself on 3.9.
 OLD_PYTHON = f'#!/bin/bash\nexec {sys.executable} -I -S -c "import sys; sys.version_info = (3, 9, 25); ${{@: -1}}"\n'
-PATIENCE = 60.0  # seconds; what is waited for takes far less
+PATIENCE = 120.0  # seconds; what is waited for takes far less
 IDENTITY = {
     "instanceId": INSTANCE,
     "availabilityZone": "eu-central-1a",

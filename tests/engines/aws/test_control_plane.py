@@ -63,7 +63,7 @@ async def test_a_run_whose_class_was_removed_is_released_and_refresh_ends_its_ma
         ]
 
         async def clean() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while (one := (await ports.records.instances(["i-1"]))["i-1"]).state is not IDLE:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             await ports.signals.beat(Heartbeat("i-1", NOW, 1))

@@ -49,7 +49,7 @@ async def test_the_agent_is_woken_after_the_commit_and_finds_the_row(tmp_path: P
 
         loop.add_reader(listener.fileno(), look)
         await SqliteRecords(database).apply(claim(offered))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert await found == [("claimed",)]
         listener.close()
         agent.close()

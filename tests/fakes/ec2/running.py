@@ -11,7 +11,7 @@ from fakes.ec2.control import Control
 from fakes.ec2.leftovers import end_leftovers
 
 TESTS = Path(__file__).parents[2]
-ENDS_WITHIN = 30.0  # seconds, in which it ends its instances too
+ENDS_WITHIN = 120.0  # seconds, in which it ends its instances too
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from fakes.github.hub import FakeGithub
 
 WIDGETS = "/repos/acme/widgets"
 RUNNERS = f"{WIDGETS}/actions/runners"
-PATIENCE = 60.0  # seconds; the first call waits until GitHub's description is read, which a busy machine takes long for
+PATIENCE = (
+    120.0  # seconds; the first call waits until GitHub's description is read, which a busy machine takes long for
+)
 
 
 def caller(hub: FakeGithub, credential: str = "") -> httpx.Client:

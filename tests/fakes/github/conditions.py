@@ -141,7 +141,7 @@ class Conditions:
             flow.sweep(self._state)
             self._state.changed()
 
-    def wait_for(self, condition: Callable[[], object], timeout: float = 30.0) -> None:
+    def wait_for(self, condition: Callable[[], object], timeout: float = 120.0) -> None:
         """Block until it holds; it is asked after every change. TimeoutError shows what GitHub knows."""
         ends = time.monotonic() + timeout
         while True:

@@ -231,7 +231,7 @@ class FakeGithub(Conditions):
         """Send one again, under the same id."""
         self._webhooks.redeliver(delivery)
 
-    def settle_webhooks(self, timeout: float = 30.0) -> None:
+    def settle_webhooks(self, timeout: float = 120.0) -> None:
         """Return when everything due was answered; also what `reorder` held back."""
         self._webhooks.release_held()
         self.wait_for(lambda: not self._webhooks.pending, timeout)

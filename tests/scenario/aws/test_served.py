@@ -40,9 +40,7 @@ def test_a_job_whose_runner_is_killed_runs_again_on_another(pool: CloudPool) -> 
     pool.until(lambda: [job["state"] for job in jobs(pool).values()] == ["running"] * 2, "both jobs run")
     victim = jobs(pool)[0]["instanceId"]
     pool.signal(victim, signal.SIGKILL)
-    pool.until(
-        lambda: jobs(pool)[0]["fence"] == 2 and jobs(pool)[0]["state"] == "running", "it runs again", patience=40
-    )
+    pool.until(lambda: jobs(pool)[0]["fence"] == 2 and jobs(pool)[0]["state"] == "running", "it runs again")
     assert jobs(pool)[0]["instanceId"] != victim
     for index in range(2):
         (pool.folder / str(index)).touch()

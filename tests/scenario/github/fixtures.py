@@ -21,7 +21,7 @@ from fakes.github.hub import FakeGithub, Job, Run
 from free_ports import a_free_port
 from made_tokens import make_token
 
-PATIENCE = 60.0  # seconds; what is waited for takes a few at most, so only a failing test takes so long
+PATIENCE = 180.0  # seconds; what is waited for takes a few at most, so only a failing test takes so long
 SECRET = "a secret that only GitHub and serve know"
 
 SETTINGS = """

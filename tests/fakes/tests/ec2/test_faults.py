@@ -11,7 +11,7 @@ from fakes.ec2.control import Control
 from fakes.ec2.ground import REGION, SUBNETS
 
 pytestmark = pytest.mark.real_loop
-PATIENCE = 30.0  # seconds; what is waited for takes milliseconds
+PATIENCE = 120.0  # seconds; what is waited for takes milliseconds
 CODES = {
     "capacity": (
         "InsufficientInstanceCapacity",

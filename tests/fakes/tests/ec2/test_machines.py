@@ -14,7 +14,7 @@ from fakes.ec2.leftovers import end_leftovers
 from fakes.ec2.running import running
 
 pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds; what is waited for takes a second or two
 # A grandchild that its parent forgets, in a session of its own, and the machine's main process.
 SCRIPT = """
 env > "$BULLPEN_ROOT/seen"

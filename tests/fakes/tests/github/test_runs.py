@@ -117,7 +117,7 @@ def test_the_lease_can_be_short_and_runs_out_by_itself(github: FakeGithub) -> No
     github.add_runner("acme/widgets", "r-1")
     run = github.start_run("acme/widgets", [JobSpec("build", ON_OURS)])
     github.begin(run, "build", "r-1")
-    github.wait_for(lambda: run.state == "completed", 10)
+    github.wait_for(lambda: run.state == "completed")
     assert run.conclusion == "failure"
 
 
