@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 
 import pytest
 
@@ -14,6 +15,10 @@ pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixt
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As in a run that a script starts in the background. Every process below would inherit it, and a shell cannot
+        # trap a signal that was ignored when it started: the tests that send SIGINT would wait in vain.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
