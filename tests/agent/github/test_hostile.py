@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.github.fixtures import USER, Over, Stage, a_stage
+from bullpen.agent.github.hook_scripts import ANSWER_WITHIN
 from bullpen.agent.progress import Kind
 from bullpen.host.processes import descendants, mark_of
 from bullpen.model.activity import Activity
@@ -153,7 +154,8 @@ def test_a_job_that_asks_without_end_delays_no_heartbeat_and_nobody_after_it(sta
     before, began = len(stage.store.beats), time.monotonic()
     stage.until(lambda: run.state == "completed")
     lasted = time.monotonic() - began
-    assert 0.5 * lasted < (len(stage.store.beats) - before) * stage.config.heartbeat < 2.0 * lasted
+    # An agent that answers the flood first sends none. On a busy machine each beat is late, so there are fewer.
+    assert 0.2 * lasted < (len(stage.store.beats) - before) * stage.config.heartbeat < 2.0 * lasted
     assert len([line for line in stage.log if "admits" in line or "refuses" in line]) == 1
     stage.until(lambda: stage.activity is None)  # the note that it is over came last of all that it wrote
     stage.releases()
@@ -163,4 +165,4 @@ def test_a_job_that_asks_without_end_delays_no_heartbeat_and_nobody_after_it(sta
     stage.serves(str(later.id), round="r3")
     stage.until(lambda: later.state == "completed")
     assert later.conclusion == "success"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < ANSWER_WITHIN  # so it did not wait for an answer that was held up
