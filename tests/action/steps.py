@@ -4,7 +4,8 @@
     ran.code, ran.outputs, ran.summary, ran.log, ran.errors
 
 `start_action` returns while it runs; `cancel()` does what the runner does: SIGINT, after 7.5 s SIGTERM, 2.5 s later
-the end. Inputs that action.yml does not declare are passed on, as the runner does, which only warns of them.
+the end. On a busy machine these times are as many times longer as everything else there. Inputs that action.yml does
+not declare are passed on, as the runner does, which only warns of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
+
+from busy_machines import slowness
 
 ROOT = Path(__file__).parents[2]
 SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail"]
@@ -73,31 +76,33 @@ class Step:
         return (self.folder / "log").read_text(errors="replace")
 
     def cancel(self, then: Callable[[], object] = lambda: None) -> Ran:
-        """As the runner does, and `then` this as soon as it is told; `seconds` is how long it took from that signal."""
+        """As the runner does, and `then` this as soon as it is told; `seconds` is how long it took from that signal, or
+        would have taken on a machine that is not busy."""
+        slower = slowness()
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
         then()
         try:
-            self.process.wait(UNTIL_TERMINATED)
+            self.process.wait(UNTIL_TERMINATED * slower)
         except subprocess.TimeoutExpired:
             self.process.terminate()
             try:
-                self.process.wait(UNTIL_KILLED)
+                self.process.wait(UNTIL_KILLED * slower)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-        return self._ran(began)
+        return self._ran(began, slower)
 
     def end(self) -> Ran:
         """Wait for it."""
         return self._ran(self.began)
 
-    def _ran(self, began: float) -> Ran:
+    def _ran(self, began: float, slower: float = 1.0) -> Ran:
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"it does not end:\n{self.log()}") from None
-        seconds = time.monotonic() - began
+        seconds = (time.monotonic() - began) / slower
         step = _outputs((self.folder / "output").read_text())
         context = {f"steps.bullpen.outputs.{name}": value for name, value in step.items()}
         outputs = {name: _evaluated(one["value"], context) for name, one in self.declared["outputs"].items()}

@@ -15,10 +15,8 @@ import pytest
 
 from action.answering import OPERATION, Answer, answering
 from action.asking import JOB
-from action.steps import Ran, run_action, start_action
-from bullpen.action import serve_client, via_server
-from bullpen.action.cancellation import Stopping
-from bullpen.action.http import Away, exchange
+from action.steps import PATIENCE, Ran, run_action, start_action
+from bullpen.action import served, server
 from bullpen.action.inputs import read
 from bullpen.action.via_server import warn_of_plain_text
 from bullpen.errors import BullpenError, Unavailable
@@ -44,13 +42,13 @@ def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) 
     def answer(method: str, path: str) -> Answer:
         if method == "POST":
             asked.set()
-            go_on.wait(30)
+            go_on.wait(PATIENCE)
             return 202, OPERATION
         return 202 if method == "DELETE" else 200, stopped
 
     with answering(answer) as stub:
         step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE)
         ran = step.cancel(threading.Timer(0.3, go_on.set).start)
     assert ran.code == 130, ran.log
     assert ran.seconds < 7.5
@@ -64,13 +62,13 @@ def test_a_step_that_is_cancelled_while_nobody_answers_has_its_label_released(tm
     def answer(method: str, path: str) -> Answer:
         if path.endswith("/provision"):
             asked.set()
-            over.wait(30)
+            over.wait(PATIENCE)
         return 202, released
 
     with answering(answer) as stub:
         over = threading.Event()
         step = start_action({"mode": "provision", "server": stub.url, "server-token": "bp_operator"}, {}, tmp_path)
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE)
         ran = step.cancel()
         over.set()
     assert (ran.code, ran.outputs["label"]) == (130, "4711")
