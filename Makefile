@@ -20,7 +20,7 @@ FRESH := yes
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo engines test check bench clean
+.PHONY: help setup demo engines quick test check bench clean
 
 help: ## Print this list
 	@echo "Bullpen keeps CI runners warm. Targets:"
@@ -39,6 +39,11 @@ engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (a
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/iam_simulator.py
+
+quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process: about a minute, for while you work
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pytest -q -n auto --dist worksteal -m 'not slow and not engines' --ignore tests/scenario
 
 test: check ## Lint, then run every test; what CI runs
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal

@@ -12,13 +12,25 @@ from bullpen.sim.run import virtual_run
 
 pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures"]
 
+ENGINES = {"engines", "cloud_process", "iam", "github"}  # the fixtures that start one
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_loop: run this async test on asyncio's own loop, in real time")
+    config.addinivalue_line(
+        "markers", "engines: meets DynamoDB Local, ElasticMQ, our EC2, our GitHub, node or local machines"
+    )
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # As in a run that a script starts in the background. Every process below would inherit it, and a shell cannot
         # trap a signal that was ignored when it started: the tests that send SIGINT would wait in vain.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what meets an engine by the fixture that it asks for, so that no test has to say so itself."""
+    for item in items:
+        if not ENGINES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.engines)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,8 @@ from bench.__main__ import main  # noqa: E402
 from bench.aws_world import World, running  # noqa: E402
 from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 FIELDS = ["name", "value", "unit", "target", "ok"]
 
 

@@ -85,6 +85,7 @@ def test_a_pool_on_aws_is_always_asked(tmp_path: Path) -> None:
     assert not is_unused(tmp_path, ON_AWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["status"], ["config", "terraform"]])
 def test_without_its_client_the_engine_says_what_to_install(command: list[str], tmp_path: Path) -> None:
     missing = "import sys; sys.modules['botocore'] = sys.modules['aiobotocore'] = None"
@@ -101,6 +102,7 @@ def test_without_its_client_the_engine_says_what_to_install(command: list[str], 
     assert "pip install 'bullpen[aws]'" in ran.stderr
 
 
+@pytest.mark.slow
 def test_without_its_client_github_says_what_to_install(tmp_path: Path) -> None:
     missing = "import sys; sys.modules['httpx'] = None"
     code = f"{missing}; from bullpen.cli.program import run; sys.exit(run(['refresh']))"
@@ -111,11 +113,13 @@ def test_without_its_client_github_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'bullpen[github]'" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_pool_on_github_is_opened_without_loading_its_client(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", OPENING], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert not {"httpx", "jwt", "cryptography"} & set(ran.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["status"], ["iam-policy", "control-plane"], ["config", "show"]])
 def test_commands_that_need_no_aws_do_not_load_its_client(command: list[str], tmp_path: Path) -> None:
     code = f"import sys; from bullpen.cli.program import run; run({command!r}); print(*sys.modules, file=sys.stderr)"

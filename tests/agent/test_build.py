@@ -34,6 +34,7 @@ def test_an_agent_in_a_zip_application_knows_its_build(tmp_path: Path) -> None:
     assert said[0][1].startswith(f"{__version__}+")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "patched", ["agent/cleaning/clean.py", "host/sweep.py", "engines/sqlite/turnstile.py", "model/job.py"]
 )

@@ -418,6 +418,7 @@ def test_an_unknown_record_never_stops_an_agent_within_its_threshold(progress: P
         assert not isinstance(decide(Sight(now, 150.0, UNKNOWN), progress, LIMITS), Stop)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(anything_seen, max_size=8), failures, st.booleans())
 def test_in_no_history_does_a_used_instance_register_or_attest_before_a_cleaning_that_succeeded(
@@ -433,6 +434,7 @@ def test_in_no_history_does_a_used_instance_register_or_attest_before_a_cleaning
         is_used = deed == "REGISTER" or (is_used and not (deed == "Clean" and "clean" not in failing))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(anything_seen, max_size=8), failures)
 def test_in_no_history_is_a_job_taken_unregistered_or_a_runner_deregistered_under_its_job(

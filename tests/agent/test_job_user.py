@@ -34,7 +34,7 @@ from users import lent
 
 IDLE = Record(State.IDLE, "", "r2", 0.0)
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")]
 
 
 @pytest.fixture

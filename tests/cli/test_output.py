@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = [sys.executable, "-c", "import sys; from bullpen.cli import main; sys.exit(main())"]
 ANSWERS = pytest.mark.parametrize("command", [["config", "show"], ["status", "--json"]], ids=["long", "short"])
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Counts what the command line loads and sends itself a signal with the given one of these: a moment that can be named.
 EARLY = """
 import os, sys

@@ -27,6 +27,7 @@ PORTS = {
     *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
     *("health", "tokens"),
 }
+IN_PROCESS = ("memory", "sqlite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +43,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             able = {name: engine for name, engine in able.items() if engine.purges}
         if metafunc.definition.get_closest_marker("waking"):
             able = {name: engine for name, engine in able.items() if engine.wakes}
-        metafunc.parametrize("engine", able.values(), ids=able.keys())
+        away = [() if name in IN_PROCESS else pytest.mark.engines for name in able]
+        given = [pytest.param(engine, marks=marks) for engine, marks in zip(able.values(), away, strict=True)]
+        metafunc.parametrize("engine", given, ids=able.keys())
 
 
 @pytest.hookimpl(tryfirst=True)

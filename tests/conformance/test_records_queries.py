@@ -388,6 +388,7 @@ async def test_counts_are_of_live_instances_by_class_and_state(records: Records)
     assert await records.count() == counts
 
 
+@pytest.mark.slow
 async def test_thousands_of_terminated_records_show_up_in_no_query(records: Records, crowd: int) -> None:
     def ended(instance_id: str) -> Walk:
         first = register(instance_id, run_id="run-1")

@@ -23,6 +23,8 @@ from bullpen.host.processes import (
     name_of,
 )
 
+pytestmark = pytest.mark.slow
+
 # Whatever a failing test leaves behind ends by itself.
 PRELUDE = "import os, signal, sys\nsignal.alarm(60)\ndef tell(*words): print(*words, flush=True)\n"
 WAIT = "tell(os.getpid())\nsignal.pause()\n"

@@ -19,6 +19,8 @@ from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
 from liveness.fixtures import Crew, passes
 
+pytestmark = pytest.mark.slow
+
 PATIENT = Settings(liveness=LivenessSettings(wait_for_runner=3600.0))
 """Nobody runs here: the jobs that were given away wait for a runner longer than the histories last."""
 

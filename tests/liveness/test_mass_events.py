@@ -11,6 +11,8 @@ from bullpen.model.worker import INACTIVE
 from liveness.fixtures import Crew
 from liveness.fleet import Fleet
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_case_57_a_control_plane_that_was_down_for_three_minutes_gives_up_nobody(seed: int) -> None:

@@ -1,5 +1,7 @@
 """Budgets: how many requests of the control plane things cost, counted."""
 
+import pytest
+
 from builders import NOW, buried, later
 from bullpen.config import Limits, ResourceClass, Settings, Timings
 from bullpen.model.instance import TERMINATED
@@ -55,6 +57,7 @@ async def test_ten_fitting_tickets_behind_two_hundred_others_cost_at_most_60_req
         assert requests(ports).total() <= 60, requests(ports)
 
 
+@pytest.mark.slow
 async def test_a_refresh_over_a_thousand_idle_instances_with_nothing_to_do_costs_at_most_30_requests() -> None:
     settings = Settings(
         limits=Limits(max_instances=2000),
@@ -69,6 +72,7 @@ async def test_a_refresh_over_a_thousand_idle_instances_with_nothing_to_do_costs
         assert requests(ports).total() <= 30, requests(ports)
 
 
+@pytest.mark.slow
 async def test_eight_thousand_terminated_records_change_neither_what_is_found_nor_what_it_costs() -> None:
     costs = []
     for old in (0, 8_000):

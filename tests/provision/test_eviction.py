@@ -207,6 +207,7 @@ async def large_ones_are_idle(world: World) -> None:
     await releases(world, ports, "before")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rivals", [0, 1])
 def test_a_provision_killed_while_it_makes_room_loses_nothing(rivals: int) -> None:
     def play(step: int) -> tuple[Actor, list[str]]:

@@ -73,6 +73,7 @@ def is_logged(tmp_path: Path, text: str) -> bool:
     return text in (tmp_path / "serve.log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 def test_a_changed_file_is_taken_over_by_the_running_process(tmp_path: Path) -> None:
     file = tmp_path / "pool.toml"
@@ -86,6 +87,7 @@ def test_a_changed_file_is_taken_over_by_the_running_process(tmp_path: Path) -> 
         assert is_logged(tmp_path, "timings.idle")
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 def test_sighup_has_the_settings_read_again_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "pool.toml"
@@ -105,6 +107,7 @@ def test_sighup_has_the_settings_read_again_and_a_mistake_changes_nothing(tmp_pa
         assert served.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 def test_a_service_whose_terminal_is_closed_stops(tmp_path: Path) -> None:
     """Not to be mistaken for an operator's SIGHUP: nobody would know that it still runs."""

@@ -26,6 +26,8 @@ from histories import (
     releasing,
 )
 
+pytestmark = pytest.mark.slow
+
 KINDS = {
     "lost requests": Rates(lost_request=0.05),
     "lost answers": Rates(lost_answer=0.05),

@@ -23,6 +23,8 @@ from histories import (
     releasing,
 )
 
+pytestmark = pytest.mark.slow
+
 FALLS_BACK = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, spot_fallback=True)})
 WARM = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, idle_target=2)})
 Stage = Callable[[World], Coroutine[Any, Any, None]]

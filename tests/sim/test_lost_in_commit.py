@@ -8,6 +8,8 @@ from bullpen.provision import Outcome
 from bullpen.sim.world import World
 from histories import SETTINGS, Actor, history, killed_everywhere, loses_members, provisioning
 
+pytestmark = pytest.mark.slow
+
 
 def running(world: World) -> list[str]:
     return sorted(one.id for one in world.memory.tables.instances.values() if one.state is RUNNING)

@@ -41,6 +41,8 @@ from histories import (
     releasing,
 )
 
+pytestmark = pytest.mark.slow
+
 ONE_HOUR = timedelta(hours=1)
 NEWER_IMAGE = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, image_generation=2)})
 FALLS_BACK = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, spot_fallback=True)})

@@ -9,6 +9,8 @@ from bullpen.engines.memory import Rates
 from bullpen.sim.world import World
 from histories import SETTINGS, Actor, Main, history, provisioning, provisions, refreshing, releasing
 
+pytestmark = pytest.mark.slow
+
 WARM = Settings(timings=SETTINGS.timings, classes={"small": ResourceClass(cpu=1, mem=1024, idle_target=3)})
 
 

@@ -13,6 +13,8 @@ from bullpen.provision import Outcome
 from bullpen.sim.world import World
 from histories import SETTINGS, Actor, Main, history, killed_everywhere, provisioning, provisions, releases, releasing
 
+pytestmark = pytest.mark.slow
+
 CAP = 2
 SERVED = "served"
 FULL = Settings(

@@ -14,6 +14,8 @@ from bullpen.ports import Conclusion, WorkflowJob
 from bullpen.workflows.lost_worker import LAG
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
+pytestmark = pytest.mark.slow
+
 
 def change(scene: Scene, instance: str, changed: Callable[[Worker], dict[str, Any]]) -> None:
     worker = scene.worker(instance)

@@ -11,6 +11,8 @@ from bullpen.ports import Conclusion
 from bullpen.workflows import replace_runners
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
+pytestmark = pytest.mark.slow
+
 
 def nobody_hears_of_ends(scene: Scene) -> None:
     """From now on agents go on to name the jobs that they have, and none of another."""

@@ -23,6 +23,8 @@ from bullpen.workflows.rescue import Rescue
 from fixtures import requests
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, a_scene, build, lose
 
+pytestmark = pytest.mark.slow
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 History = Callable[[], Awaitable[list[str]]]
 

@@ -14,6 +14,8 @@ from fixtures import requests
 from workflows.fixtures import GIVEN_UP_AFTER, REPOSITORY, Scene, a_scene, build, lose
 from workflows.fixtures import settings as on_github
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_job_that_somebody_cancelled_is_left_though_its_run_failed_for_another() -> None:
     async with a_scene() as scene:

@@ -12,6 +12,8 @@ from bullpen.model.instance import RUNNING
 from bullpen.ports import Conclusion
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, a_scene, build, lose
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_lost_job_is_run_again_once_its_run_has_completed() -> None:
     async with a_scene() as scene:

@@ -9,6 +9,8 @@ from bullpen.ports import Conclusion
 from fixtures import faults, requests
 from workflows.fixtures import GIVEN_UP_AFTER, a_scene, build, lose
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("call", ["workflows.run", "workflows.jobs", "workflows.deploying", "workflows.rerun_job"])
 @pytest.mark.parametrize("failure", list(Failure))

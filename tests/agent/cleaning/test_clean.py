@@ -171,12 +171,14 @@ def test_a_place_that_was_replaced_is_not_cleaned_and_makes_the_instance_dirty(i
     assert everything_below(instance.work) == ["precious"]
 
 
+@pytest.mark.slow
 def test_a_tree_deeper_than_any_path_is_gone(instance: Instance) -> None:
     dig(instance.work, 3000)
     assert instance.clean() == Clean()
     assert os.listdir(instance.work) == []
 
 
+@pytest.mark.slow
 def test_cleaning_yields_often_and_opens_few_files(instance: Instance) -> None:
     for number in range(3000):
         (instance.temp / f"{number}").touch()

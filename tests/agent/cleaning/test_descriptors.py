@@ -29,7 +29,10 @@ from users import lent
 
 __all__ = ["config", "crontab", "docker", "ground"]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into processes of other users")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into processes of other users"),
+]
 
 HOLDS = """
 import ctypes, os, signal, threading

@@ -20,7 +20,7 @@ from bullpen.host.processes import identify
 
 __all__ = ["config", "crontab", "docker", "ground", "user"]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")]
 
 
 @pytest.fixture(autouse=True)

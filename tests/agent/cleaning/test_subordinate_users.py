@@ -21,7 +21,7 @@ from bullpen.host.processes import identify
 
 __all__ = ["config", "crontab", "docker", "ground", "user"]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")]
 
 FIRST = 3_999_000_000
 

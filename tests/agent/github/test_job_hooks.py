@@ -19,6 +19,8 @@ from bullpen.agent.github.admission import Asked
 from bullpen.agent.github.job_hooks import LONGEST, Hooks
 from bullpen.host.processes import descendants, identify
 
+pytestmark = pytest.mark.slow
+
 TOLD = {
     "PATH": os.environ["PATH"],
     "GITHUB_RUN_ID": "4711",

@@ -16,6 +16,8 @@ import pytest
 import bullpen
 from bullpen.engines.aws.boot.archive import archive, packed
 
+pytestmark = pytest.mark.slow
+
 SOURCES = Path(bullpen.__file__).parent.parent
 BARE = [sys.executable, "-I", "-S"]  # no site-packages, no environment
 ITEM_LIMIT = 300 * 1024  # bytes; DynamoDB takes 400 KB

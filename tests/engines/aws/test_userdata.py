@@ -33,6 +33,8 @@ from engines.aws.machine import INSTANCE, NOTE, PATIENCE, Cloud, Machine, a_clou
 from engines.aws.tables import a_table
 from fakes.aws_fixtures import MakeSettings
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = Settings(aws=Aws(pool="pool-1"), agent=Agent(pre_runner_script="echo '@BOOT@' BOOT\nBOOT\n"))
 RECORD = {"round": {"S": "a1b2"}, "runId": {"S": "run-1"}}
 AGENT = archive()

@@ -32,7 +32,7 @@ from conformance.landing import land, land_all
 from conformance.leases import a_beat, accepted, assigned, clean_up, finish, lost, settle, submit
 from engines.sqlite.plans import plans_checked
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 
 
 async def test_eight_thousand_terminated_records_cost_no_call_a_single_step(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from bullpen.model.instance import CLAIMED
 from conformance.landing import land, land_all
 from engines.sqlite.processes import a_line_of, a_process
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 
 IDS = [f"i-{number:03}" for number in range(100)]
 
