@@ -16,7 +16,9 @@ import pytest
 from action.answering import OPERATION, Answer, answering
 from action.asking import JOB
 from action.steps import PATIENCE, Ran, run_action, start_action
-from bullpen.action import served, server
+from bullpen.action import serve_client, via_server
+from bullpen.action.cancellation import Stopping
+from bullpen.action.http import Away, exchange
 from bullpen.action.inputs import read
 from bullpen.action.via_server import warn_of_plain_text
 from bullpen.errors import BullpenError, Unavailable
