@@ -29,6 +29,7 @@ def dig(top: Path, levels: int) -> None:
     os.close(fd)
 
 
+@pytest.mark.slow
 def test_a_tree_deeper_than_the_stack_is_removed(condemned: Path) -> None:
     dig(condemned, 5000)
     assert remove_tree(condemned) == {}
