@@ -1,5 +1,6 @@
-"""Settings → engines → ports. The only place that picks engines, and it imports them only when one is opened."""
+"""Settings → engines → ports. The only module that picks engines; it imports an engine when it opens it."""
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.pool.change_log import with_change_log
 from bullpen.ports import Ports, StoredToken, Tokens
+from bullpen.ports.callers import Verifiers
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings.publication import Publication
 
@@ -169,6 +171,32 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
             workflows=GithubWorkflows(hub),
             foundation=GithubFoundation(ports.foundation, hub, settings, ports.vault, ports.clock, releases),
         )
+
+
+def verifiers(settings: Settings) -> Verifiers:
+    """How callers without a token of this pool prove who they are. Raise ConfigError if the webhooks' secret cannot be
+    read."""
+    if settings.engines.pool == "aws":
+        from bullpen.engines.aws.boot.identity import attestor
+
+        instances = attestor(settings)
+    else:
+        instances = None
+    if not settings.on_github:
+        return Verifiers(instances)
+    from bullpen.engines.github.oidc import identities
+    from bullpen.engines.github.webhooks import webhooks
+
+    return Verifiers(instances, identities(settings), webhooks(settings))
+
+
+async def registration_url(ports: Ports) -> str:
+    """The page of GitHub at which the agents of a pool register, as refresh left it beside their registration token;
+    empty where it left none."""
+    from bullpen.engines.github.infrastructure import SECRET
+
+    secret = await ports.vault.read(SECRET)
+    return str(json.loads(secret.content).get("url", "")) if secret is not None else ""
 
 
 async def check_ci(settings: Settings) -> None:

@@ -21,6 +21,7 @@ from bullpen.config import Engines, Github, Settings
 from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import Unavailable
+from bullpen.ports.callers import Verifiers
 from bullpen.workflows.controller import Follower
 from server.fixtures import House, a_house
 
@@ -149,7 +150,6 @@ async def a_hub(home: Path, settings: Settings = SETTINGS) -> AsyncIterator[Hub]
     issuer = Issuer()
     async with a_house(home, settings=settings) as house:
         house.guard()
-        house.context.webhooks = webhooks(settings)
-        house.context.identities = Identities(settings.github, issuer.fetch)
+        house.context.verifiers = Verifiers(jobs=Identities(settings.github, issuer.fetch), webhooks=webhooks(settings))
         noted = house.context.service.runs = Noted(house)
         yield Hub(house, issuer, noted)

@@ -12,12 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from bullpen.config import Github, Settings
-from bullpen.engines.github.scope import covers
 from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
+from bullpen.ports.callers import Verifiers
 from bullpen.server.load_limits import Admission
 from bullpen.server.routes.github import LARGEST, REMEMBERED, Deliveries
+from bullpen.settings.github import covers
 from fakes.github.description import DescriptionMissing, load
 from server.fixtures import a_house
 from server.jobs_of_github import PAT, SECRET, SETTINGS, WEBHOOK, Hub, a_hub, signature_of
@@ -193,7 +194,7 @@ async def test_a_delivery_over_the_limit_is_refused_signed_or_not(tmp_path: Path
 async def test_without_github_or_without_a_secret_there_is_no_such_endpoint(tmp_path: Path, settings: Settings) -> None:
     assert webhooks(settings) is None
     async with a_house(tmp_path, settings=settings) as house:
-        house.context.webhooks = webhooks(settings)
+        house.context.verifiers = Verifiers(webhooks=webhooks(settings))
         answer = await house.ask("POST", WEBHOOK, content=JOB, headers={"x-hub-signature-256": signature_of(JOB, "")})
         assert answer.status_code == 404
 
@@ -243,7 +244,7 @@ async def test_no_answer_and_no_log_shows_a_secret(tmp_path: Path, caplog: pytes
             await hub.deliver("workflow_job", JOB, x_hub_signature_256=forged),
             await hub.deliver("push", JOB),
         ]
-        said = caplog.text + "".join(answer.text for answer in answers) + repr(hub.house.context.webhooks)
+        said = caplog.text + "".join(answer.text for answer in answers) + repr(hub.house.context.verifiers)
         secrets = [SECRET, PAT, signature_of(JOB)[7:], forged[7:], signature_of(b"{")[7:]]
         assert [secret for secret in secrets if secret in said] == []
         assert "webhook: workflow_job 72d3162e" in caplog.text
@@ -262,7 +263,7 @@ async def test_what_a_caller_says_cannot_forge_a_line_of_the_log(
 
 def _rehomed(hub: Hub, repository: str) -> None:
     github = replace(SETTINGS.github, scope=repository)
-    hub.house.context.webhooks = webhooks(replace(SETTINGS, github=github))
+    hub.house.context.verifiers = Verifiers(webhooks=webhooks(replace(SETTINGS, github=github)))
 
 
 async def test_only_so_many_bodies_are_read_before_their_sender_is_known(tmp_path: Path) -> None:

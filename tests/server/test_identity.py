@@ -16,6 +16,7 @@ from builders import expire, register
 from bullpen.agent.aws.identity import proof_of
 from bullpen.auth.tokens import Agent
 from bullpen.model import proof
+from bullpen.ports.callers import Verifiers
 from bullpen.server.load_limits import Admission
 from bullpen.server.routes.identity import LARGEST, REFUSAL
 from server.fixtures import INSTANCE, OTHER, House, a_house
@@ -30,7 +31,7 @@ async def a_pool(home: Path, arn: str = session_of(INSTANCE), **more: Any) -> As
     sts = Sts(arn)
     async with a_house(home, settings=SETTINGS, **more) as house:
         house.guard()
-        house.context.attestor = sts.attestor()
+        house.context.verifiers = Verifiers(instances=sts.attestor())
         await house.ports.records.apply(register(INSTANCE))
         yield house, sts
 

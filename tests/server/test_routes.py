@@ -14,6 +14,7 @@ import pytest
 from builders import on_offer, open_provision, register, running, used_and_on_offer
 from bullpen import inventory
 from bullpen.controllers import FAILS_FOR
+from bullpen.engines.github.naming import instance_of
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
@@ -239,6 +240,9 @@ class AnotherCI:
 
     async def registrations(self) -> list[Registration]:
         return []
+
+    def instance_of(self, handle: str) -> str | None:
+        return instance_of("bullpen", handle)
 
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return {}

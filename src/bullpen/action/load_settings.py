@@ -5,7 +5,6 @@ repository or organisation, which refresh has settled: a job of another would wa
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,10 +17,10 @@ from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import Asked
 from bullpen.action.job_context import Job
 from bullpen.config import Aws, Settings
-from bullpen.engines.github.scope import covers
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 from bullpen.settings import Layer, Loaded, collect, load
+from bullpen.settings.github import covers
 from bullpen.settings.publication import Publication
 
 CREDENTIALS = (
@@ -140,9 +139,7 @@ async def _published_scope(settings: Settings) -> str:
 
 
 async def _registered_at(ports: Ports, settings: Settings) -> str:
-    """Where agents of this machine register: refresh has left it beside their token."""
-    from bullpen.engines.github.infrastructure import SECRET
+    from bullpen.wiring import registration_url
 
-    secret = await ports.vault.read(SECRET)
-    url = str(json.loads(secret.content).get("url", "")) if secret is not None else ""
+    url = await registration_url(ports)
     return url.removeprefix(f"{settings.github.url.rstrip('/')}/")

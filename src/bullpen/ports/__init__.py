@@ -6,6 +6,7 @@
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
+    callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
     world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own

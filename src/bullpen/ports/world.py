@@ -164,6 +164,12 @@ class CI(Protocol):
     async def remove(self, handle: str) -> Removal:
         """Take a runner off the CI's list unless it is busy. `Registration.handle` says who is meant."""
 
+    def instance_of(self, handle: str) -> str | None:
+        """The instance that a runner of this name belongs to; None if the name is not one of this pool's runners.
+
+        The name alone decides: whether the CI lists such a runner is not asked.
+        """
+
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         """Those of these versions of the runner's program that the CI refuses soon or already, and from when.
 

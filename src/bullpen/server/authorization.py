@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from bullpen.auth.tokens import Operator, Run
 from bullpen.config import Settings
-from bullpen.engines.github.scope import covers
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
 from bullpen.server.authentication import forbidden
 from bullpen.server.schema import ProvisionRun
+from bullpen.settings.github import covers
 
 LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
 LEAVE_IT_OUT = "Leave it out."

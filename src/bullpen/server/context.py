@@ -11,10 +11,8 @@ from litestar.di import NamedDependency
 from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
-from bullpen.engines.aws.boot.identity import Attestor
-from bullpen.engines.github.oidc import Identities
-from bullpen.engines.github.webhooks import Webhooks
 from bullpen.ports import Ports
+from bullpen.ports.callers import Verifiers
 from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.server.events import Events
 from bullpen.server.load_limits import Admission
@@ -36,9 +34,7 @@ class Context:
     settings: Settings
     service: Service
     keys: Keys
-    attestor: Attestor | None = None  # where agents are launched without a token
-    webhooks: Webhooks | None = None  # where GitHub tells us of runs
-    identities: Identities | None = None  # where jobs are GitHub's
+    verifiers: Verifiers = field(default_factory=Verifiers)
     reloader: Reloader | None = None  # where the settings have a file that may change
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)

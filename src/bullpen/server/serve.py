@@ -16,9 +16,6 @@ from bullpen.auth.tokens import Keys
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.controllers import Service
-from bullpen.engines.aws.boot.identity import attestor
-from bullpen.engines.github.oidc import identities
-from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 from bullpen.server.app import App
@@ -26,7 +23,7 @@ from bullpen.server.authentication import check_bind
 from bullpen.server.context import Context
 from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.settings.reloading import Reloader
-from bullpen.wiring import check_ci, opened
+from bullpen.wiring import check_ci, opened, verifiers
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
 RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
@@ -55,17 +52,7 @@ async def serve(
         keys = await _keys(home, ports, service)
         strangers_here = settings.on_github and settings.engines.pool == "embedded"
         check_bind(keys, ports.clock.now().timestamp(), host, strangers_here=strangers_here)
-        context = Context(
-            home,
-            ports,
-            settings,
-            service,
-            keys,
-            attestor=attestor(settings),
-            webhooks=webhooks(settings),
-            identities=identities(settings),
-            reloader=reloader,
-        )
+        context = Context(home, ports, settings, service, keys, verifiers(settings), reloader)
         context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
         app = App(context)
         if reloader is not None:

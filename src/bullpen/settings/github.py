@@ -15,6 +15,15 @@ SHORTEST_ROTATION, LONGEST_ROTATION = 60, 3540  # seconds
 NEEDED = 'engines.ci = "github" needs it'
 
 
+def covers(scope: str, repository: str) -> bool:
+    """Whether `owner/name` is in the scope of a pool: one repository, or all of an organisation. GitHub compares names
+    without regard to case."""
+    if re.fullmatch(REPOSITORY, repository) is None:
+        return False
+    owner, _, _ = repository.partition("/")
+    return scope.casefold() in (repository.casefold(), owner.casefold())
+
+
 def impossible_github(settings: Settings) -> Iterator[str]:
     """Everything that the GitHub engine could not work with."""
     hub = settings.github

@@ -15,9 +15,10 @@ from bullpen.agent.aws.identity import proof_of
 from bullpen.agent.aws.imds import Metadata
 from bullpen.agent.aws.sigv4 import Credentials
 from bullpen.config import Aws, Engines, Settings
-from bullpen.engines.aws.boot.identity import Attestor, Proof, attestor
+from bullpen.engines.aws.boot.identity import Attestor, attestor
 from bullpen.errors import PermissionDenied, Unavailable
 from bullpen.model import proof
+from bullpen.ports.callers import InstanceProof
 from fakes.ec2 import ground
 from fakes.ec2.calling import a_fleet, a_template, client_of, ids_of
 from fakes.ec2.control import Control
@@ -50,7 +51,7 @@ def answering(status: int, content: bytes, received: list[tuple[str, bytes]]) ->
 async def ask(sts: str) -> str:
     settings = replace(SETTINGS, aws=Aws(region=REGION, instance_role=ROLE, endpoints={"sts": sts}))
     given = a_proof(NOW.timestamp(), sts_endpoint=sts)
-    asked = Proof(given["authorization"], given["date"], given["sessionToken"])
+    asked = InstanceProof(given["authorization"], given["date"], given["sessionToken"])
     return await Attestor(settings, REGION).instance(asked, NOW)
 
 
@@ -96,7 +97,7 @@ async def test_an_answer_is_a_name_a_refusal_or_none(status: int, content: bytes
 )
 async def test_only_a_session_of_the_machines_role_named_after_a_machine_counts(arn: str) -> None:
     given = a_proof(NOW.timestamp())
-    asked = Proof(given["authorization"], given["date"], given["sessionToken"])
+    asked = InstanceProof(given["authorization"], given["date"], given["sessionToken"])
     assert await Sts(session_of(INSTANCE)).attestor().instance(asked, NOW) == INSTANCE
     with pytest.raises(PermissionDenied):
         await Sts(arn).attestor().instance(asked, NOW)
@@ -127,7 +128,7 @@ async def test_a_machine_is_known_by_the_credentials_of_its_role(
 
     async def named(credentials: Credentials, serve_url: str = SERVE) -> str:
         given = proof_of(credentials, ground.REGION, cloud.url, serve_url, now.timestamp())
-        asked = Proof(given["authorization"], given["date"], given["sessionToken"])
+        asked = InstanceProof(given["authorization"], given["date"], given["sessionToken"])
         return await Attestor(settings, ground.REGION).instance(asked, now)
 
     assert await named(own) == first
@@ -147,7 +148,7 @@ def test_only_a_pool_on_aws_whose_agents_use_the_service_asks_sts() -> None:
 
 
 def test_a_proof_is_not_shown() -> None:
-    assert "c2Vzc2lvbg==" not in repr(Proof("a", "b", "c2Vzc2lvbg=="))
+    assert "c2Vzc2lvbg==" not in repr(InstanceProof("a", "b", "c2Vzc2lvbg=="))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@
 Errors say what was wrong with a token and never show it: until it expires it is as good as the job's own word.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +13,10 @@ from msgspec import Meta
 
 from bullpen.config import Github, Settings
 from bullpen.engines.github.issuer import Fetch, IssuerKeys, issuer
-from bullpen.engines.github.scope import covers
 from bullpen.errors import PermissionDenied
 from bullpen.model.trust import trust_domain
+from bullpen.ports.callers import JobIdentity
+from bullpen.settings.github import covers
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -38,16 +38,6 @@ class _Claims(msgspec.Struct):
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A job's run, and the trust domain that it has earned."""
-
-    repository: str
-    run: str
-    attempt: int
-    trust: str
-
-
 class Identities:
     """Reads the tokens that jobs get from one issuer."""
 
@@ -57,7 +47,7 @@ class Identities:
         self._scope = github.scope
         self._keys = IssuerKeys(self._issuer, fetch)
 
-    async def identify(self, token: str, now: datetime) -> Identity:
+    async def identify(self, token: str, now: datetime) -> JobIdentity:
         """Whose token it is. Raise PermissionDenied, with what is wrong, and Unavailable without the issuer's keys."""
         key = await self._keys.key(_key_id(token))
         found = _claims(token, key, self._audience, self._issuer)
@@ -65,7 +55,7 @@ class Identities:
         if not covers(self._scope, found.repository):
             raise PermissionDenied(f"{found.repository[:140]!r} is outside github.scope")
         trust = trust_domain(found.repository, found.event_name, found.ref, found.actor)
-        return Identity(found.repository, found.run_id, int(found.run_attempt), trust)
+        return JobIdentity(found.repository, found.run_id, int(found.run_attempt), trust)
 
 
 def identities(settings: Settings) -> Identities | None:

@@ -74,6 +74,9 @@ class GithubCI:
         answers = [await self._jit.delete(id) for id in ids]
         return Removal.BUSY if any(answer.status == 422 for answer in answers) else Removal.REMOVED
 
+    def instance_of(self, handle: str) -> str | None:
+        return instance_of(self._pool, handle)
+
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return await self._releases.refusals(versions, self._settings.github.drift_margin)
 

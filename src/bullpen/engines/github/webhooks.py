@@ -5,16 +5,16 @@ run stands is asked of GitHub. A delivery that somebody recorded and sends again
 """
 
 import hmac
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from bullpen.config import Settings
-from bullpen.engines.github.scope import covers
 from bullpen.engines.github.secret import read_secret
 from bullpen.errors import PermissionDenied
+from bullpen.ports.callers import IgnoredEvent, RunEvent
+from bullpen.settings.github import covers
 
 RunNumber: TypeAlias = Annotated[int, Meta(ge=1)]
 
@@ -51,22 +51,6 @@ class _OfRun(Struct):
         return self.workflow_run.id
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """Something has happened to a run of ours."""
-
-    repository: str
-    run: str
-    action: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Nothing that concerns us."""
-
-    why: str
-
-
 class Webhooks:
     """The webhooks that point to us; all of them share one secret."""
 
@@ -86,14 +70,14 @@ class Webhooks:
         if not hmac.compare_digest(right.encode(), signature.encode()):
             raise PermissionDenied("a delivery whose signature is not that of github.webhook-secret")
 
-    def read(self, event: str, body: bytes) -> News | Ignored:
+    def read(self, event: str, body: bytes) -> RunEvent | IgnoredEvent:
         """What a delivery is about. Raise msgspec's DecodeError, or RecursionError, for what GitHub would not send."""
         if (decoder := self._decoders.get(event)) is None:
-            return Ignored("a ping" if event == "ping" else "an event of no interest")
+            return IgnoredEvent("a ping" if event == "ping" else "an event of no interest")
         found = decoder.decode(body)
         if not covers(self._scope, found.repository.full_name):
-            return Ignored("a repository outside github.scope")
-        return News(found.repository.full_name, str(found.run), found.action)
+            return IgnoredEvent("a repository outside github.scope")
+        return RunEvent(found.repository.full_name, str(found.run), found.action)
 
 
 def webhooks(settings: Settings) -> Webhooks | None:

@@ -9,9 +9,9 @@ from bullpen.engines.github import deployments
 from bullpen.engines.github.answers import Answer, Call, understood
 from bullpen.engines.github.client import Hub
 from bullpen.engines.github.permissions import READ_RUNS, WRITE_RUNS
-from bullpen.engines.github.scope import covers
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
+from bullpen.settings.github import covers
 
 SPACING = 1.0  # seconds between re-runs: GitHub asks for that of everything that sets off more
 MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again by somebody

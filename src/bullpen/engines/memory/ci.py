@@ -38,6 +38,9 @@ class MemoryCI:
         found = await self._faults.call("ci.register", lambda: self._register(name, label, round))
         return Pass(found.handle, label)
 
+    def instance_of(self, handle: str) -> str | None:
+        return handle if self._hub is None else self._hub.instance_of(handle)
+
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return await self._faults.call(
             "ci.refusals", lambda: {one: self._refused[one] for one in versions if one in self._refused}

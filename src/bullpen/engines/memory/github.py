@@ -128,6 +128,11 @@ class Hub:
         self._assign()
         return self._registered[name]
 
+    def instance_of(self, runner: str) -> str | None:
+        """The instance that a runner is named after."""
+        pool, _, rest = runner.partition(".")
+        return rest.partition(".")[0] if pool == POOL and "." in rest else None
+
     def lose(self, name: str) -> None:
         """The machine of a runner dies, and GitHub hears nothing more of it."""
         if (found := self._registered.get(name)) is None or found.online is False:

@@ -47,5 +47,8 @@ class SqliteCI:
 
         return await self._database.write(write)
 
+    def instance_of(self, handle: str) -> str | None:
+        return handle  # runners have the names of their instances
+
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return {}  # its runners are agents of ours: what they run is what we gave them

@@ -7,8 +7,8 @@ import msgspec
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter
 
-from bullpen.engines.github.webhooks import Ignored
 from bullpen.errors import NotFound, PermissionDenied
+from bullpen.ports.callers import IgnoredEvent
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.problems import bad_input, of_decoding, shown
@@ -66,12 +66,12 @@ async def receive(
     event: Event = "",
     delivery: Id = "",
 ) -> Delivered:
-    if context.webhooks is None:
+    if context.verifiers.webhooks is None:
         raise NotFound("no webhook is expected here", remedy="Set github.webhook-secret, with engines.ci = github.")
     with context.admission.read_unproved():
         body = await request.body()
     try:
-        context.webhooks.check(signature, body)
+        context.verifiers.webhooks.check(signature, body)
     except PermissionDenied as exc:
         log.warning("webhook: %s", exc)
         raise unauthorized("the delivery is not signed with the secret of this webhook") from exc
@@ -80,12 +80,12 @@ async def receive(
     if request.headers.get("content-type", "").startswith(FORM):
         raise bad_input("the delivery is a form", "content-type", FORM, "application/json")
     try:
-        found = context.webhooks.read(event, body)
+        found = context.verifiers.webhooks.read(event, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         log.warning("webhook: %s cannot be read", what)
         raise of_decoding(exc) from exc
     again = " again" if deliveries.came_before(id) else ""
-    if isinstance(found, Ignored):
+    if isinstance(found, IgnoredEvent):
         log.info("webhook: %s%s is ignored: %s", what, again, found.why)
         return Delivered(False, found.why)
     log.info("webhook: %s%s: run %s of %s, %s", what, again, found.run, found.repository, shown(found.action))

@@ -4,9 +4,9 @@ import logging
 
 from litestar.params import JSONBody
 
-from bullpen.engines.aws.boot.identity import Proof
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.model.instance import LIVE
+from bullpen.ports.callers import InstanceProof
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Ctx
 from bullpen.server.routes.responses import post
@@ -28,12 +28,13 @@ log = logging.getLogger("bullpen.server")
 )
 async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
     """Whatever is wrong is answered alike, and nothing of the proof is logged: it is as good as a password."""
-    if context.attestor is None:
+    verifier = context.verifiers.instances
+    if verifier is None:
         raise NotFound("agents of this pool are given their token when they are launched")
     with context.admission.work():
         now = context.ports.clock.now()
         try:
-            instance_id = await context.attestor.instance(Proof(data.authorization, data.date, data.session_token), now)
+            instance_id = await verifier.instance(InstanceProof(data.authorization, data.date, data.session_token), now)
         except PermissionDenied as exc:
             raise forbidden(REFUSAL) from exc
         one = (await context.ports.records.instances([instance_id])).get(instance_id)

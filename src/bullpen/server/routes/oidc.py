@@ -45,13 +45,14 @@ class RunToken(Answer, frozen=True):
 )
 async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
     """Whatever is wrong is answered alike; the log says what it was, and never shows a token."""
-    if context.identities is None:
+    verifier = context.verifiers.jobs
+    if verifier is None:
         raise NotFound("the jobs of this pool are not GitHub's")
     # It may wait for GitHub's keys, and whoever asks is not known yet: no place is taken from those who work.
     with context.admission.watch():
         now = context.ports.clock.now()
         try:
-            found = await context.identities.identify(data.token, now)
+            found = await verifier.identify(data.token, now)
         except PermissionDenied as exc:
             log.warning("a job's token is refused: %s", exc)
             raise unauthorized(REFUSAL) from exc

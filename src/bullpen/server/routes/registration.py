@@ -13,7 +13,6 @@ from typing import Annotated
 
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from bullpen.engines.github.naming import instance_of
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
 from bullpen.ports import Removal
 from bullpen.server.authentication import forbidden
@@ -52,7 +51,7 @@ async def register(request: Asking, context: Ctx, instance_id: FromPath[str], da
 )
 async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = "") -> Registered:
     context.agent(request, instance_id)
-    if runner and instance_of(context.settings.runner_pool, runner) != instance_id:
+    if runner and context.ports.ci.instance_of(runner) != instance_id:
         raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
     try:
         async with _asking_ci(context):

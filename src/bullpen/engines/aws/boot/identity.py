@@ -8,7 +8,6 @@ pool still has the instance that signed is a question for the records.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from xml.etree import ElementTree
 from bullpen.config import Settings
 from bullpen.errors import PermissionDenied, Unavailable
 from bullpen.model import proof
+from bullpen.ports.callers import InstanceProof
 
 PATIENCE = 5.0  # seconds for STS to answer
 LARGEST_ANSWER = 64 * 1024  # bytes
@@ -30,13 +30,6 @@ ARN = r"arn:(aws[a-z-]*):sts::([0-9]{12}):assumed-role/([\w+=,.@-]{1,64})/(i-[0-
 Send = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
 
 
-@dataclass(frozen=True, slots=True, repr=False)  # shown nowhere: for minutes it is as good as the machine's own word
-class Proof:
-    authorization: str
-    date: str
-    session_token: str
-
-
 class Attestor:
     """Knows the machines of one role. `send` posts a proof's request to a URL and returns the status and the answer."""
 
@@ -46,7 +39,7 @@ class Attestor:
         self._role = settings.aws.instance_role
         self._send = send or _post
 
-    async def instance(self, given: Proof, now: datetime) -> str:
+    async def instance(self, given: InstanceProof, now: datetime) -> str:
         """The id of the instance that signed. Raise PermissionDenied if none of ours has, Unavailable without STS."""
         _check(given, now)
         signed = {
@@ -87,7 +80,7 @@ def _default_region() -> str:
     return str(get_session().get_config_variable("region") or "")
 
 
-def _check(given: Proof, now: datetime) -> None:
+def _check(given: InstanceProof, now: datetime) -> None:
     """Raise PermissionDenied unless it is a recent proof by its shape. No text says of what it was: not even that."""
     is_shaped = re.fullmatch(AUTHORIZATION, given.authorization) and re.fullmatch(SESSION_TOKEN, given.session_token)
     try:

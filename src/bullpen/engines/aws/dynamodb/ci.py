@@ -72,6 +72,9 @@ class DynamoCI:
                 return Removal.REMOVED
         raise Unavailable(f"{handle}: it registered again {ATTEMPTS} times while it was being removed")
 
+    def instance_of(self, handle: str) -> str | None:
+        return handle  # runners have the names of their instances
+
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return {}  # its runners are agents of ours: what they run is what we gave them
 
