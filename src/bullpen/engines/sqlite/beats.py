@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.lease_rows import WORKERS
-from bullpen.engines.sqlite.rows import MICROSECOND, Row, from_micros, to_micros
+from bullpen.engines.sqlite.rows import MICROSECOND, WORKERS, Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import Landing, land_each, select_by_id
 from bullpen.model import worker as workers

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.lease_rows import JOBS
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, to_micros
+from bullpen.engines.sqlite.rows import JOBS, Row, to_micros
 from bullpen.engines.sqlite.writes import Landing, land_together, select_by_id
 from bullpen.model import job
 from bullpen.model.job import Job

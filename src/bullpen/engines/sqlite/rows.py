@@ -1,24 +1,41 @@
-"""How records lie in their tables: columns, values and back. Times are whole microseconds since 1970, UTC."""
+"""Records as rows of their tables, and back.
+
+    a field             a column of the same name, typed by the dataclass; a new field needs a column and nothing here
+    times               whole microseconds since 1970, UTC
+    enums, flags        their value, 0 or 1
+    tuples, dataclasses JSON
+    exceptions          stated with each table below: another name, or several columns for one field
+
+A `Table` derives its columns once, when this module is loaded. Reading a row then costs one call for each column whose
+value SQLite does not store as it is.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import json
 
 from bullpen.model import instance, provision
+from bullpen.model.control import Control
 from bullpen.model.instance import Instance
-from bullpen.model.provision import Fleet, Place, Provision
-from bullpen.model.ticket import Requirements, UsageClass
+from bullpen.model.job import Job
+from bullpen.model.provision import Place, Provision
+from bullpen.model.ticket import Requirements
 from bullpen.model.transition import Debt, Record, StoryLine
+from bullpen.model.worker import Card, Worker
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 Row = tuple[Any, ...]
 R = TypeVar("R", bound=Record)
+
+
+# ---- values
 
 
 def to_micros(at: datetime) -> int:
@@ -30,66 +47,111 @@ def from_micros(micros: int) -> datetime:
 
 
 def to_micros_or_null(at: datetime | None) -> int | None:
-    return None if at is None else to_micros(at)
+    return None if at is None else (at - EPOCH) // MICROSECOND
 
 
 def from_micros_or_null(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
+    return None if micros is None else EPOCH + timedelta(microseconds=micros)
+
+
+class _Members(dict[str, StrEnum]):
+    """The members of an enum by their values: a fraction of the cost of calling the enum."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__((member.value, member) for member in kind)
+        self._kind = kind
+
+    def __missing__(self, value: str) -> StrEnum:
+        return self._kind(value)  # raises ValueError, which names the value and the enum
+
+
+# ---- fields and tables
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """The columns that hold one field of a record, and their values."""
+class FieldColumns:
+    """The columns that hold one field of a record. `decode` takes their values; None: the one value as it is."""
 
     columns: tuple[str, ...]
     encode: Callable[[Any], Row]
+    decode: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _columns_for(kind: Any, column: str) -> FieldColumns:
+    """The column of a field, by the type in its annotation."""
+    if get_origin(kind) is UnionType:  # X | None: NULL
+        (kind,) = (each for each in get_args(kind) if each is not NoneType)
+    if kind in (str, int, float):
+        return FieldColumns((column,), lambda value: (value,))
+    if kind is bool:
+        return FieldColumns((column,), lambda flag: (int(flag),), lambda stored: stored == 1)
+    if kind is datetime:
+        return FieldColumns((column,), lambda at: (to_micros_or_null(at),), from_micros_or_null)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        # The bare text: sqlite3 asks its adapters about every subclass of str, which costs more than the write of it.
+        return FieldColumns((column,), lambda member: (member.value,), _Members(kind).__getitem__)
+    if get_origin(kind) is tuple or is_dataclass(kind):
+        return FieldColumns((column,), lambda value: (json.encode(value).decode(),), json.Decoder(kind).decode)
+    raise TypeError(f"{column}: a column for {kind} must be stated")
+
+
 class Table(Generic[R]):
-    """One kind of record."""
+    """One kind of record: its table, and the columns of each field."""
 
-    name: str
-    fields: Mapping[str, Field]
-    decode: Callable[[Row], R]
-    derived: Mapping[str, Callable[[R], Any]] = field(default_factory=dict)  # columns that follow from the record
+    def __init__(
+        self,
+        name: str,
+        record: type[R],
+        *,
+        names: Mapping[str, str] | None = None,
+        stated: Mapping[str, FieldColumns] | None = None,
+        derived: Mapping[str, Callable[[R], Any]] | None = None,
+    ) -> None:
+        """`names` are columns named differently, `stated` fields that their types do not describe, `derived` columns
+        that are no field but follow from the record, and are written with it."""
+        hints = get_type_hints(record)
+        self.name = name
+        self.fields: Mapping[str, FieldColumns] = {
+            name: (stated or {}).get(name) or _columns_for(hints[name], (names or {}).get(name, name))
+            for name in (each.name for each in fields(record))  # type: ignore[arg-type]
+        }
+        self.derived: Mapping[str, Callable[[R], Any]] = derived or {}
+        # The first column of every field, in the order of the fields; then the further columns of those with several.
+        self.columns = tuple(field.columns[0] for field in self.fields.values())
+        self._record = record
+        self._single: list[tuple[int, Callable[[Any], Any]]] = []
+        self._several: list[tuple[int, slice, Callable[..., Any]]] = []
+        for index, field in enumerate(self.fields.values()):
+            further = slice(len(self.columns), len(self.columns) + len(field.columns) - 1)
+            self.columns += field.columns[1:]
+            if field.decode is not None and len(field.columns) == 1:
+                self._single.append((index, field.decode))
+            elif field.decode is not None:
+                self._several.append((index, further, field.decode))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """In the order in which `decode` takes them."""
-        return tuple(column for field in self.fields.values() for column in field.columns)
+    def decode(self, row: Row) -> R:
+        """The record in a row of `columns`."""
+        values = list(row[: len(self.fields)])
+        for index, decode in self._single:
+            values[index] = decode(values[index])
+        for index, further, decode in self._several:
+            values[index] = decode(values[index], *row[further])
+        return self._record(*values)
 
 
-def plain_field(column: str) -> Field:
-    return Field((column,), lambda value: (value,))
+# ---- the tables
 
 
-def time_field(column: str) -> Field:
-    return Field((column,), lambda at: (to_micros_or_null(at),))
+def _debt_columns(kinds: type[StrEnum]) -> FieldColumns:
+    members = _Members(kinds)
 
+    def encode(debt: Debt | None) -> Row:
+        return (None, None) if debt is None else (debt.kind.value, to_micros(debt.due_at))
 
-def word_field(column: str) -> Field:
-    # The bare text: sqlite3 asks its adapters about every subclass of str, which costs more than the write of it.
-    return Field((column,), lambda member: (member.value,))
+    def decode(kind: str | None, due: int | None) -> Debt | None:
+        return None if kind is None or due is None else Debt(members[kind], from_micros(due))
 
-
-def flag_field(column: str) -> Field:
-    return Field((column,), lambda flag: (int(flag),))
-
-
-def json_field(column: str) -> Field:
-    return Field((column,), lambda value: (json.encode(value).decode(),))
-
-
-def _encode_debt(debt: Debt | None) -> Row:
-    return (None, None) if debt is None else (debt.kind.value, to_micros(debt.due_at))
-
-
-_DEBT = Field(("owes_kind", "owes_due"), _encode_debt)
-
-
-def _decode_debt(kinds: type[StrEnum], kind: str | None, due: int | None) -> Debt | None:
-    return None if kind is None or due is None else Debt(kinds(kind), from_micros(due))
+    return FieldColumns(("owes_kind", "owes_due"), encode, decode)
 
 
 def _encode_place(place: Place | None) -> Row:
@@ -102,105 +164,44 @@ def _decode_place(cap: str | None, since: int | None, until: int | None) -> Plac
     return Place(cap, from_micros(since), from_micros(until))
 
 
-def _decode_instance(row: Row) -> Instance:
-    id_, state, version, threshold, run_id, round_, provision_id, attested, *rest = row
-    trust_domain, generation, resource_class, type_, usage, cpu, mem, offered_at, *rest = rest
-    owes_kind, owes_due, purge_at, repository = rest
-    return Instance(
-        id_,
-        instance.State(state),
-        version,
-        from_micros(threshold),
-        run_id,
-        round_,
-        provision_id,
-        attested == 1,
-        trust_domain,
-        generation,
-        resource_class,
-        type_,
-        UsageClass(usage),
-        cpu,
-        mem,
-        from_micros_or_null(offered_at),
-        _decode_debt(instance.Owed, owes_kind, owes_due),
-        from_micros_or_null(purge_at),
-        repository,
-    )
+_REQUIREMENTS = json.Decoder(Requirements)
 
-
-def _decode_provision(row: Row) -> Provision:
-    id_, state, version, run_id, want, _, needs, deadline, max_runtime, fleets, members, reason, *rest = row
-    owes_kind, owes_due, purge_at, *place = rest
-    return Provision(
-        id_,
-        provision.State(state),
-        version,
-        run_id,
-        want,
-        json.decode(needs, type=Requirements),
-        from_micros(deadline),
-        max_runtime,
-        json.decode(fleets, type=tuple[Fleet, ...]),
-        json.decode(members, type=tuple[str, ...]),
-        reason,
-        _decode_debt(provision.Owed, owes_kind, owes_due),
-        from_micros_or_null(purge_at),
-        _decode_place(*place),
-    )
-
-
-INSTANCES: Table[Instance] = Table(
+INSTANCES = Table(
     "instances",
-    {
-        "id": plain_field("id"),
-        "state": word_field("state"),
-        "version": plain_field("version"),
-        "threshold": time_field("threshold"),
-        "run_id": plain_field("run_id"),
-        "round": plain_field("round"),
-        "provision_id": plain_field("provision_id"),
-        "attested": flag_field("attested"),
-        "trust_domain": plain_field("trust_domain"),
-        "image_generation": plain_field("image_generation"),
-        "resource_class": plain_field("resource_class"),
-        "instance_type": plain_field("instance_type"),
-        "usage_class": word_field("usage_class"),
-        "cpu": plain_field("cpu"),
-        "mem": plain_field("mem"),
-        "offered_at": time_field("offered_at"),
-        "owes": _DEBT,
-        "purge_at": time_field("purge_at"),
-        "repository": plain_field("repository"),
-    },
-    _decode_instance,
-    {"due_at": lambda record: to_micros_or_null(record.due_at)},
+    Instance,
+    stated={"owes": _debt_columns(instance.Owed)},
+    derived={"due_at": lambda record: to_micros_or_null(record.due_at)},
 )
 
-PROVISIONS: Table[Provision] = Table(
+PROVISIONS = Table(
     "provisions",
-    {
-        "id": plain_field("id"),
-        "state": word_field("state"),
-        "version": plain_field("version"),
-        "run_id": plain_field("run_id"),
-        "want": plain_field("want"),
+    Provision,
+    stated={
         # The class beside the rest: open provisions are found by it.
-        "needs": Field(("resource_class", "needs"), lambda needs: (needs.resource_class, json.encode(needs).decode())),
-        "deadline": time_field("deadline"),
-        "max_runtime": plain_field("max_runtime"),
-        "fleets": json_field("fleets"),
-        "members": json_field("members"),
-        "reason": plain_field("reason"),
-        "owes": _DEBT,
-        "purge_at": time_field("purge_at"),
-        "place": Field(("waits_for", "waits_since", "waits_until"), _encode_place),
+        "needs": FieldColumns(
+            ("needs", "resource_class"),
+            lambda needs: (json.encode(needs).decode(), needs.resource_class),
+            lambda needs, resource_class: _REQUIREMENTS.decode(needs),
+        ),
+        "owes": _debt_columns(provision.Owed),
+        "place": FieldColumns(("waits_for", "waits_since", "waits_until"), _encode_place, _decode_place),
     },
-    _decode_provision,
-    {"due_at": lambda record: to_micros_or_null(record.due_at)},
+    derived={"due_at": lambda record: to_micros_or_null(record.due_at)},
 )
+
+WORKERS = Table("workers", Worker)
+
+JOBS = Table("jobs", Job, names={"index": "job_index"})  # `index` is a word of SQL
+
+CONTROLS = Table("controls", Control)
+
+
+# ---- beside the records
+
 
 STORY_COLUMNS = "version, step, state, at, by, why"
+
+_CARD = json.Decoder(Card)
 
 
 def encode_line(line: StoryLine) -> Row:
@@ -210,3 +211,11 @@ def encode_line(line: StoryLine) -> Row:
 def decode_line(row: Row) -> StoryLine:
     version, step, state, at, by, why = row
     return StoryLine(version, step, state, from_micros(at), by, why)
+
+
+def encode_card(card: Card) -> str:
+    return json.encode(card).decode()
+
+
+def decode_card(text: str) -> Card:
+    return _CARD.decode(text)

@@ -5,9 +5,8 @@ from copy import copy
 
 from bullpen.engines.sqlite.beats import forgotten_epoch
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.lease_rows import WORKERS
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, from_micros, from_micros_or_null
+from bullpen.engines.sqlite.rows import WORKERS, Row, from_micros, from_micros_or_null
 from bullpen.engines.sqlite.waiting import Wakes
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import Landing, land_together, select_by_id

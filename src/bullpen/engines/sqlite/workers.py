@@ -10,9 +10,8 @@ from functools import partial
 
 from bullpen.engines.sqlite.beats import Beats
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.lease_rows import CONTROLS, WORKERS, decode_card, encode_card
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import Row, to_micros
+from bullpen.engines.sqlite.rows import CONTROLS, WORKERS, Row, decode_card, encode_card, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import select_by_id
 from bullpen.model.control import Control

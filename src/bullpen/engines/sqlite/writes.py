@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from bullpen.engines.sqlite.lease_rows import CONTROLS, JOBS, WORKERS
-from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, Row, Table, encode_line
+from bullpen.engines.sqlite.rows import CONTROLS, INSTANCES, JOBS, PROVISIONS, WORKERS, Row, Table, encode_line
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict, Refused
 from bullpen.model import job, provision

@@ -1,0 +1,77 @@
+"""What the codec of the SQLite rows promises: every field of a record has its column, and comes back as it was."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import NOW, a_provision, an_instance
+from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.rows import CONTROLS, INSTANCES, JOBS, PROVISIONS, WORKERS, Table
+from bullpen.engines.sqlite.turnstile import connect
+from bullpen.engines.sqlite.writes import TABLES
+from bullpen.model import control, instance, job, provision, worker
+from bullpen.model.transition import Debt
+
+LATER = NOW + timedelta(seconds=1.5)
+
+FULL: list[Any] = [
+    an_instance(owes=Debt(instance.Owed.TERMINATE, LATER), offered_at=NOW, attested=True, repository="octo/repo"),
+    replace(
+        a_provision(),
+        owes=Debt(provision.Owed.SETTLE, LATER),
+        fleets=(provision.Fleet("token", 2, provision.FleetState.ANSWERED),),
+        members=("i-1", "i-2"),
+        place=provision.Place("small", NOW, LATER),
+    ),
+    worker.Worker("i-1/a", worker.ACTIVE, 3, "i-1", "zone", 1, 2, "request", 30.0, LATER, NOW, fate=worker.Fate.RETIRE),
+    job.Job("j-1", job.FINISHED, 4, "run", ("echo", "ü"), index=7, bound=True, result=job.Result.FAILED, exit_code=3),
+    control.Control("ingest", control.HELD, 2, NOW, None, 0.5, LATER, NOW, "why"),
+]
+BARE: list[Any] = [an_instance(), a_provision(), *(replace(each, version=9) for each in FULL[2:])]
+
+
+def as_row(table: Table[Any], record: Any) -> tuple[Any, ...]:
+    """As SQLite gives it back: by the names of the columns."""
+    stored: dict[str, Any] = {}
+    for name, field in table.fields.items():
+        stored |= zip(field.columns, field.encode(getattr(record, name)), strict=True)
+    return tuple(stored[column] for column in table.columns)
+
+
+@pytest.mark.parametrize("record", [*FULL, *BARE], ids=lambda record: type(record).__name__)
+def test_a_record_comes_back_from_its_row_as_it_was(record: Any) -> None:
+    table = TABLES[type(record)]
+    assert table.decode(as_row(table, record)) == record
+
+
+@pytest.mark.parametrize("table", [INSTANCES, PROVISIONS, WORKERS, JOBS, CONTROLS], ids=lambda table: table.name)
+@pytest.mark.real_loop
+async def test_the_database_has_exactly_the_columns_of_the_records(table: Table[Any], tmp_path: Path) -> None:
+    async with Database.open(tmp_path) as database:
+        connection = connect(database.path)
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table.name})")}
+        connection.close()
+    number = {"number"} if table is WORKERS else set()  # the key of the timers, which no record has
+    assert there - number == {*table.columns, *table.derived}
+
+
+def test_a_value_that_its_enum_does_not_have_is_refused_by_name() -> None:
+    row = list(as_row(WORKERS, FULL[2]))
+    row[WORKERS.columns.index("state")] = "asleep"
+    with pytest.raises(ValueError, match="'asleep' is not a valid State"):
+        WORKERS.decode(tuple(row))
+
+
+def test_a_field_that_no_column_can_hold_is_refused_when_the_table_is_made() -> None:
+    @dataclass(frozen=True)
+    class Odd:
+        id: str
+        state: instance.State
+        version: int
+        bag: set[str]
+
+    with pytest.raises(TypeError, match="bag"):
+        Table("odd", Odd)
