@@ -299,25 +299,25 @@ async def test_pending_comes_in_pages(records: Records) -> None:
 # ---- due
 
 
-async def test_an_instance_is_due_at_its_threshold(records: Records) -> None:
-    await land(records, on_offer(threshold=later(60)))
-    assert await records.due_instances(later(59.999), 10) == []
-    assert ids(await records.due_instances(later(60), 10)) == ["i-1"]
+async def test_a_provision_is_due_at_its_deadline(records: Records) -> None:
+    await records.apply(open_provision(deadline=later(60)))
+    assert await records.due_provisions(later(59.999), 10) == []
+    assert ids(await records.due_provisions(later(60), 10)) == ["p-1"]
 
 
-async def test_an_instance_is_due_when_its_debt_is(records: Records) -> None:
+async def test_an_instance_owes_from_the_time_of_its_debt_until_it_is_paid(records: Records) -> None:
     seen = await land(records, cleaning())
-    assert await records.due_instances(later(4.999), 10) == []
-    assert ids(await records.due_instances(later(5), 10)) == ["i-1"]
+    assert await records.owing_instances(later(4.999), 10) == []
+    assert ids(await records.owing_instances(later(5), 10)) == ["i-1"]
     await records.apply(offer(seen))
-    assert await records.due_instances(later(5), 10) == []
+    assert await records.owing_instances(later(5), 10) == []
 
 
-async def test_a_terminated_instance_is_due_until_its_end_is_confirmed(records: Records) -> None:
+async def test_a_terminated_instance_owes_its_end_until_that_is_confirmed(records: Records) -> None:
     seen = await land(records, terminated())
-    assert ids(await records.due_instances(NOW, 10)) == ["i-1"]
+    assert ids(await records.owing_instances(NOW, 10)) == ["i-1"]
     await records.apply(done(seen))
-    assert await records.due_instances(later(10**6), 10) == []
+    assert await records.owing_instances(later(10**6), 10) == []
 
 
 async def test_an_overdue_threshold_is_no_debt(records: Records) -> None:
@@ -336,11 +336,11 @@ async def test_the_longest_owed_debt_comes_first_and_a_paid_one_is_none(records:
     assert ids(await records.owing_instances(later(5), 10)) == ["i-1"]
 
 
-async def test_the_longest_overdue_instance_comes_first(records: Records) -> None:
+async def test_the_longest_overdue_provision_comes_first(records: Records) -> None:
     for number, seconds in enumerate([30, 10, 20, 40]):
-        await land(records, on_offer(f"i-{number}", threshold=later(seconds)))
-    assert ids(await records.due_instances(later(30), 10)) == ["i-1", "i-2", "i-0"]
-    assert ids(await records.due_instances(later(30), 2)) == ["i-1", "i-2"]
+        await records.apply(open_provision(f"p-{number}", deadline=later(seconds)))
+    assert ids(await records.due_provisions(later(30), 10)) == ["p-1", "p-2", "p-0"]
+    assert ids(await records.due_provisions(later(30), 2)) == ["p-1", "p-2"]
 
 
 async def test_an_open_provision_is_due_at_its_deadline_a_decided_one_when_its_debt_is(records: Records) -> None:
@@ -401,7 +401,7 @@ async def test_thousands_of_terminated_records_show_up_in_no_query(records: Reco
     assert ids(await records.run_instances("run-1")) == ["i-a"]
     assert ids(await records.claimable(needs(), NOW, 10)) == ["i-b"]
     assert ids(await records.pending("small", 10)) == ["i-c"]
-    assert ids(await records.due_instances(later(10**6), 10)) == ["i-c", "i-b", "i-a"]
+    assert ids(await records.owing_instances(later(10**6), 10)) == ["i-c"]
     assert ids(await records.live(10)) == ["i-a", "i-b", "i-c"]
     assert await records.count() == {("small", RUNNING): 1, ("small", IDLE): 2}
 

@@ -3,7 +3,6 @@
 from bullpen.action.result import Result
 
 COLD = ("a new machine", "a machine that boots and registers")
-WARM = "a runner of the pool"
 
 
 def saved(result: Result) -> str:

@@ -60,9 +60,6 @@ class Records(Protocol):
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
         """Ownerless instances on their way to an offer: being cleaned, or pre-warmed and booting; by id, after one."""
 
-    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
-        """Instances whose `due_at` has come, by threshold or debt, the longest overdue first."""
-
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
         """Instances whose debt is due, the longest overdue first."""
 

@@ -7,7 +7,7 @@ service that others can reach, or that has ever seen tokens, is never open again
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
@@ -16,7 +16,6 @@ from bullpen.model import label as labels
 from bullpen.ports import Clock
 from bullpen.server.problems import ErrorAnswer, Problem
 
-Header = Callable[[str], str | None]
 OPEN = Operator("open", Scope.ADMIN)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 

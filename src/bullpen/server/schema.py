@@ -1,6 +1,6 @@
 """What goes over the wire: every request is checked by its type, and a field that nobody knows is refused."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -13,7 +13,6 @@ RunId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\s\x00-\x
 Word = Annotated[str, Meta(max_length=128)]
 Round = Annotated[str, Meta(max_length=64, pattern=r"^[0-9A-Za-z-]*\Z")]
 Whole = Annotated[int, Meta(ge=0, le=2**53)]
-Page = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -333,6 +332,3 @@ class FailingAnswer(Answer, frozen=True):
 
 class Alive(Answer, frozen=True):
     alive: bool
-
-
-JsonObject = dict[str, Any]

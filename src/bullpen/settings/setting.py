@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import NODEFAULT, inspect, structs
+from msgspec import inspect, structs
 
 from bullpen.config import ResourceClass, Settings
 from bullpen.errors import ConfigError
@@ -27,10 +27,6 @@ class Setting:
     def variable(self) -> str:
         """The environment variable, by rule."""
         return PREFIX + self.name.translate(str.maketrans(".-", "__")).upper()
-
-    @property
-    def has_default(self) -> bool:
-        return self.default is not NODEFAULT
 
     def checked(self, value: Any, origin: str) -> Any:
         """The value as the settings keep it, or ConfigError with its place, itself and what is allowed."""

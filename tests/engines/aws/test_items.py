@@ -131,10 +131,9 @@ def where(record: Any) -> dict[str, str]:
 
 
 def test_an_instance_is_in_the_indexes_of_what_it_is() -> None:
-    assert where(running()[-1].after) == {"runKey": "RUN#run-1", "dueKey": "DUE#Instance", "liveKey": "LIVE#Instance"}
+    assert where(running()[-1].after) == {"runKey": "RUN#run-1", "liveKey": "LIVE#Instance"}
     assert where(cleaning()[-1].after) == {
         "poolKey": "PENDING#small",
-        "dueKey": "DUE#Instance",
         "todoKey": "OWES#Instance",
         "liveKey": "LIVE#Instance",
     }

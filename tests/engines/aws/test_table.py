@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, buried, expire, keep, later, needs, on_offer, open_provision, register, registered
+from builders import (
+    NOW,
+    abort,
+    buried,
+    expire,
+    later,
+    needs,
+    on_offer,
+    open_provision,
+    register,
+    registered,
+)
 from bullpen.engines.aws.dynamodb import table
 from bullpen.engines.aws.dynamodb.items import Item, Value, key_of, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.records import DynamoRecords
@@ -72,14 +83,16 @@ async def test_an_empty_page_is_not_the_end(engines: Engines, aws_settings: Make
         return Says({"Items": [], "Count": 0, "LastEvaluatedKey": start})
 
     async with watched(engines, aws_settings) as pool:
-        await land(pool.records, on_offer(threshold=later(5)))
+        await land(pool.records, on_offer())
+        await pool.records.apply(open_provision(deadline=later(5)))
         for fault, ask in (
             (empty(liveKey="LIVE#Instance"), pool.records.live(10)),
             (empty(poolKey="CLAIMABLE#small"), pool.records.claimable(needs(), NOW, 10)),
-            (empty(dueKey="DUE#Instance", dueSort="0"), pool.records.due_instances(later(5), 10)),
         ):
             pool.proxy.fail("Query", fault)
             assert [found.id for found in await ask] == ["i-1"]
+        pool.proxy.fail("Query", empty(dueKey="DUE#Provision", dueSort="0"))
+        assert [found.id for found in await pool.records.due_provisions(later(5), 10)] == ["p-1"]
         pool.proxy.fail("Query", empty(liveKey="LIVE#Instance"))
         assert sum((await pool.records.count()).values()) == 1
 
@@ -87,16 +100,17 @@ async def test_an_empty_page_is_not_the_end(engines: Engines, aws_settings: Make
 async def test_what_an_index_still_shows_and_is_no_longer_so_is_left_out(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
-    def entry(instance_id: str, due: datetime) -> Item:
-        return {**key_of(Instance, instance_id), "dueKey": text("DUE#Instance"), "dueSort": text(moment(due))}
+    def entry(provision_id: str, due: datetime) -> Item:
+        return {**key_of(Provision, provision_id), "dueKey": text("DUE#Provision"), "dueSort": text(moment(due))}
 
     async with watched(engines, aws_settings) as pool:
-        seen, _, other = [await land(pool.records, on_offer(f"i-{n}", threshold=later(5 + n))) for n in range(3)]
-        await pool.records.apply(keep(seen, until=later(600)))
-        await pool.table.delete(key_of(Instance, "i-1"))
-        stale = [entry("i-0", later(5)), entry("i-1", later(6))]
+        opened = [open_provision(f"p-{n}", deadline=later(5 + n)) for n in range(3)]
+        seen, _, other = await pool.records.apply(*opened)
+        await pool.records.apply(abort(seen, due=later(600)))
+        await pool.table.delete(key_of(Provision, "p-1"))
+        stale = [entry("p-0", later(5)), entry("p-1", later(6))]
         pool.proxy.fail("Query", Says({"Items": stale, "Count": 2, "LastEvaluatedKey": stale[1]}))
-        assert await pool.records.due_instances(later(7), 1) == [other]
+        assert await pool.records.due_provisions(later(7), 1) == [other]
 
 
 # ---- items that somebody else wrote

@@ -70,7 +70,6 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
             "run_provisions": lambda: records.run_provisions("run-1"),
             "claimable": lambda: records.claimable(needs(), NOW, 5, "i-3"),
             "pending": lambda: records.pending("small", 10),
-            "due_instances": lambda: records.due_instances(later(5000), 50),
             "owing_instances": lambda: records.owing_instances(later(5000), 50),
             "due_provisions": lambda: records.due_provisions(later(5000), 50),
             "open_provisions": lambda: records.open_provisions("small"),

@@ -86,12 +86,6 @@ class MemoryRecords:
             "records.pending", lambda: list(islice(self._current().pending.walk(resource_class, after), limit))
         )
 
-    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
-        def due() -> list[Instance]:
-            return list(islice(takewhile(lambda i: _has_come(i.due_at, now), self._current().due.walk()), limit))
-
-        return await self._faults.call("records.due_instances", due)
-
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
         def owing() -> list[Instance]:
             due = takewhile(lambda i: i.owes is not None and i.owes.due_at <= now, self._current().owing.walk())

@@ -47,11 +47,10 @@ class Tables:
         self.claimable = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_claimable else None)
         self.pending = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_pending else None)
         self.live = Index[Instance](lambda i: ("", i.id) if i.due_at else None)
-        self.due = Index[Instance](lambda i: ("", i.due_at) if i.due_at else None)
         self.owing = Index[Instance](lambda i: ("", i.owes.due_at) if i.owes else None)
         self.purgeable = Index[Instance](lambda i: ("", i.purge_at) if i.purge_at else None)
         self.instance_indexes = Replica(
-            lag, self.of_run, self.claimable, self.pending, self.live, self.due, self.owing, self.purgeable
+            lag, self.of_run, self.claimable, self.pending, self.live, self.owing, self.purgeable
         )
 
         self.provisions_of_run = Index[Provision](lambda p: None if p.is_closed else (p.run_id, p.id))

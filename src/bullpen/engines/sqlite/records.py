@@ -33,7 +33,6 @@ PENDING = (
     f"{_INSTANCE} WHERE resource_class = ? AND id > ? AND run_id = '' AND attested = 0 AND state <> 'terminated'"
     " AND state IN ('idle', 'created') ORDER BY id LIMIT ?"
 )
-DUE_INSTANCES = f"{_INSTANCE} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
 OWING_INSTANCES = f"{_INSTANCE} WHERE owes_due <= ? ORDER BY owes_due, id LIMIT ?"
 DUE_PROVISIONS = f"{_PROVISION} WHERE due_at <= ? ORDER BY due_at, id LIMIT ?"
 OPEN_PROVISIONS = f"{_PROVISION} WHERE resource_class = ? AND state = 'open' ORDER BY id"
@@ -127,9 +126,6 @@ class SqliteRecords:
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
         return [INSTANCES.decode(row) for row in await self._rows(PENDING, resource_class, after, limit)]
-
-    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
-        return [INSTANCES.decode(row) for row in await self._rows(DUE_INSTANCES, to_micros(now), limit)]
 
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
         return [INSTANCES.decode(row) for row in await self._rows(OWING_INSTANCES, to_micros(now), limit)]

@@ -166,12 +166,7 @@ def _decode_place(cap: str | None, since: int | None, until: int | None) -> Plac
 
 _REQUIREMENTS = json.Decoder(Requirements)
 
-INSTANCES = Table(
-    "instances",
-    Instance,
-    stated={"owes": _debt_columns(instance.Owed)},
-    derived={"due_at": lambda record: to_micros_or_null(record.due_at)},
-)
+INSTANCES = Table("instances", Instance, stated={"owes": _debt_columns(instance.Owed)})
 
 PROVISIONS = Table(
     "provisions",

@@ -76,7 +76,6 @@ def _of_instance(record: Instance) -> dict[str, Value | None]:
         **_indexed(
             run=(f"RUN#{record.run_id}", record.id) if record.run_id and record.state in instance.LIVE else _NONE,
             pool=f"{pool}#{record.resource_class}" if pool else "",
-            due=_at("DUE#Instance", record.due_at),
             todo=_at("OWES#Instance", record.owes.due_at if record.owes else None),
             live="LIVE#Instance" if record.due_at else "",
         ),

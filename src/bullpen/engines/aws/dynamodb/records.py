@@ -92,10 +92,6 @@ class DynamoRecords:
         )
         return decode_listed(Instance, await walk.first(limit))
 
-    async def due_instances(self, now: datetime, limit: int) -> list[Instance]:
-        walk = self._table.walk(("dueKey", "DUE#Instance"), ("dueSort", "<=", moment(now)), index="due", page=limit)
-        return await read_listed(self._table, walk, Instance, lambda i: _has_come(i.due_at, now), limit)
-
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
         walk = self._table.walk(("todoKey", "OWES#Instance"), ("todoSort", "<=", moment(now)), index="todo", page=limit)
         return await read_listed(
