@@ -18,7 +18,7 @@ from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.worker import ACTIVE
 from bullpen.pool import debts
 from bullpen.pool.setbacks import Setbacks
-from bullpen.ports import FailingLoop, Gap, Ports, Unfounded
+from bullpen.ports import FailingLoop, Gap, NoInfrastructure, Ports
 from bullpen.refresh import reap
 from bullpen.refresh.action import Action, Plan
 
@@ -144,11 +144,11 @@ async def test_a_worker_that_really_dies_is_found_by_the_service() -> None:
 
 
 async def test_a_service_of_an_older_program_stops() -> None:
-    class Newer(Unfounded):
+    class Newer(NoInfrastructure):
         async def gaps(self) -> list[Gap]:
             raise Outdated("table pool was made by a newer Bullpen")
 
-    service = Service(replace(some_ports(), foundation=Newer()), Settings())
+    service = Service(replace(some_ports(), infrastructure=Newer()), Settings())
     with pytest.raises(Outdated):
         await service.run(asyncio.Event())
 
@@ -173,7 +173,7 @@ async def test_a_class_that_cannot_be_launched_does_not_keep_others_cold(caplog:
 
 
 async def test_the_service_mends_what_the_pool_stands_on() -> None:
-    class Ground(Unfounded):
+    class Ground(NoInfrastructure):
         def __init__(self) -> None:
             self.open = [Gap("make table", "pool", "it does not exist")]
 
@@ -184,7 +184,7 @@ async def test_the_service_mends_what_the_pool_stands_on() -> None:
             self.open.remove(gap)
 
     ground = Ground()
-    service = Service(replace(some_ports(), foundation=ground), Settings())
+    service = Service(replace(some_ports(), infrastructure=ground), Settings())
     (loop,) = (loop for loop in service.loops if loop.name == "foundation")
     assert await loop.run_once()
     assert ground.open == []

@@ -620,7 +620,7 @@ class Ground:
 
 async def test_what_the_pool_stands_on_is_mended_before_anything_else() -> None:
     ground = Ground(blocks=True)
-    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), foundation=ground)
+    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), infrastructure=ground)
     done = [action.what for action in await refresh(ports, Settings())]
     assert done == ["make table", "make queue", "make queue", "make queue"]
     assert ground.mended == ["make table"]
@@ -629,7 +629,7 @@ async def test_what_the_pool_stands_on_is_mended_before_anything_else() -> None:
 @pytest.mark.parametrize(("blocks", "shown"), [(True, ["make table"]), (False, ["make table"] + ["make queue"] * 3)])
 async def test_a_dry_run_mends_nothing_and_looks_no_further_than_it_can(blocks: bool, shown: list[str]) -> None:
     ground = Ground(blocks=blocks)
-    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), foundation=ground)
+    ports = replace(Memory().ports(LoopClock(), SeededChance(0)), infrastructure=ground)
     assert [action.what for action in await refresh(ports, Settings(), dry_run=True)] == shown
     assert ground.mended == []
 

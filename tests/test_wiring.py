@@ -31,7 +31,7 @@ settings = Settings(engines=Engines(ci="github"), github=Github(scope="acme", ap
 
 async def look():
     async with opened(Path("."), settings) as ports:
-        await ports.foundation.gaps()
+        await ports.infrastructure.gaps()
 
 asyncio.run(look())
 print(*sys.modules)
@@ -42,7 +42,7 @@ print(*sys.modules)
 async def test_the_embedded_engine_is_the_default(tmp_path: Path) -> None:
     async with opened(tmp_path, Settings()) as ports:
         assert isinstance(ports.records, SqliteRecords)
-        assert await ports.foundation.gaps() == []
+        assert await ports.infrastructure.gaps() == []
 
 
 @pytest.mark.real_loop
@@ -69,7 +69,7 @@ async def test_github_replaces_the_ci_of_either_pool_and_opening_it_reads_no_sec
 async def test_github_adds_to_what_the_pool_stands_on(tmp_path: Path) -> None:
     settings = Settings(engines=Engines(ci="github"), github=UNREADABLE)
     async with opened(tmp_path, settings) as ports:
-        assert [gap.what for gap in await ports.foundation.gaps()] == [ROTATE]
+        assert [gap.what for gap in await ports.infrastructure.gaps()] == [ROTATE]
 
 
 @pytest.mark.real_loop

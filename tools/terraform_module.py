@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bullpen.engines.aws.infrastructure.policies import Place, Policy, control_plane, instance, workflow
+from bullpen.engines.aws.infrastructure.policies import Policy, PolicyScope, control_plane, instance, workflow
 from bullpen.model.boot import CALLER
 
 FOLDER = Path(__file__).parents[1] / "deploy/terraform"
@@ -21,7 +21,7 @@ POLICIES = FOLDER / "policies.tf"
 WIDTH = 100
 """Columns, without the key: a longer list is written with one item per line."""
 
-PLACE = Place(
+PLACE = PolicyScope(
     pool="${var.pool}",
     role="${var.instance_profile}",
     profile="${var.instance_profile}",

@@ -207,7 +207,7 @@ class Settings(Frozen, frozen=True):
 
     @property
     def makes_queues(self) -> bool:
-        """Whether refresh makes and retires queues itself; else somebody else does, and `Foundation` looks at them."""
+        """Whether refresh makes and retires queues itself; else another tool does, and `Infrastructure` checks them."""
         return self.engines.pool == "embedded" or self.aws.manage == "refresh"
 
     def resource_class(self, name: str) -> ResourceClass:

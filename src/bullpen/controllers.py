@@ -243,9 +243,9 @@ class Service:
 
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
-        for gap in await self._ports.foundation.gaps():
+        for gap in await self._ports.infrastructure.gaps():
             _report("foundation", [Action(gap.what, gap.subject, gap.reason)])
-            if (failure := await mend(self._ports.foundation, gap)) is not None:
+            if (failure := await mend(self._ports.infrastructure, gap)) is not None:
                 failures.append(failure)
         if failures:
             raise Hindered(failures)

@@ -124,7 +124,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.aws.dynamodb.vault import DynamoVault
     from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
     from bullpen.engines.aws.ec2.compute import Ec2Compute
-    from bullpen.engines.aws.infrastructure.setup import AwsFoundation
+    from bullpen.engines.aws.infrastructure.setup import AwsInfrastructure
     from bullpen.engines.aws.infrastructure.table_setup import Tending
     from bullpen.engines.aws.sqs.queue import SqsQueue
     from bullpen.engines.system import SystemChance, SystemClock
@@ -147,7 +147,7 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),
             health=DynamoHealth(table),
-            foundation=AwsFoundation(cloud, settings, queue, clock),
+            infrastructure=AwsInfrastructure(cloud, settings, queue, clock),
             vault=DynamoVault(table, clock),
             tokens=DynamoTokens(table),
             store_clock=clock,
@@ -157,19 +157,21 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
 @asynccontextmanager
 async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
     """The same pool with GitHub as its CI. Opening it makes no call and reads no secret: a provision needs neither."""
-    from bullpen.engines.github.client import Hub
-    from bullpen.engines.github.infrastructure import GithubFoundation
+    from bullpen.engines.github.client import GithubClient
+    from bullpen.engines.github.infrastructure import GithubInfrastructure
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.github.runners import GithubCI
     from bullpen.engines.github.workflows import GithubWorkflows
 
-    async with aclosing(Hub(settings.github, ports.clock)) as hub:
+    async with aclosing(GithubClient(settings.github, ports.clock)) as hub:
         releases = Releases(hub, ports.clock)
         yield replace(
             ports,
             ci=GithubCI(hub, settings, ports.records, ports.clock, releases),
             workflows=GithubWorkflows(hub),
-            foundation=GithubFoundation(ports.foundation, hub, settings, ports.vault, ports.clock, releases),
+            infrastructure=GithubInfrastructure(
+                ports.infrastructure, hub, settings, ports.vault, ports.clock, releases
+            ),
         )
 
 
@@ -203,10 +205,10 @@ async def check_ci(settings: Settings) -> None:
     """Raise ConfigError if the CI can never be asked anything as the settings are; asks nothing, opens no pool."""
     if not settings.on_github:
         return
-    from bullpen.engines.github.client import Hub
+    from bullpen.engines.github.client import GithubClient
     from bullpen.engines.system import SystemClock
 
-    async with aclosing(Hub(settings.github, SystemClock())) as hub:
+    async with aclosing(GithubClient(settings.github, SystemClock())) as hub:
         hub.check()
 
 
@@ -215,10 +217,10 @@ async def rate_limits(settings: Settings) -> list[Limit]:
     PermissionDenied, Unavailable, ConfigError."""
     if not settings.on_github:
         return []
-    from bullpen.engines.github.client import Hub
+    from bullpen.engines.github.client import GithubClient
     from bullpen.engines.system import SystemClock
 
-    async with aclosing(Hub(settings.github, SystemClock())) as hub:
+    async with aclosing(GithubClient(settings.github, SystemClock())) as hub:
         return await hub.rate_limits()
 
 
@@ -250,13 +252,13 @@ async def examine_ci(settings: Settings) -> list[Finding]:
     """What decides whether the CI can give us jobs, and what to do where it cannot; opens no pool, and never raises."""
     if not settings.on_github:
         return []
-    from bullpen.engines.github.client import Hub
+    from bullpen.engines.github.client import GithubClient
     from bullpen.engines.github.doctor import examine
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.system import SystemClock
 
     clock = SystemClock()
-    async with aclosing(Hub(settings.github, clock)) as hub:
+    async with aclosing(GithubClient(settings.github, clock)) as hub:
         return await examine(hub, settings, Releases(hub, clock))
 
 

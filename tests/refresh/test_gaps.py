@@ -7,14 +7,14 @@ import pytest
 from bullpen.controllers import Service
 from bullpen.errors import BullpenError, ConfigError, PermissionDenied, Unavailable
 from bullpen.ports import Gap, Ports
-from bullpen.ports.world import Unfounded
+from bullpen.ports.world import NoInfrastructure
 from bullpen.refresh import Hindered
 from bullpen.sim.world import World
 from fixtures import a_world, refreshed, small
 
 
 @dataclass
-class Shaky(Unfounded):
+class Shaky(NoInfrastructure):
     """Of two gaps the first cannot be closed."""
 
     failure: BullpenError
@@ -31,7 +31,7 @@ class Shaky(Unfounded):
 
 
 def on(world: World, ground: Shaky) -> Ports:
-    return replace(world.ports(), foundation=ground)
+    return replace(world.ports(), infrastructure=ground)
 
 
 FAILURES = [Unavailable("GitHub is away"), PermissionDenied("it has expired"), ConfigError("no file")]

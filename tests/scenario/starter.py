@@ -62,8 +62,8 @@ def prepare_aws() -> None:
 
     own_user_data(Settings())
 
-    store = ("ci", "gone", "jobs", "logs", "observations", "records", "signals", "workers")
-    for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "ground.foundation"):
+    store = ("ci", "jobs", "logs", "missing_since", "observations", "records", "signals", "workers")
+    for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "infrastructure.setup"):
         importlib.import_module(f"bullpen.engines.aws.{name}")
     botocore.session.create_loader = functools.cache(botocore.session.create_loader)
     session = botocore.session.get_session()
@@ -73,7 +73,7 @@ def prepare_aws() -> None:
 
 def prepare_github() -> None:
     """The engine, what it calls GitHub with, and `serve`."""
-    engine = ("foundation", "runners", "workflows", "oidc", "webhooks")
+    engine = ("infrastructure", "runners", "workflows", "oidc", "webhooks")
     for name in ("httpx", "jwt", "uvloop", "bullpen.cli.doctor", "bullpen.cli.serve", "bullpen.server.serve"):
         importlib.import_module(name)
     for name in engine:

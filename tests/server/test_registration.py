@@ -15,7 +15,7 @@ import pytest
 from builders import claimed, open_provision
 from bullpen.agent.store.http import REGISTRATION_PATIENCE
 from bullpen.config import Agent, Engines, Github, Settings
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
@@ -45,7 +45,7 @@ async def on_github(
     async def answered(request: httpx.Request) -> httpx.Response:
         return await answer(request)
 
-    async with aclosing(Hub(github, ports.clock, httpx.MockTransport(answered))) as hub:
+    async with aclosing(GithubClient(github, ports.clock, httpx.MockTransport(answered))) as hub:
         ci = GithubCI(hub, settings, ports.records, ports.clock, Releases(hub, ports.clock))
         await ports.records.apply(open_provision())
         for id in IDS:

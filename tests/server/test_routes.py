@@ -20,7 +20,7 @@ from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass, format_time
-from bullpen.ports import Pass, Registration, Removal
+from bullpen.ports import Registration, RegistrationCredentials, Removal
 from bullpen.server.load_limits import Admission
 from bullpen.server.operations import MOST_AT_ONCE
 from server.fixtures import INSTANCE, OTHER, House, a_house
@@ -234,7 +234,7 @@ async def test_an_agent_registers_and_leaves_but_not_under_its_job(tmp_path: Pat
 class AnotherCI:
     """Has agents register themselves, and knows them by other names."""
 
-    def __init__(self, answer: Pass | Refused | None) -> None:
+    def __init__(self, answer: RegistrationCredentials | Refused | None) -> None:
         self.answer = answer
         self.removed: list[str] = []
 
@@ -247,7 +247,7 @@ class AnotherCI:
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
         return {}
 
-    async def register(self, name: str, label: str, round: str) -> Pass | None:
+    async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         if isinstance(self.answer, Refused):
             raise self.answer
         return self.answer
@@ -261,18 +261,23 @@ class AnotherCI:
     ("answer", "told"),
     [
         (
-            Pass("bullpen.x.a1", "r", "https://github.com/acme", "big", token="T", removal="V", oldest="2.1"),
+            RegistrationCredentials(
+                "bullpen.x.a1", "r", "https://github.com/acme", "big", token="T", removal="V", oldest="2.1"
+            ),
             {"registered": True, "runner": "bullpen.x.a1", "label": "r", "url": "https://github.com/acme"}
             | {"group": "big", "token": "T", "removal": "V", "oldest": "2.1"},
         ),
-        (Pass("bullpen.x.a1", "r", jit="J"), {"registered": True, "runner": "bullpen.x.a1", "label": "r", "jit": "J"}),
+        (
+            RegistrationCredentials("bullpen.x.a1", "r", jit="J"),
+            {"registered": True, "runner": "bullpen.x.a1", "label": "r", "jit": "J"},
+        ),
         (None, {"registered": False}),
         (Refused("no such scope"), {"registered": False, "refusal": "no such scope"}),
         (Refused("no scope", remedy="see it"), {"registered": False, "refusal": "no scope; see it"}),
     ],
 )
 async def test_an_agent_is_told_what_it_needs_to_register_elsewhere(
-    tmp_path: Path, answer: Pass | Refused | None, told: dict[str, Any]
+    tmp_path: Path, answer: RegistrationCredentials | Refused | None, told: dict[str, Any]
 ) -> None:
     async with a_house(tmp_path) as house:
         house.context.ports = replace(house.ports, ci=AnotherCI(answer))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bullpen.config import Engines, Github, ResourceClass, Settings
-from bullpen.engines.memory import Hub, Rates
-from bullpen.engines.memory.github import JobSpec, Run
+from bullpen.engines.memory import MemoryGithub, Rates
+from bullpen.engines.memory.github import GithubRun, JobSpec
 from bullpen.errors import Unavailable
 from bullpen.liveness import Liveness
 from bullpen.model.instance import IDLE, LIVE, TERMINATED, Instance
@@ -50,7 +50,7 @@ class Scene:
         self.sweeper = Liveness(self.ports(), self.world.settings)
 
     @property
-    def hub(self) -> Hub:
+    def hub(self) -> MemoryGithub:
         assert self.world.memory.hub is not None
         return self.world.memory.hub
 
@@ -93,7 +93,7 @@ class Scene:
         (found,) = [one for one in self.of(run).jobs if one.spec.name == job]
         return found.runner.split(".")[1]
 
-    def of(self, run: str) -> Run:
+    def of(self, run: str) -> GithubRun:
         return self.hub.runs[run]
 
     def dies(self, instance: str) -> None:

@@ -96,7 +96,7 @@ def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.settings
 
     async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> list[Finding]:
-        findings = await ports.foundation.examine()
+        findings = await ports.infrastructure.examine()
         if any(one.health is Health.FAILED for one in findings):
             return findings
         try:

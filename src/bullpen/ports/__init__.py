@@ -7,7 +7,7 @@
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
-    world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Foundation: everything else that is not ours
+    world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Infrastructure: everything else that is not ours
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
 errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
@@ -26,17 +26,17 @@ from bullpen.ports.world import (
     Chance,
     Clock,
     Compute,
-    Foundation,
     Gap,
+    Infrastructure,
     Message,
+    NoInfrastructure,
     NoStoreClock,
-    Pass,
     PoolQueue,
     Registration,
+    RegistrationCredentials,
     Removal,
     Sighting,
     StoreClock,
-    Unfounded,
 )
 
 __all__ = [
@@ -48,21 +48,22 @@ __all__ = [
     "Compute",
     "Conclusion",
     "FailingLoop",
-    "Foundation",
     "Gap",
+    "Infrastructure",
     "Jobs",
     "Logs",
     "Message",
+    "NoInfrastructure",
     "NoStoreClock",
     "NoTokens",
     "NoVault",
     "NoWorkflows",
     "Observations",
-    "Pass",
     "PoolQueue",
     "Ports",
     "Records",
     "Registration",
+    "RegistrationCredentials",
     "Removal",
     "Secret",
     "Sighting",
@@ -72,7 +73,6 @@ __all__ = [
     "StoredToken",
     "TokenBook",
     "Tokens",
-    "Unfounded",
     "Vault",
     "Workers",
     "WorkflowJob",
@@ -97,7 +97,7 @@ class Ports:
     jobs: Jobs
     logs: Logs
     health: StoreHealth
-    foundation: Foundation = field(default_factory=Unfounded)
+    infrastructure: Infrastructure = field(default_factory=NoInfrastructure)
     workflows: Workflows = field(default_factory=NoWorkflows)
     vault: Vault = field(default_factory=NoVault)
     tokens: Tokens = field(default_factory=NoTokens)

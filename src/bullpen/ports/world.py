@@ -128,7 +128,7 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class RegistrationCredentials:
     """What an agent needs to register as a runner. With neither `token` nor `jit` it is registered already.
 
     The three secrets open the CI to whoever holds them: they are handed to one instance, for one round, and shown
@@ -154,7 +154,7 @@ class CI(Protocol):
     async def registrations(self) -> list[Registration]:
         """Every runner of ours that the CI knows."""
 
-    async def register(self, name: str, label: str, round: str) -> Pass | None:
+    async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         """Put a runner on the list for an agent that cannot do so itself, or give it what it needs to do so.
 
         None, and nothing is written, unless the instance of this name still belongs to the run of this label, in this
@@ -188,7 +188,7 @@ class Gap:
     blocks: bool = False  # the pool cannot even be looked at before this one is closed
 
 
-class Foundation(Protocol):
+class Infrastructure(Protocol):
     """What the pool stands on besides its records: tables, indexes, templates, the agent's code. Nothing, where a
     home is enough."""
 
@@ -208,8 +208,8 @@ class Foundation(Protocol):
         """Everything that decides whether the pool can work, and what to do where it cannot. Never raises."""
 
 
-class Unfounded:
-    """The foundation of an engine that needs none."""
+class NoInfrastructure:
+    """The infrastructure of an engine that needs none."""
 
     def check(self) -> None:
         return

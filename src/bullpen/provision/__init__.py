@@ -27,7 +27,7 @@ async def provision(
     Raise ConfigError, before any work, if the settings show that nothing can be launched.
     """
     began = asyncio.get_running_loop().time()
-    ports.foundation.check()
+    ports.infrastructure.check()
     await debts.pay_due(ports, settings, TAKE_OVER, by="provision")
     presence = Presence(ports, settings, request, tell)
     outcome = await Call(ports, settings, request, stop, tell, presence).serve()

@@ -41,10 +41,10 @@ async def refresh(
         for action in () if dry_run else some:
             tell(f"{action.what} {action.subject}: {action.reason}")
 
-    gaps = await ports.foundation.gaps()
+    gaps = await ports.infrastructure.gaps()
     for gap in gaps:
         note([Action(gap.what, gap.subject, gap.reason)])
-        if not dry_run and (failure := await mend(ports.foundation, gap)) is not None:
+        if not dry_run and (failure := await mend(ports.infrastructure, gap)) is not None:
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
         return actions  # there is nothing to look at yet

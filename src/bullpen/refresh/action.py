@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
 from bullpen.pool.setbacks import reason_of
-from bullpen.ports import Foundation, Gap
+from bullpen.ports import Gap, Infrastructure
 from bullpen.structured_log import get_logger
 
 GIVE_UP_AFTER = 3  # plans in a row that got no answer
@@ -85,10 +85,10 @@ class Attempts:
             raise Hindered(self.failures, actions)
 
 
-async def mend(foundation: Foundation, gap: Gap) -> BullpenError | None:
+async def mend(infrastructure: Infrastructure, gap: Gap) -> BullpenError | None:
     """Close a gap; what kept us from it, unless nothing can be done before it is closed: then that is raised."""
     try:
-        await foundation.mend(gap)
+        await infrastructure.mend(gap)
     except Outdated:
         raise
     except (Refused, ConfigError, Unavailable) as failure:

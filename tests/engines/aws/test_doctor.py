@@ -12,8 +12,8 @@ from builders import NOW
 from bullpen.config import Aws, Engines, ResourceClass, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.ec2.template import template
-from bullpen.engines.aws.infrastructure import checks
-from bullpen.engines.aws.infrastructure.checks import Ground, check_clock, guarded
+from bullpen.engines.aws.infrastructure import doctor
+from bullpen.engines.aws.infrastructure.doctor import AccountChecks, check_clock, guarded
 from bullpen.engines.aws.infrastructure.permissions import check_permissions, principal_of, questions
 from bullpen.engines.aws.infrastructure.policies import control_plane, place_of
 from bullpen.ports.health import Finding, Health
@@ -32,25 +32,43 @@ def settings_on(cloud: Control, **changed: Any) -> Settings:
     return Settings(engines=Engines(pool="aws"), aws=aws)
 
 
-async def found(settings: Settings, check: Callable[[Ground], Awaitable[Finding]]) -> Finding:
+async def found(settings: Settings, check: Callable[[AccountChecks], Awaitable[Finding]]) -> Finding:
     async with session.opened(settings.aws) as cloud:
-        ground = Ground(cloud, settings)
+        ground = AccountChecks(cloud, settings)
         return await guarded("it", lambda: check(ground))
 
 
 @pytest.mark.parametrize(
     ("changed", "check", "health", "told", "remedy"),
     [
-        ({}, Ground.subnets, "ok", "2 in us-east-1a, us-east-1b", ""),
-        ({"subnets": ("subnet-0000000000000dead",)}, Ground.subnets, "failed", "DescribeSubnets", "aws.subnets"),
-        ({"image": UBUNTU.id, "volume": 20}, Ground.image, "failed", "/dev/sda1", 'aws.root-device = "/dev/sda1"'),
-        ({"image": UBUNTU.id}, Ground.image, "ok", "x86_64", ""),
-        ({"image": "ami-0000000000000dead"}, Ground.image, "failed", "DescribeImages", "aws.image"),
-        ({}, Ground.security_groups, "ok", "default group", ""),
-        ({"security_groups": (SECURITY_GROUP,)}, Ground.security_groups, "ok", SECURITY_GROUP, ""),
-        ({"security_groups": ("sg-0000000000000dead",)}, Ground.security_groups, "failed", "Groups", "security-groups"),
-        ({}, Ground.profile, "ok", f"{PROFILE} with role", ""),
-        ({"instance_profile": "nobody"}, Ground.profile, "failed", "nobody does not exist", "iam-policy instance"),
+        ({}, AccountChecks.subnets, "ok", "2 in us-east-1a, us-east-1b", ""),
+        ({"subnets": ("subnet-0000000000000dead",)}, AccountChecks.subnets, "failed", "DescribeSubnets", "aws.subnets"),
+        (
+            {"image": UBUNTU.id, "volume": 20},
+            AccountChecks.image,
+            "failed",
+            "/dev/sda1",
+            'aws.root-device = "/dev/sda1"',
+        ),
+        ({"image": UBUNTU.id}, AccountChecks.image, "ok", "x86_64", ""),
+        ({"image": "ami-0000000000000dead"}, AccountChecks.image, "failed", "DescribeImages", "aws.image"),
+        ({}, AccountChecks.security_groups, "ok", "default group", ""),
+        ({"security_groups": (SECURITY_GROUP,)}, AccountChecks.security_groups, "ok", SECURITY_GROUP, ""),
+        (
+            {"security_groups": ("sg-0000000000000dead",)},
+            AccountChecks.security_groups,
+            "failed",
+            "Groups",
+            "security-groups",
+        ),
+        ({}, AccountChecks.profile, "ok", f"{PROFILE} with role", ""),
+        (
+            {"instance_profile": "nobody"},
+            AccountChecks.profile,
+            "failed",
+            "nobody does not exist",
+            "iam-policy instance",
+        ),
     ],
 )
 async def test_the_ground_that_the_settings_name_is_looked_at(
@@ -89,11 +107,11 @@ async def test_an_image_that_ec2_does_not_show_is_a_failure_and_is_asked_for_onc
         asked.append({"method": method, **request})
         return {"Images": []}
 
-    monkeypatch.setattr(checks, "ask", ask)
+    monkeypatch.setattr(doctor, "ask", ask)
     settings = settings_on(cloud)
     wanted = template(settings, "", "small", ("*",), 1, 1024)
     async with session.opened(settings.aws) as opened:
-        ground = Ground(opened, settings)
+        ground = AccountChecks(opened, settings)
         finding = await guarded("image", ground.image)
         assert (await guarded("types", lambda: ground.types(wanted))).health is Health.FAILED
     assert finding.health is Health.FAILED
@@ -106,7 +124,7 @@ async def test_all_classes_share_one_look_at_the_image(cloud: Control) -> None:
     settings = settings_on(cloud)
     wanted = template(settings, "", "small", ("*",), 1, 1024)
     async with session.opened(settings.aws) as opened:
-        ground = Ground(opened, settings)
+        ground = AccountChecks(opened, settings)
         assert {(await ground.image()).health, *[(await ground.types(wanted)).health for _ in range(3)]} == {Health.OK}
     assert cloud.calls()["DescribeImages"] == 1
 

@@ -1,4 +1,4 @@
-"""Foundation on AWS: what is missing is made, what means something else is left alone; then there is nothing to do."""
+"""The infrastructure on AWS: what is missing is created, what differs in meaning is left alone."""
 
 import json
 import random
@@ -16,7 +16,7 @@ from bullpen.config import Agent, ResourceClass, Settings
 from bullpen.engines.aws import session
 from bullpen.engines.aws.boot.userdata import own_user_data, told
 from bullpen.engines.aws.dynamodb.schema import SCHEMA_KEY, indexes, table_definition
-from bullpen.engines.aws.infrastructure.setup import CERTAIN, AwsFoundation
+from bullpen.engines.aws.infrastructure.setup import CERTAIN, AwsInfrastructure
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.errors import ConfigError
@@ -34,9 +34,9 @@ ONE_CLASS = {"small": ResourceClass(cpu=1, mem=1024)}
 
 @dataclass(frozen=True)
 class Site:
-    """A foundation, and the clients of the same account to look behind its back."""
+    """The infrastructure, and the clients of the same account to look behind its back."""
 
-    foundation: AwsFoundation
+    infrastructure: AwsInfrastructure
     queue: SqsQueue
     pool: str
     dynamodb: Any
@@ -45,9 +45,9 @@ class Site:
 
     async def mended(self) -> list[str]:
         """Close all gaps as refresh does: what there was to do."""
-        gaps = await self.foundation.gaps()
+        gaps = await self.infrastructure.gaps()
         for gap in gaps:
-            await self.foundation.mend(gap)
+            await self.infrastructure.mend(gap)
         return [gap.what for gap in gaps]
 
     async def founded(self) -> None:
@@ -65,7 +65,7 @@ async def a_site(settings: Settings) -> AsyncIterator[Site]:
     async with session.opened(settings.aws) as cloud:
         queue = SqsQueue(cloud, clock, SystemChance())
         clients = [await cloud.client(name) for name in ("dynamodb", "sqs", "ec2")]
-        yield Site(AwsFoundation(cloud, settings, queue, clock), queue, settings.aws.pool, *clients)
+        yield Site(AwsInfrastructure(cloud, settings, queue, clock), queue, settings.aws.pool, *clients)
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ async def test_an_empty_account_gets_everything_and_then_there_is_nothing_to_do(
     async with a_site(settings) as site:
         made = ["make table", "let expire", "enable recovery", "mark table", "store agent", "make template"]
         assert await site.mended() == made
-        assert await site.foundation.gaps() == []
+        assert await site.infrastructure.gaps() == []
         assert (await site.table())["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
 
 
 async def test_looking_changes_nothing(settings: Settings, cloud: Control) -> None:
     async with a_site(settings) as site:
-        before = await site.foundation.gaps()
-        assert await site.foundation.gaps() == before
+        before = await site.infrastructure.gaps()
+        assert await site.infrastructure.gaps() == before
         assert (await site.dynamodb.list_tables(ExclusiveStartTableName=f"{site.pool[:-1]}", Limit=1))[
             "TableNames"
         ] != [site.pool]
@@ -119,15 +119,15 @@ async def make_the_missing_index(aws_settings: MakeSettings, cloud: Control, eng
         ]
         async with a_site(settings) as site:
             await site.dynamodb.create_table(**wanted)
-            gaps = await site.foundation.gaps()
+            gaps = await site.infrastructure.gaps()
             assert [gap.subject for gap in gaps if gap.what == "make index"] == [f"{site.pool}/due"]
             proxy.fail("UpdateTable", Failure("ResourceInUseException", 400))
             for gap in gaps:
-                await site.foundation.mend(gap)
+                await site.infrastructure.mend(gap)
             states = {one["IndexName"]: one["IndexStatus"] for one in (await site.table())["GlobalSecondaryIndexes"]}
             assert states == dict.fromkeys(("run", "pool", "due", "todo", "live"), "ACTIVE")
             assert proxy.counts["UpdateTable"] == 2
-            assert await site.foundation.gaps() == []
+            assert await site.infrastructure.gaps() == []
 
 
 async def test_a_fixed_throughput_becomes_on_demand(settings: Settings) -> None:
@@ -140,7 +140,7 @@ async def test_a_fixed_throughput_becomes_on_demand(settings: Settings) -> None:
     async with a_site(settings) as site:
         await site.dynamodb.create_table(**definition)
         assert "switch billing" in await site.mended()
-        assert await site.foundation.gaps() == []
+        assert await site.infrastructure.gaps() == []
 
 
 def with_other_keys(definition: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ async def test_a_table_of_another_schema_is_named_and_left_as_it_is(
         await site.dynamodb.create_table(**changed(table_definition(site.pool)))
         before = await site.table()
         with pytest.raises(ConfigError, match="is of another schema") as caught:
-            await site.foundation.gaps()
+            await site.infrastructure.gaps()
         assert named in str(caught.value)
         assert await site.table() == before
 
@@ -188,9 +188,9 @@ async def test_an_older_program_never_marks_over_a_newer_one(settings: Settings)
         newer = {**SCHEMA_KEY, "schema": {"N": "2"}}
         await site.dynamodb.put_item(TableName=site.pool, Item=newer)
         with pytest.raises(ConfigError, match="says 2, this program knows 1"):
-            await site.foundation.gaps()
+            await site.infrastructure.gaps()
         with pytest.raises(ConfigError, match="says 2"):
-            await site.foundation.mend(Gap("mark table", site.pool, "as seen before"))
+            await site.infrastructure.mend(Gap("mark table", site.pool, "as seen before"))
         assert (await site.dynamodb.get_item(TableName=site.pool, Key=SCHEMA_KEY))["Item"] == newer
 
 
@@ -200,7 +200,7 @@ async def test_a_queue_with_other_attributes_is_corrected(settings: Settings) ->
         url = (await site.sqs.get_queue_url(QueueName=f"{site.pool}-small"))["QueueUrl"]
         await site.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "600"})
         assert await site.mended() == ["correct queue"]
-        assert await site.foundation.gaps() == []
+        assert await site.infrastructure.gaps() == []
 
 
 async def test_an_edited_template_is_made_anew(settings: Settings, cloud: Control) -> None:
@@ -211,21 +211,21 @@ async def test_an_edited_template_is_made_anew(settings: Settings, cloud: Contro
         await site.ec2.delete_launch_template(LaunchTemplateName=name)
         data = {"ImageId": AMAZON_LINUX.id, "InstanceType": "c5.large"}
         await site.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data, TagSpecifications=tags)
-        (gap,) = await site.foundation.gaps()
+        (gap,) = await site.infrastructure.gaps()
         assert (gap.what, gap.subject) == ("make template", name)
         assert "UserData" in gap.reason
-        await site.foundation.mend(gap)
-        assert await site.foundation.gaps() == []
+        await site.infrastructure.mend(gap)
+        assert await site.infrastructure.gaps() == []
         assert cloud.look()["templates"][name] != before
 
 
 async def test_two_refreshes_at_once_make_one_of_each(settings: Settings, cloud: Control) -> None:
     async with a_site(settings) as one, a_site(settings) as other:
-        gaps = await one.foundation.gaps()
+        gaps = await one.infrastructure.gaps()
         for gap in gaps:
-            await one.foundation.mend(gap)
-            await other.foundation.mend(gap)
-        assert await other.foundation.gaps() == []
+            await one.infrastructure.mend(gap)
+            await other.infrastructure.mend(gap)
+        assert await other.infrastructure.gaps() == []
         assert len(cloud.look()["templates"]) == 1
 
 
@@ -235,7 +235,7 @@ async def test_where_somebody_else_makes_everything_all_that_is_missing_is_named
     settings = aws_settings(**on(cloud, manage="external"))
     async with a_site(settings) as site:
         with pytest.raises(ConfigError) as caught:
-            await site.foundation.gaps()
+            await site.infrastructure.gaps()
         for named in (f"make table {site.pool}", "make queue small", f"make template {site.pool}-"):
             assert named in str(caught.value)
         assert "Terraform" in caught.value.remedy
@@ -246,12 +246,12 @@ async def test_where_somebody_else_makes_everything_the_agent_is_still_ours_to_s
 ) -> None:
     async with a_site(aws_settings(**on(cloud))) as site:
         await site.queue.ensure("small")
-        for gap in await site.foundation.gaps():
+        for gap in await site.infrastructure.gaps():
             if gap.what not in ("store agent", "mark table"):
-                await site.foundation.mend(gap)
+                await site.infrastructure.mend(gap)
     async with a_site(aws_settings(**on(cloud, manage="external"))) as site:
         assert await site.mended() == ["mark table", "store agent"]
-        assert await site.foundation.gaps() == []
+        assert await site.infrastructure.gaps() == []
 
 
 async def test_user_data_that_ec2_would_refuse_is_refused_before_any_call(
@@ -261,7 +261,7 @@ async def test_user_data_that_ec2_would_refuse_is_refused_before_any_call(
     settings = aws_settings(**on(cloud, agent=Agent(pre_runner_script=script)))
     async with a_site(settings) as site:
         with pytest.raises(ConfigError, match=r"agent\.pre-runner-script"):
-            await site.foundation.gaps()
+            await site.infrastructure.gaps()
     assert cloud.calls() == {}
 
 
@@ -290,13 +290,13 @@ async def test_a_table_that_could_not_be_restored_gets_point_in_time_recovery(
             await site.founded()
             proxy.fail("DescribeContinuousBackups", backups("DISABLED"))
             proxy.fail("UpdateContinuousBackups", heard := Overhear({}))
-            (gap,) = await site.foundation.gaps()
+            (gap,) = await site.infrastructure.gaps()
             assert (gap.what, gap.subject) == ("enable recovery", site.pool)
-            await site.foundation.mend(gap)
+            await site.infrastructure.mend(gap)
             wanted = {"PointInTimeRecoveryEnabled": True}
             assert heard.asked == [{"TableName": site.pool, "PointInTimeRecoverySpecification": wanted}]
             proxy.fail("DescribeContinuousBackups", backups("ENABLED"))
-            assert await site.foundation.gaps() == []
+            assert await site.infrastructure.gaps() == []
 
 
 @pytest.mark.parametrize("answer", [Failure("AccessDeniedException"), Failure("UnknownOperationException")])
@@ -309,7 +309,7 @@ async def test_who_may_not_see_backups_is_not_kept_from_anything_else(
         async with a_site(settings) as site:
             await site.founded()
             proxy.fail("DescribeContinuousBackups", answer)
-            assert await site.foundation.gaps() == []
+            assert await site.infrastructure.gaps() == []
 
 
 async def test_whoever_makes_the_table_themselves_decides_about_backups(
@@ -323,5 +323,5 @@ async def test_whoever_makes_the_table_themselves_decides_about_backups(
         proxy.counts.clear()
         proxy.fail("DescribeContinuousBackups", backups("DISABLED"), times=None)
         async with a_site(aws_settings(**known, manage="external")) as site:
-            assert await site.foundation.gaps() == []
+            assert await site.infrastructure.gaps() == []
         assert proxy.counts["DescribeContinuousBackups"] == 0

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import bullpen
 from bullpen.config import Agent, Aws, Engines, Settings
 from bullpen.engines.aws.dynamodb.tokens import AGENT_SECRET, TOKEN
-from bullpen.engines.aws.infrastructure.policies import Place, Policy, control_plane, instance, place_of, workflow
+from bullpen.engines.aws.infrastructure.policies import Policy, PolicyScope, control_plane, instance, place_of, workflow
 
 SOURCES = Path(bullpen.__file__).parent
 ENGINE = [source for source in (SOURCES / "engines/aws").rglob("*.py") if source.name != "policies.py"]
@@ -200,14 +200,14 @@ def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:
 def test_who_makes_no_templates_tags_none() -> None:
     (tagging,) = (
         one
-        for one in control_plane(Place(pool="bullpen", role="r", profile="p", makes_templates=False))["Statement"]
+        for one in control_plane(PolicyScope(pool="bullpen", role="r", profile="p", makes_templates=False))["Statement"]
         if "ec2:CreateTags" in one["Action"]
     )
     assert "launch-template" not in str(tagging)
 
 
 def test_where_somebody_else_makes_everything_nothing_can_be_made() -> None:
-    external = control_plane(Place(pool="bullpen", role="r", profile="p", makes_templates=False))
+    external = control_plane(PolicyScope(pool="bullpen", role="r", profile="p", makes_templates=False))
     makers = ("Create", "Delete", "Update", "Set", "Tag")
     made = {action for action in allowed(external) if action.partition(":")[2].startswith(makers)}
     assert made == {

@@ -18,7 +18,7 @@ from bullpen import __version__
 from bullpen.config import Agent, Aws, Engines, ResourceClass, Settings
 from bullpen.engines.aws.dynamodb.schema import recovery_specification, table_definition, ttl_specification
 from bullpen.engines.aws.ec2.template import GENERATION_TAG, VERSION_TAG
-from bullpen.engines.aws.infrastructure.policies import Place, control_plane, instance, workflow
+from bullpen.engines.aws.infrastructure.policies import PolicyScope, control_plane, instance, workflow
 from bullpen.engines.aws.infrastructure.terraform import variables
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, tags
 from terraform_reader import encoded, evaluated, heredoc, read
@@ -57,7 +57,7 @@ KNOWN = {
     "local.partition": "aws",
     "local.dns_suffix": "amazonaws.com",
 }
-PLACE = Place(
+PLACE = PolicyScope(
     pool="acme",
     role="acme-instance",
     profile="acme-instance",
@@ -173,7 +173,9 @@ def test_instances_get_the_policy_of_the_way_they_work() -> None:
 def test_a_policy_for_many_subnets_and_groups_fits_into_what_iam_takes(region: str, partition: str, zones: int) -> None:
     subnets = tuple(f"subnet-0123456789abcde{n:02}" for n in range(zones))
     groups = tuple(f"sg-0123456789abcdef{n}" for n in range(5))
-    place = Place("a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", subnets, groups, region, "1" * 12, partition)
+    place = PolicyScope(
+        "a" * 32, "r" * 40, "p" * 40, "ami-0123456789abcdef0", subnets, groups, region, "1" * 12, partition
+    )
     assert len(json.dumps(control_plane(place), separators=(",", ":"))) <= 6144
 
 

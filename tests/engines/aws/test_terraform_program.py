@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import terraform_module
-from bullpen.engines.aws.infrastructure.policies import Place, control_plane, instance, workflow
+from bullpen.engines.aws.infrastructure.policies import PolicyScope, control_plane, instance, workflow
 
 TERRAFORM = shutil.which("terraform")
 pytestmark = pytest.mark.skipif(
@@ -38,7 +38,7 @@ locals {
   dns_suffix = "amazonaws.com.cn"
 }
 """
-PLACE = Place(
+PLACE = PolicyScope(
     pool="acme",
     role="acme-instance",
     profile="acme-instance",

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from bullpen.config import Agent, Engines, Github, Settings
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.memory import Memory
@@ -40,8 +40,8 @@ def settings_of(github: FakeGithub, *, agent: Agent = SERVED, **changes: Any) ->
 
 
 @asynccontextmanager
-async def a_hub(github: FakeGithub, clock: Clock | None = None, **changes: Any) -> AsyncIterator[Hub]:
-    async with aclosing(Hub(settings_of(github, **changes).github, clock or SystemClock())) as hub:
+async def a_hub(github: FakeGithub, clock: Clock | None = None, **changes: Any) -> AsyncIterator[GithubClient]:
+    async with aclosing(GithubClient(settings_of(github, **changes).github, clock or SystemClock())) as hub:
         yield hub
 
 
@@ -49,13 +49,13 @@ async def a_hub(github: FakeGithub, clock: Clock | None = None, **changes: Any) 
 async def a_ci(github: FakeGithub, clock: Clock | None = None, **changes: Any) -> AsyncIterator[tuple[GithubCI, Ports]]:
     """The CI, on records in memory."""
     settings, ports, clock = settings_of(github, **changes), Memory().ports(), clock or SystemClock()
-    async with aclosing(Hub(settings.github, clock)) as hub:
+    async with aclosing(GithubClient(settings.github, clock)) as hub:
         yield GithubCI(hub, settings, ports.records, clock, Releases(hub, clock)), ports
 
 
 Answering = Callable[[httpx.Request], httpx.Response] | Callable[[httpx.Request], Coroutine[Any, Any, httpx.Response]]
 
 
-def scripted(answer: Answering, scope: str = "acme/widgets") -> Hub:
+def scripted(answer: Answering, scope: str = "acme/widgets") -> GithubClient:
     """A GitHub that answers as told, also on virtual time."""
-    return Hub(Github(scope=scope, token="t0ken"), SystemClock(), httpx.MockTransport(answer))
+    return GithubClient(Github(scope=scope, token="t0ken"), SystemClock(), httpx.MockTransport(answer))

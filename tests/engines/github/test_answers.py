@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from bullpen.engines.github.answers import Answer, Call, failure
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure
 from bullpen.engines.github.permissions import READ_RUNS, Right, runners
 from bullpen.errors import PermissionDenied, Refused, Unavailable
 
@@ -15,7 +15,9 @@ MAKE_TOKEN = "/orgs/acme/actions/runners/registration-token"
 def refusal(
     status: int, message: str = "No.", right: Right | None = None, headers: Mapping[str, str] | None = None
 ) -> Exception:
-    return failure(Call("POST", MAKE_TOKEN, right), Answer(status, headers or {}, {"message": message}), NAMED)
+    return failure(
+        GithubCall("POST", MAKE_TOKEN, right), GithubAnswer(status, headers or {}, {"message": message}), NAMED
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,10 +76,10 @@ def test_what_is_missing_may_only_be_hidden() -> None:
 
 def test_details_of_a_422_are_told_and_long_ones_cut() -> None:
     body = {"message": "Validation Failed", "errors": ["name is too long", {"field": "labels", "code": "invalid"}]}
-    assert Answer(422, {}, body).message == "Validation Failed; name is too long; labels invalid"
-    assert len(Answer(422, {}, {"message": "x" * 5000}).message) < 500
-    assert Answer(502, {}, None).message == "no message"
+    assert GithubAnswer(422, {}, body).message == "Validation Failed; name is too long; labels invalid"
+    assert len(GithubAnswer(422, {}, {"message": "x" * 5000}).message) < 500
+    assert GithubAnswer(502, {}, None).message == "no message"
 
 
 def test_an_answer_does_not_show_what_it_carries() -> None:
-    assert "hidden" not in repr(Answer(201, {"a": "hidden"}, {"token": "hidden"}))
+    assert "hidden" not in repr(GithubAnswer(201, {"a": "hidden"}, {"token": "hidden"}))

@@ -6,16 +6,16 @@ import httpx
 import pytest
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import Call
-from bullpen.engines.github.client import AT_ONCE, PATIENCE, Hub, base_url
+from bullpen.engines.github.answers import GithubCall
+from bullpen.engines.github.client import AT_ONCE, PATIENCE, GithubClient, base_url
 from bullpen.engines.github.permissions import runners
 from bullpen.engines.system import SystemClock
 from bullpen.errors import ConfigError, PermissionDenied, Refused, Throttled, Unavailable
 from engines.github.places import a_hub, scripted
 from fakes.github.hub import FakeGithub, JobSpec
 
-RUNNERS = Call("GET", "/repos/acme/widgets/actions/runners", runners("acme/widgets", "read"))
-TOKEN = Call("POST", "/repos/acme/widgets/actions/runners/registration-token", runners("acme/widgets"))
+RUNNERS = GithubCall("GET", "/repos/acme/widgets/actions/runners", runners("acme/widgets", "read"))
+TOKEN = GithubCall("POST", "/repos/acme/widgets/actions/runners/registration-token", runners("acme/widgets"))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_what_moves_between_pages_is_listed_once() -> None:
 @pytest.mark.real_loop
 async def test_what_has_not_changed_costs_nothing(github: FakeGithub) -> None:
     run = github.start_run("acme/widgets", [JobSpec("build")])
-    call = Call("GET", f"/repos/acme/widgets/actions/runs/{run.id}")
+    call = GithubCall("GET", f"/repos/acme/widgets/actions/runs/{run.id}")
     async with a_hub(github) as hub:
         first = await hub.ask(call, remembers=True)
         left = hub.limits["core"].remaining
@@ -251,11 +251,11 @@ async def test_a_missing_permission_is_named_with_the_call(github: FakeGithub) -
 async def test_a_wrong_scope_is_said_to_be_missing(github: FakeGithub, scope: str) -> None:
     async with a_hub(github, scope=scope) as hub:
         with pytest.raises(Refused, match=rf"{scope}/actions/runners.*does not exist, or github.token may not see it"):
-            await hub.ask(Call("GET", f"{hub.scope_path}/actions/runners"))
+            await hub.ask(GithubCall("GET", f"{hub.scope_path}/actions/runners"))
 
 
 def test_a_proxy_that_cannot_be_used_is_said_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "gopher://me:s3cret@proxy.test")
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as caught:
-        asyncio.run(Hub(Github(scope="acme", token="t0ken"), SystemClock()).ask(RUNNERS))
+        asyncio.run(GithubClient(Github(scope="acme", token="t0ken"), SystemClock()).ask(RUNNERS))
     assert "s3cret" not in str(caught.value)

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bullpen.config import Github
 from bullpen.engines.github import single_flight
-from bullpen.engines.github.answers import Call
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubCall
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.system import SystemClock
 from bullpen.errors import ConfigError, PermissionDenied, Refused
 from engines.github.places import ClockAhead, a_hub
@@ -20,7 +20,7 @@ from fakes.github.hub import FakeGithub
 
 pytestmark = pytest.mark.real_loop
 
-RUNNERS = Call("GET", "/repos/acme/widgets/actions/runners")
+RUNNERS = GithubCall("GET", "/repos/acme/widgets/actions/runners")
 BUY = "POST /app/installations/*/access_tokens"
 
 
@@ -54,7 +54,7 @@ async def test_an_app_whose_installation_is_named_does_not_ask_for_it(github: Fa
 async def test_an_app_of_an_organisation_is_let_in(github: FakeGithub) -> None:
     app_id, key = github.app()
     async with a_hub(github, scope="acme", app_id=app_id, private_key=key) as hub:
-        assert (await hub.ask(Call("GET", "/orgs/acme/actions/runners"))).status == 200
+        assert (await hub.ask(GithubCall("GET", "/orgs/acme/actions/runners"))).status == 200
 
 
 async def test_a_key_that_was_replaced_signs_the_next_token(
@@ -193,7 +193,7 @@ def with_a_password() -> str:
     ],
 )
 async def test_secrets_that_cannot_be_used_are_named_by_their_setting(changes: dict[str, Any], named: str) -> None:
-    hub = Hub(Github(scope="acme", **changes), SystemClock())
+    hub = GithubClient(Github(scope="acme", **changes), SystemClock())
     with pytest.raises(ConfigError) as caught:
         await hub.ask(RUNNERS)
     assert named in str(caught.value)

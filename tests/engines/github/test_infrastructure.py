@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bullpen.config import Agent, Settings
-from bullpen.engines.github.client import Hub
-from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubFoundation
+from bullpen.engines.github.client import GithubClient
+from bullpen.engines.github.infrastructure import ROTATE, SECRET, GithubInfrastructure
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.memory import Memory
 from bullpen.errors import PermissionDenied
-from bullpen.ports import Foundation, Gap, Unfounded, Vault
+from bullpen.ports import Gap, Infrastructure, NoInfrastructure, Vault
 from bullpen.ports.health import Finding, Health
 from engines.github.places import SERVED, ClockAhead, settings_of
 from fakes.github.hub import FakeGithub
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real_loop
 DIRECT = Agent()
 
 
-class Ground(Unfounded):
+class Ground(NoInfrastructure):
     """The pool's own ground: one thing is missing."""
 
     def __init__(self, blocks: bool = False) -> None:
@@ -51,19 +51,19 @@ def vault_of(clock: ClockAhead) -> Vault:
 
 
 @asynccontextmanager
-async def a_foundation(
-    settings: Settings, *, vault: Any = None, ground: Foundation | None = None, clock: ClockAhead | None = None
-) -> AsyncIterator[GithubFoundation]:
+async def an_infrastructure(
+    settings: Settings, *, vault: Any = None, ground: Infrastructure | None = None, clock: ClockAhead | None = None
+) -> AsyncIterator[GithubInfrastructure]:
     clock = clock or ClockAhead()
-    async with aclosing(Hub(settings.github, clock)) as hub:
+    async with aclosing(GithubClient(settings.github, clock)) as hub:
         kept = vault or vault_of(clock)
-        yield GithubFoundation(ground or Unfounded(), hub, settings, kept, clock, Releases(hub, clock))
+        yield GithubInfrastructure(ground or NoInfrastructure(), hub, settings, kept, clock, Releases(hub, clock))
 
 
-async def mend_all(foundation: GithubFoundation) -> list[Gap]:
-    found = await foundation.gaps()
+async def mend_all(infrastructure: GithubInfrastructure) -> list[Gap]:
+    found = await infrastructure.gaps()
     for gap in found:
-        await foundation.mend(gap)
+        await infrastructure.mend(gap)
     return found
 
 
@@ -71,9 +71,9 @@ async def test_agents_that_use_the_store_are_given_a_token_there(github: FakeGit
     github.release("2.336.0")
     settings, clock = settings_of(github, agent=DIRECT, scope="acme", runner_group="builders"), ClockAhead()
     vault = vault_of(clock)
-    async with a_foundation(settings, vault=vault, clock=clock) as foundation:
-        assert await mend_all(foundation) == [Gap(ROTATE, "acme", "agents have none")]
-        assert await foundation.gaps() == []
+    async with an_infrastructure(settings, vault=vault, clock=clock) as infrastructure:
+        assert await mend_all(infrastructure) == [Gap(ROTATE, "acme", "agents have none")]
+        assert await infrastructure.gaps() == []
     kept = await vault.read(SECRET)
     assert kept is not None
     told = json.loads(kept.content)
@@ -85,66 +85,68 @@ async def test_agents_that_use_the_store_are_given_a_token_there(github: FakeGit
 async def test_the_token_is_replaced_long_before_it_ends(github: FakeGithub) -> None:
     clock = ClockAhead()
     vault = vault_of(clock)
-    async with a_foundation(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as foundation:
-        await mend_all(foundation)
+    async with an_infrastructure(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as infrastructure:
+        await mend_all(infrastructure)
         clock.ahead = timedelta(minutes=29)
-        assert await foundation.gaps() == []
+        assert await infrastructure.gaps() == []
         clock.ahead = timedelta(minutes=31)
-        assert [gap.what for gap in await foundation.gaps()] == [ROTATE]
+        assert [gap.what for gap in await infrastructure.gaps()] == [ROTATE]
 
 
 async def test_the_token_is_replaced_when_the_settings_say_otherwise(github: FakeGithub) -> None:
     clock = ClockAhead()
     vault = vault_of(clock)
-    async with a_foundation(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as foundation:
-        await mend_all(foundation)
-    async with a_foundation(settings_of(github, agent=DIRECT, pool="other"), vault=vault, clock=clock) as foundation:
-        assert await mend_all(foundation) == [Gap(ROTATE, "acme/widgets", "the settings say otherwise")]
-        assert await foundation.gaps() == []
+    async with an_infrastructure(settings_of(github, agent=DIRECT), vault=vault, clock=clock) as infrastructure:
+        await mend_all(infrastructure)
+    async with an_infrastructure(
+        settings_of(github, agent=DIRECT, pool="other"), vault=vault, clock=clock
+    ) as infrastructure:
+        assert await mend_all(infrastructure) == [Gap(ROTATE, "acme/widgets", "the settings say otherwise")]
+        assert await infrastructure.gaps() == []
 
 
 async def test_two_refreshes_at_once_replace_it_once(github: FakeGithub) -> None:
-    async with a_foundation(settings_of(github, agent=DIRECT)) as foundation:
-        (gap,) = await foundation.gaps()
-        await foundation.mend(gap)
+    async with an_infrastructure(settings_of(github, agent=DIRECT)) as infrastructure:
+        (gap,) = await infrastructure.gaps()
+        await infrastructure.mend(gap)
         asked = len(github.calls)
-        await foundation.mend(gap)
+        await infrastructure.mend(gap)
     assert len(github.calls) == asked
 
 
 async def test_agents_that_are_served_need_none(github: FakeGithub) -> None:
-    async with a_foundation(settings_of(github, agent=SERVED), vault=NoTableYet()) as foundation:
-        assert await foundation.gaps() == []
+    async with an_infrastructure(settings_of(github, agent=SERVED), vault=NoTableYet()) as infrastructure:
+        assert await infrastructure.gaps() == []
     assert github.calls == []
 
 
 async def test_the_pools_own_ground_comes_first_and_is_mended_by_its_owner(github: FakeGithub) -> None:
     ground = Ground()
-    async with a_foundation(settings_of(github, agent=DIRECT), ground=ground) as foundation:
-        found = await mend_all(foundation)
+    async with an_infrastructure(settings_of(github, agent=DIRECT), ground=ground) as infrastructure:
+        found = await mend_all(infrastructure)
     assert [gap.what for gap in found] == ["make table", ROTATE]
     assert ground.mended == ground.missing
 
 
 async def test_before_there_is_a_table_nobody_looks_into_the_vault(github: FakeGithub) -> None:
     settings = settings_of(github, agent=DIRECT)
-    async with a_foundation(settings, ground=Ground(blocks=True), vault=NoTableYet()) as foundation:
-        assert [gap.what for gap in await foundation.gaps()] == ["make table", ROTATE]
+    async with an_infrastructure(settings, ground=Ground(blocks=True), vault=NoTableYet()) as infrastructure:
+        assert [gap.what for gap in await infrastructure.gaps()] == ["make table", ROTATE]
 
 
 async def test_who_may_not_make_tokens_is_told_which_permission_is_missing(github: FakeGithub) -> None:
     settings = settings_of(github, agent=DIRECT, token=github.token({"administration": "read"}))
-    async with a_foundation(settings) as foundation:
+    async with an_infrastructure(settings) as infrastructure:
         with pytest.raises(PermissionDenied, match="Administration: write"):
-            await mend_all(foundation)
+            await mend_all(infrastructure)
 
 
 # ---- what doctor finds
 
 
-async def findings(settings: Settings, ground: Foundation | None = None) -> dict[str, Finding]:
-    async with a_foundation(settings, ground=ground) as foundation:
-        return {one.name: one for one in await foundation.examine()}
+async def findings(settings: Settings, ground: Infrastructure | None = None) -> dict[str, Finding]:
+    async with an_infrastructure(settings, ground=ground) as infrastructure:
+        return {one.name: one for one in await infrastructure.examine()}
 
 
 async def test_all_is_well(github: FakeGithub) -> None:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders import NOW
-from bullpen.engines.github.answers import Answer, Call
-from bullpen.engines.github.limits import UNSAID, Gate, is_limited, limits_of
+from bullpen.engines.github.answers import GithubAnswer, GithubCall
+from bullpen.engines.github.limits import UNSAID, RateLimits, is_limited, limits_of
 from bullpen.ports.health import Limit
 
-RUNS = Call("GET", "/repos/acme/widgets/actions/runs/4711")
-TOKEN = Call("POST", "/orgs/acme/actions/runners/registration-token")
+RUNS = GithubCall("GET", "/repos/acme/widgets/actions/runs/4711")
+TOKEN = GithubCall("POST", "/orgs/acme/actions/runners/registration-token")
 EPOCH = int(NOW.timestamp())
 
 
@@ -39,42 +39,42 @@ def left(remaining: int, resets_in: int = 30, resource: str = "core") -> dict[st
 def test_a_limit_is_told_from_a_missing_permission(
     status: int, headers: Mapping[str, str], message: str, expected: bool
 ) -> None:
-    assert is_limited(Answer(status, headers, {"message": message})) is expected
+    assert is_limited(GithubAnswer(status, headers, {"message": message})) is expected
 
 
 def test_retry_after_closes_everything_for_so_long() -> None:
-    gate = Gate()
-    assert gate.note(RUNS, Answer(403, {"retry-after": "7"}), NOW, at=100.0)
+    gate = RateLimits()
+    assert gate.note(RUNS, GithubAnswer(403, {"retry-after": "7"}), NOW, at=100.0)
     assert gate.wait(RUNS, 101.0) == 6.0
     assert gate.wait(TOKEN, 101.0) == 6.0
     assert gate.wait(RUNS, 108.0) == 0.0
 
 
 def test_a_limit_that_does_not_say_how_long_closes_everything_for_a_minute() -> None:
-    gate = Gate()
-    gate.note(RUNS, Answer(429), NOW, at=0.0)
+    gate = RateLimits()
+    gate.note(RUNS, GithubAnswer(429), NOW, at=0.0)
     assert gate.wait(TOKEN, 0.0) == UNSAID
 
 
 def test_a_resource_that_is_used_up_closes_alone_and_until_its_reset() -> None:
-    gate = Gate()
-    gate.note(TOKEN, Answer(201, left(5, resource="actions_runner_registration")), NOW, at=0.0)
-    assert not gate.note(RUNS, Answer(200, left(0)), NOW, at=0.0)
+    gate = RateLimits()
+    gate.note(TOKEN, GithubAnswer(201, left(5, resource="actions_runner_registration")), NOW, at=0.0)
+    assert not gate.note(RUNS, GithubAnswer(200, left(0)), NOW, at=0.0)
     assert gate.wait(RUNS, 0.0) == 30.0
     assert gate.wait(TOKEN, 0.0) == 0.0
 
 
 def test_a_reset_is_measured_by_the_clock_of_github() -> None:
-    gate = Gate()
+    gate = RateLimits()
     date = (NOW + timedelta(seconds=20)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    gate.note(RUNS, Answer(403, {**left(0), "date": date}), NOW + timedelta(hours=5), at=0.0)
+    gate.note(RUNS, GithubAnswer(403, {**left(0), "date": date}), NOW + timedelta(hours=5), at=0.0)
     assert gate.wait(RUNS, 0.0) == 10.0
 
 
 def test_what_is_left_is_known_by_resource() -> None:
-    gate = Gate()
-    gate.note(RUNS, Answer(200, left(4321)), NOW, at=0.0)
-    gate.note(TOKEN, Answer(201, left(99, resource="actions_runner_registration")), NOW, at=0.0)
+    gate = RateLimits()
+    gate.note(RUNS, GithubAnswer(200, left(4321)), NOW, at=0.0)
+    gate.note(TOKEN, GithubAnswer(201, left(99, resource="actions_runner_registration")), NOW, at=0.0)
     assert {name: one.remaining for name, one in gate.limits.items()} == {
         "core": 4321,
         "actions_runner_registration": 99,
@@ -82,8 +82,8 @@ def test_what_is_left_is_known_by_resource() -> None:
 
 
 def test_a_server_without_limits_has_none() -> None:
-    gate = Gate()
-    assert not gate.note(RUNS, Answer(200, {}), NOW, at=0.0)
+    gate = RateLimits()
+    assert not gate.note(RUNS, GithubAnswer(200, {}), NOW, at=0.0)
     assert gate.limits == {}
     assert limits_of({"message": "Rate limiting is not enabled."}) == []
 

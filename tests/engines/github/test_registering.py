@@ -11,7 +11,7 @@ import pytest
 
 from builders import open_provision, release, running
 from bullpen.config import Engines, Github, Settings
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.jit import UNFETCHED
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
@@ -56,11 +56,11 @@ class Slow:
         return httpx.Response(201, json={"runner": runner, "encoded_jit_config": f"J{len(self.made)}"})
 
 
-async def scene(slow: Slow, registration: str = "persistent") -> tuple[Hub, GithubCI, Ports, Instance]:
+async def scene(slow: Slow, registration: str = "persistent") -> tuple[GithubClient, GithubCI, Ports, Instance]:
     """A pool whose instance i-1 serves run 4711."""
     github = Github(scope="acme/widgets", token="t", registration="jit" if registration == "jit" else "persistent")
     ports = Memory().ports(LoopClock(), SeededChance())
-    hub = Hub(github, ports.clock, httpx.MockTransport(slow.answer))
+    hub = GithubClient(github, ports.clock, httpx.MockTransport(slow.answer))
     settings = Settings(engines=Engines(ci="github"), github=github)
     walk = running("i-1", "4711")
     await ports.records.apply(open_provision())

@@ -11,7 +11,7 @@ import pytest
 
 from builders import claimed, cleaning, on_offer, open_provision, registered, running
 from bullpen.config import Engines, Github, Settings
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.naming import instance_of, runner_name
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
@@ -127,7 +127,7 @@ async def test_a_runner_that_was_given_other_labels_is_removed_again(others: lis
 
     settings = Settings(engines=Engines(ci="github"), github=Github(scope="acme", token="t", registration="jit"))
     clock, ports = SystemClock(), Memory().ports()
-    hub = Hub(settings.github, clock, httpx.MockTransport(answer))
+    hub = GithubClient(settings.github, clock, httpx.MockTransport(answer))
     one = await landed(ports, claimed(run_id="4711"))
     ci = GithubCI(hub, settings, ports.records, clock, Releases(hub, clock))
     with pytest.raises(Refused, match=f"the labels {told} instead of 4711 alone") as caught:

@@ -11,16 +11,16 @@ import pytest
 from builders import claimed, open_provision
 from bullpen.config import Agent
 from bullpen.engines.github import client
-from bullpen.engines.github.answers import Call
-from bullpen.engines.github.client import Hub
-from bullpen.engines.github.credentials import App
-from bullpen.engines.github.infrastructure import SECRET, GithubFoundation
+from bullpen.engines.github.answers import GithubCall
+from bullpen.engines.github.client import GithubClient
+from bullpen.engines.github.credentials import AppCredentials
+from bullpen.engines.github.infrastructure import SECRET, GithubInfrastructure
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.tokens import make_token
 from bullpen.engines.memory import Memory
 from bullpen.errors import BullpenError
-from bullpen.ports import Secret, Unfounded
+from bullpen.ports import NoInfrastructure, Secret
 from engines.github.places import ClockAhead, settings_of
 from fakes.github.hub import FakeGithub
 
@@ -52,20 +52,20 @@ async def test_no_secret_is_shown_anywhere(
     settings = settings_of(github, agent=Agent(), registration=registration, webhook_secret="h00k-s3cret", **ours)
     clock = ClockAhead()
     ports = Memory().ports(clock)
-    hub = Hub(settings.github, clock)
+    hub = GithubClient(settings.github, clock)
     releases = Releases(hub, clock)
     ci = GithubCI(hub, settings, ports.records, clock, releases)
-    foundation = GithubFoundation(Unfounded(), hub, settings, ports.vault, clock, releases)
+    infrastructure = GithubInfrastructure(NoInfrastructure(), hub, settings, ports.vault, clock, releases)
     await ports.records.apply(open_provision())
     walk = claimed(run_id="4711")
     for change in walk:
         await ports.records.apply(change)
-    runners = Call("GET", f"{hub.scope_path}/actions/runners")
+    runners = GithubCall("GET", f"{hub.scope_path}/actions/runners")
 
     given = await ci.register("i-1", "4711", walk[-1].after.round)
     made = await make_token(hub, "registration")
-    for gap in await foundation.gaps():
-        await foundation.mend(gap)
+    for gap in await infrastructure.gaps():
+        await infrastructure.mend(gap)
     kept = await ports.vault.read(SECRET)
     assert given is not None
     assert kept is not None
@@ -75,7 +75,8 @@ async def test_no_secret_is_shown_anywhere(
     secrets |= {json.loads(kept.content)[name] for name in ("registration", "removal")}
 
     shown = [
-        repr(one) for one in (hub, ci, foundation, credentials, given, made, kept, releases, Secret("x", clock.now()))
+        repr(one)
+        for one in (hub, ci, infrastructure, credentials, given, made, kept, releases, Secret("x", clock.now()))
     ]
     shown += [str(one) for one in (hub, ci, credentials, given, made, kept)]
     for status in (400, 401, 403, 404, 409, 422, 429, 500):
@@ -83,13 +84,13 @@ async def test_no_secret_is_shown_anywhere(
         shown.append(await told(ci.register("i-1", "4711", walk[-1].after.round)))
         shown.append(await told(make_token(hub, "remove")))
         shown.append(await told(hub.ask(runners)))
-        shown += [repr(one) for one in await foundation.examine()]
+        shown += [repr(one) for one in await infrastructure.examine()]
         clock.ahead += timedelta(hours=2)  # every token is bought anew
         github.heal()
-        hub._gate._closed.clear()
+        hub._rate_limits._closed.clear()
     github.lose_answer("POST *", times=None)
     shown.append(await told(make_token(hub, "remove")))
-    if isinstance(credentials, App):
+    if isinstance(credentials, AppCredentials):
         shown.append(await told(credentials.bearer()))
     await hub.aclose()
 

@@ -11,8 +11,8 @@ import pytest
 
 from bullpen.config import Engines, Github, Settings
 from bullpen.engines.github import client
-from bullpen.engines.github.answers import Call
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubCall
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import GithubCI
@@ -24,7 +24,7 @@ from bullpen.errors import Throttled, Unavailable
 from bullpen.ports import WorkflowRun
 from engines.github.places import scripted
 
-RUNNERS = Call("GET", "/repos/acme/widgets/actions/runners")
+RUNNERS = GithubCall("GET", "/repos/acme/widgets/actions/runners")
 SETTINGS = Settings(engines=Engines(ci="github"), github=Github(scope="acme/widgets", token="t"))
 RUN = WorkflowRun("acme/widgets", "1", 1, True, "failure", "abc", "")
 
@@ -66,7 +66,7 @@ async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(client, "LARGEST", 1000)
     hub = scripted(lambda _: httpx.Response(200, content=b" " * 1001))
     with pytest.raises(Unavailable, match="more than 1000 bytes"):
-        await hub.ask(Call("POST", "/x"))
+        await hub.ask(GithubCall("POST", "/x"))
 
 
 NONSENSE: list[Any] = [
@@ -112,7 +112,7 @@ async def test_a_token_in_a_file_may_be_replaced_while_we_run(tmp_path: Path) ->
 
     file.write_text("old")
     settings = Github(scope="acme/widgets", token=f"file:{file}")
-    hub = Hub(settings, SystemClock(), httpx.MockTransport(answer))
+    hub = GithubClient(settings, SystemClock(), httpx.MockTransport(answer))
     hub.check()
     file.write_text("new")
     for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bullpen.engines.sqlite import waiting
+from bullpen.engines.sqlite import database
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.notify import Listener
 from bullpen.engines.sqlite.writer import Transaction
@@ -37,7 +37,7 @@ def waking(tx: Transaction) -> None:
 async def test_a_commit_that_wakes_ends_the_wait_without_the_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "POLL", LONG)
+    monkeypatch.setattr(database, "POLL", LONG)
     async with two_databases(tmp_path) as (ours, theirs):
         wait = asyncio.ensure_future(ours.wakes().wait(LONG))
         await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def test_what_others_committed_since_opening_counts_even_if_nobody_listene
 
 
 async def test_our_own_quiet_commits_do_not_end_our_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "POLL", 0.001)
+    monkeypatch.setattr(database, "POLL", 0.001)
     async with two_databases(tmp_path) as (ours, _):
         wakes = ours.wakes()
         await ours.write(quietly)

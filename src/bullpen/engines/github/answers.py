@@ -18,7 +18,7 @@ _SKEW = ("'exp'", "'iat'", "Expiration time", "Issued at")  # what a wrong clock
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GithubCall:
     """One endpoint, spelt out, and the permission that it takes."""
 
     method: str
@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GithubAnswer:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # by lower-case name
     body: Any = field(default=None, repr=False)
@@ -51,7 +51,7 @@ class Answer:
         return cut("; ".join(part if isinstance(part, str) else _detail(part) for part in parts if part))
 
 
-def failure(call: Call, answer: Answer, credentials: str) -> BullpenError:
+def failure(call: GithubCall, answer: GithubAnswer, credentials: str) -> BullpenError:
     """The error that an answer amounts to. `credentials` says whose they are, by the settings' names."""
     said = f"{call}: {answer.message} ({answer.status})"
     match answer.status:
@@ -73,7 +73,7 @@ def failure(call: Call, answer: Answer, credentials: str) -> BullpenError:
 
 
 @contextmanager
-def understood(call: Call) -> Iterator[None]:
+def understood(call: GithubCall) -> Iterator[None]:
     """Around the reading of an answer. One that is not made as GitHub describes is as good as none: Unavailable."""
     try:
         yield
@@ -108,7 +108,7 @@ _MOVED = "Correct github.scope or github.url; runs begun under a repository's ol
 _SEEN = "Check github.scope and github.url, and that an App is installed there."
 
 
-def _needed(call: Call, answer: Answer) -> str:
+def _needed(call: GithubCall, answer: GithubAnswer) -> str:
     """GitHub says itself what would do, as `key=level` and alternatives behind semicolons; if not, we know."""
     accepted = answer.headers.get("x-accepted-github-permissions", "")
     if call.right is None or (accepted and f"{call.right.key}={call.right.level}" not in accepted):

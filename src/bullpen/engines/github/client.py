@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import Answer, Call, cut, failure, rows, understood
-from bullpen.engines.github.credentials import App, Credentials, credentials_of
-from bullpen.engines.github.limits import Gate, limits_of
-from bullpen.engines.github.single_flight import Attempts
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, cut, failure, rows, understood
+from bullpen.engines.github.credentials import AppCredentials, Credentials, credentials_of
+from bullpen.engines.github.limits import RateLimits, limits_of
+from bullpen.engines.github.single_flight import Flights
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
 from bullpen.ports import Clock
 from bullpen.ports.health import Limit
@@ -43,7 +43,7 @@ HEADERS = {
 }
 
 
-class Hub:
+class GithubClient:
     """GitHub, for one scope. `scope_path` is how paths of that scope begin."""
 
     def __init__(self, settings: Github, clock: Clock, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
@@ -54,25 +54,25 @@ class Hub:
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
         self._credentials: Credentials | None = None
-        self._gate = Gate()
+        self._rate_limits = RateLimits()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._remembered: OrderedDict[tuple[str, ...], Answer] = OrderedDict()
-        self.attempts = Attempts()
+        self._remembered: OrderedDict[tuple[str, ...], GithubAnswer] = OrderedDict()
+        self.flights = Flights()
 
     @property
     def limits(self) -> dict[str, Limit]:
         """What is left of each resource, as the last answers have said."""
-        return self._gate.limits
+        return self._rate_limits.limits
 
     async def ask(
         self,
-        call: Call,
+        call: GithubCall,
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         expecting: Collection[int] = (),
         remembers: bool = False,
-    ) -> Answer:
+    ) -> GithubAnswer:
         """Make one call and return its answer: a success, or of a status in `expecting`.
 
         With `remembers` an answer that has not changed since costs nothing of the rate limit. Raise Throttled where
@@ -81,7 +81,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + PATIENCE, PAUSE
         while True:
-            if wait := self._gate.wait(call, loop.time()):
+            if wait := self._rate_limits.wait(call, loop.time()):
                 if loop.time() + wait > until:
                     raise _throttled(call, wait)
                 await asyncio.sleep(wait)
@@ -98,7 +98,7 @@ class Hub:
                 await asyncio.sleep(pause)
                 pause *= 2
                 continue
-            if self._gate.note(call, answer, self._clock.now(), loop.time()):
+            if self._rate_limits.note(call, answer, self._clock.now(), loop.time()):
                 continue
             if answer.status >= 300 and answer.status not in expecting:
                 raise self._failure(call, answer)
@@ -106,7 +106,7 @@ class Hub:
 
     async def listed(
         self,
-        call: Call,
+        call: GithubCall,
         key: str = "",
         query: Mapping[str, str] | None = None,
         expecting: Collection[int] = (),
@@ -138,7 +138,7 @@ class Hub:
 
     async def rate_limits(self) -> list[Limit]:
         """What is left of the limits that we draw on; none where a server has them turned off. The question is free."""
-        call = Call("GET", "/rate_limit")
+        call = GithubCall("GET", "/rate_limit")
         answer = await self.ask(call, expecting=(404,))
         with understood(call):
             return limits_of(answer.body)
@@ -146,7 +146,7 @@ class Hub:
     async def granted(self) -> dict[str, str] | None:
         """The permissions of an App, by GitHub's keys; None for a token, which does not tell its own."""
         credentials = self._opened()[1]
-        if not isinstance(credentials, App):
+        if not isinstance(credentials, AppCredentials):
             return None
         await credentials.bearer()
         return credentials.permissions
@@ -156,7 +156,7 @@ class Hub:
         self._opened()
 
     async def aclose(self) -> None:
-        await self.attempts.aclose()
+        await self.flights.aclose()
         if self._client is not None:
             await self._client.aclose()
 
@@ -166,7 +166,7 @@ class Hub:
                 import httpx
 
                 self._credentials = credentials_of(
-                    self.settings, self.scope_path, self._clock, self._noted, self.attempts
+                    self.settings, self.scope_path, self._clock, self._noted, self.flights
                 )
             except ModuleNotFoundError as exc:
                 remedy = "Install it with its extra: pip install 'bullpen[github]'."
@@ -178,20 +178,20 @@ class Hub:
                 raise ConfigError("GitHub: the proxy that HTTPS_PROXY or ALL_PROXY names cannot be used") from None
         return self._client, self._credentials
 
-    async def _noted(self, call: Call, bearer: str) -> Answer:
+    async def _noted(self, call: GithubCall, bearer: str) -> GithubAnswer:
         """A call of the credentials' own, for which nobody waits out a limit."""
         loop = asyncio.get_running_loop()
         answer = await self._send(call, bearer)
-        if self._gate.note(call, answer, self._clock.now(), loop.time()):
-            raise _throttled(call, self._gate.wait(call, loop.time()))
+        if self._rate_limits.note(call, answer, self._clock.now(), loop.time()):
+            raise _throttled(call, self._rate_limits.wait(call, loop.time()))
         return answer
 
-    def _failure(self, call: Call, answer: Answer) -> BullpenError:
+    def _failure(self, call: GithubCall, answer: GithubAnswer) -> BullpenError:
         return failure(call, answer, self._opened()[1].name)
 
     async def _authorised(
-        self, call: Call, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
-    ) -> Answer:
+        self, call: GithubCall, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
+    ) -> GithubAnswer:
         credentials = self._opened()[1]
         bearer = await credentials.bearer()
         answer = await self._conditional(call, bearer, query, body, remembers)
@@ -200,8 +200,8 @@ class Hub:
         return answer
 
     async def _conditional(
-        self, call: Call, bearer: str, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
-    ) -> Answer:
+        self, call: GithubCall, bearer: str, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
+    ) -> GithubAnswer:
         name = (call.path, *(word for pair in sorted(query.items()) for word in pair))
         known = self._remembered.get(name) if remembers else None
         headers = {"if-none-match": known.headers["etag"]} if known else {}
@@ -217,12 +217,12 @@ class Hub:
 
     async def _send(
         self,
-        call: Call,
+        call: GithubCall,
         bearer: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> GithubAnswer:
         """One exchange. Raise Unavailable if there is no answer in time, or none that can be read."""
         import httpx
 
@@ -246,7 +246,9 @@ class Hub:
         except (ValueError, RecursionError) as exc:
             if response.is_success:  # otherwise a proxy's page, and the status says enough
                 raise Unavailable(f"{call}: an answer that nobody can read ({response.status_code})") from exc
-        return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered)
+        return GithubAnswer(
+            response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered
+        )
 
 
 def base_url(settings: Github) -> str:
@@ -259,7 +261,7 @@ def base_url(settings: Github) -> str:
     return f"https://api.{host}" if has_a_host else f"{url}/api/v3"
 
 
-async def _content(call: Call, response: "httpx.Response") -> bytes:
+async def _content(call: GithubCall, response: "httpx.Response") -> bytes:
     content = bytearray()
     async for part in response.aiter_bytes():
         content += part
@@ -268,11 +270,11 @@ async def _content(call: Call, response: "httpx.Response") -> bytes:
     return bytes(content)
 
 
-def _throttled(call: Call, wait: float) -> Throttled:
+def _throttled(call: GithubCall, wait: float) -> Throttled:
     return Throttled(f"{call}: GitHub's rate limit is used up for {wait:.0f} s", retry_after=wait)
 
 
-def _next_page(answer: Answer) -> dict[str, str] | None:
+def _next_page(answer: GithubAnswer) -> dict[str, str] | None:
     """The query of the next page. Only the query is taken from what an answer says: tokens go nowhere else."""
     for link in answer.headers.get("link", "").split(","):
         target, _, parameters = link.partition(";")

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Protocol
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import Answer, Call, failure, moment, understood
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure, moment, understood
 from bullpen.engines.github.secret import read_secret
-from bullpen.engines.github.single_flight import Attempts
+from bullpen.engines.github.single_flight import Flights
 from bullpen.engines.github.token_cache import Issued, Lasting
 from bullpen.errors import ConfigError, Refused
 from bullpen.ports import Clock
@@ -23,7 +23,7 @@ from bullpen.ports import Clock
 BACKDATED = timedelta(seconds=60)  # GitHub refuses a note from the future, and clocks differ
 NOTE_LASTS = timedelta(minutes=9)  # GitHub takes ten at most
 
-Send = Callable[[Call, str], Awaitable[Answer]]
+Send = Callable[[GithubCall, str], Awaitable[GithubAnswer]]
 """Makes a call with the bearer that is given, and nothing else: no repeats, no translation."""
 
 
@@ -37,7 +37,7 @@ class Credentials(Protocol):
         """Told that GitHub refused a bearer: whether asking again yields another."""
 
 
-class Token:
+class TokenCredentials:
     """A personal access token."""
 
     name = "github.token"
@@ -55,10 +55,10 @@ class Token:
         return self._token != refused
 
 
-class App:
+class AppCredentials:
     """A GitHub App with its private key. `permissions` are those of the last token, by GitHub's keys."""
 
-    def __init__(self, settings: Github, scope_path: str, clock: Clock, send: Send, attempts: Attempts) -> None:
+    def __init__(self, settings: Github, scope_path: str, clock: Clock, send: Send, flights: Flights) -> None:
         self.name = f"the App {settings.app_id}"
         self.permissions: dict[str, str] = {}
         self._settings = settings
@@ -66,7 +66,7 @@ class App:
         self._clock = clock
         self._send = send
         self._installation = settings.installation_id
-        self._token = Lasting(self._fetched, clock, attempts)
+        self._token = Lasting(self._fetched, clock, flights)
         _key_of(settings)  # whether there is one is said before anything depends on it
 
     async def bearer(self) -> str:
@@ -79,17 +79,17 @@ class App:
     async def _fetched(self) -> Issued:
         note = self._note()
         if not self._installation:
-            call = Call("GET", f"{self._scope_path}/installation")
+            call = GithubCall("GET", f"{self._scope_path}/installation")
             found = await self._ask(call, note)
             with understood(call):
                 self._installation = int(found.body["id"])
-        call = Call("POST", f"/app/installations/{self._installation}/access_tokens")
+        call = GithubCall("POST", f"/app/installations/{self._installation}/access_tokens")
         made = await self._ask(call, note)
         with understood(call):
             self.permissions = dict(made.body.get("permissions", {}))
             return Issued(str(made.body["token"]), moment(made.body["expires_at"]))
 
-    async def _ask(self, call: Call, note: str) -> Answer:
+    async def _ask(self, call: GithubCall, note: str) -> GithubAnswer:
         answer = await self._send(call, note)
         if answer.status == 404:
             self._installation = self._settings.installation_id  # it may have been installed anew
@@ -107,11 +107,11 @@ class App:
         return jwt.encode(claims, _key_of(self._settings), algorithm="RS256")
 
 
-def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send, attempts: Attempts) -> Credentials:
+def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send, flights: Flights) -> Credentials:
     """Those that the settings name. Raise ConfigError, naming the setting, if what it holds cannot be used."""
     if settings.app_id:
-        return App(settings, scope_path, clock, send, attempts)
-    return Token(partial(_token_of, settings))
+        return AppCredentials(settings, scope_path, clock, send, flights)
+    return TokenCredentials(partial(_token_of, settings))
 
 
 def _token_of(settings: Github) -> str:

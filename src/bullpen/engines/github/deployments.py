@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bullpen.concurrency import settle
-from bullpen.engines.github.answers import Call, rows, understood
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubCall, rows, understood
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.permissions import READ_DEPLOYMENTS
 from bullpen.ports import WorkflowJob, WorkflowRun
 
@@ -20,18 +20,18 @@ _JOB = re.compile(r"/actions/runs/([0-9]+)(?:/attempts/[0-9]+)?(?:/job/([0-9]+))
 _CHECK = re.compile(r"/runs/([0-9]+)(?:[?#].*)?$")  # as older servers link: the check of a job has the job's number
 
 
-async def deploying(hub: Hub, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
+async def deploying(client: GithubClient, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
     """Ids of those of the jobs that have an environment, or may have one."""
     path = f"/repos/{run.repository}/deployments"
-    call = Call("GET", path, READ_DEPLOYMENTS)
-    found = {one["id"]: one for one in await hub.listed(call, query={"sha": run.head_sha}) or []}
-    newest = await hub.ask(call, query={"per_page": "100"})
+    call = GithubCall("GET", path, READ_DEPLOYMENTS)
+    found = {one["id"]: one for one in await client.listed(call, query={"sha": run.head_sha}) or []}
+    newest = await client.ask(call, query={"per_page": "100"})
     # A pull request may be deployed as its merge with the base, and that commit is not the one that its run names.
     with understood(call):
         found |= {one["id"]: one for one in rows(newest.body) if str(one["ref"]).startswith("refs/pull/")}
     ids = [job.id for job in jobs]
     statuses = await settle(
-        [hub.listed(Call("GET", f"{path}/{id}/statuses", READ_DEPLOYMENTS), expecting=(404,)) for id in found]
+        [client.listed(GithubCall("GET", f"{path}/{id}/statuses", READ_DEPLOYMENTS), expecting=(404,)) for id in found]
     )
     with understood(call):
         held = [placed(one, its or [], run.run, ids) for one, its in zip(found.values(), statuses, strict=True)]

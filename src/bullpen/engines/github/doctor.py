@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterator
 
 from bullpen.config import Settings
-from bullpen.engines.github.answers import Call, understood
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubCall, understood
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.jit import groups_of, no_group
 from bullpen.engines.github.naming import instance_of
 from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS, Right, runners
@@ -17,9 +17,9 @@ LITTLE = 0.1
 """Of a rate limit: with less left, somebody else uses the same credentials, or we ask too much."""
 
 
-async def examine(hub: Hub, settings: Settings, releases: Releases) -> list[Finding]:
+async def examine(client: GithubClient, settings: Settings, releases: Releases) -> list[Finding]:
     """In the order in which one would mend it. Never raises."""
-    look = Look(hub, settings, releases)
+    look = GithubChecks(client, settings, releases)
     first = await _guarded("github", look.credentials)
     if first.health is Health.FAILED:  # whatever else is asked would fail for the same reason
         return [first]
@@ -34,24 +34,24 @@ async def examine(hub: Hub, settings: Settings, releases: Releases) -> list[Find
     return [first, *[await _guarded(name, check) for name, check in checks], look.webhook()]
 
 
-class Look:
+class GithubChecks:
     """One look at GitHub."""
 
-    def __init__(self, hub: Hub, settings: Settings, releases: Releases) -> None:
-        self._hub = hub
+    def __init__(self, client: GithubClient, settings: Settings, releases: Releases) -> None:
+        self._client = client
         self._settings = settings
         self._github = settings.github
         self._releases = releases
         self._versions: set[str] = set()
 
     async def credentials(self) -> Finding:
-        await self._hub.rate_limits()  # free, and open to everybody who is known
+        await self._client.rate_limits()  # free, and open to everybody who is known
         who = f"App {self._github.app_id}" if self._github.app_id else "a token"
         return Finding("github", Health.OK, f"{who} at {self._github.url}")
 
     async def runners(self) -> Finding:
-        call = Call("GET", f"{self._hub.scope_path}/actions/runners", runners(self._github.scope, "read"))
-        listed = await self._hub.listed(call, "runners") or []
+        call = GithubCall("GET", f"{self._client.scope_path}/actions/runners", runners(self._github.scope, "read"))
+        listed = await self._client.listed(call, "runners") or []
         with understood(call):
             ours = [one for one in listed if instance_of(self._settings.runner_pool, one["name"])]
             self._versions = {str(one["version"]) for one in ours if one.get("version")}
@@ -59,8 +59,8 @@ class Look:
         return Finding("github scope", Health.OK, found)
 
     async def permissions(self) -> Finding:
-        await make_token(self._hub, "registration")  # to try is the only way to know; unused, it is gone in an hour
-        granted = await self._hub.granted()
+        await make_token(self._client, "registration")  # to try is the only way to know; unused, it is gone in an hour
+        granted = await self._client.granted()
         if granted is None:
             return Finding(
                 "github permissions", Health.OK, "runners may be registered; of the rest a token tells nothing"
@@ -71,7 +71,7 @@ class Look:
         return Finding("github permissions", Health.OK, ", ".join(f"{key}: {granted[key]}" for key in sorted(granted)))
 
     async def group(self) -> Finding:
-        wanted, groups = self._github.runner_group, await groups_of(self._hub)
+        wanted, groups = self._github.runner_group, await groups_of(self._client)
         if wanted not in groups:
             remedy = "Make it, or correct github.runner-group."
             return Finding("github runner group", Health.FAILED, no_group(wanted, groups), remedy)
@@ -94,7 +94,7 @@ class Look:
         return Finding("github versions", Health.OK, f"newest runner: {releases[0].version}{in_use}")
 
     async def limits(self) -> Finding:
-        limits = await self._hub.rate_limits()
+        limits = await self._client.rate_limits()
         told = ", ".join(f"{one.resource}: {one.remaining} of {one.limit} left" for one in limits)
         if short := [one.resource for one in limits if one.remaining < LITTLE * one.limit]:
             remedy = "Use credentials of the pool's own; an App's grow with the organisation."

@@ -8,12 +8,12 @@ import json
 from datetime import timedelta
 
 from bullpen.config import Settings
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import scope_url
 from bullpen.engines.github.tokens import make_token
-from bullpen.ports import Clock, Foundation, Gap, Secret, Vault
+from bullpen.ports import Clock, Gap, Infrastructure, Secret, Vault
 from bullpen.ports.health import Finding
 
 ROTATE = "rotate registration token"
@@ -21,14 +21,20 @@ SECRET = "github"
 """Its name in the vault, by which agents ask for it."""
 
 
-class GithubFoundation:
+class GithubInfrastructure:
     """The ground of the pool's own engine, and what GitHub adds to it."""
 
     def __init__(
-        self, ground: Foundation, hub: Hub, settings: Settings, vault: Vault, clock: Clock, releases: Releases
+        self,
+        ground: Infrastructure,
+        client: GithubClient,
+        settings: Settings,
+        vault: Vault,
+        clock: Clock,
+        releases: Releases,
     ) -> None:
         self._ground = ground
-        self._hub = hub
+        self._client = client
         self._settings = settings
         self._vault = vault
         self._clock = clock
@@ -52,11 +58,11 @@ class GithubFoundation:
             await self._rotate()
 
     async def examine(self) -> list[Finding]:
-        return [*await self._ground.examine(), *await examine(self._hub, self._settings, self._releases)]
+        return [*await self._ground.examine(), *await examine(self._client, self._settings, self._releases)]
 
     async def _rotate(self) -> None:
-        registration = await make_token(self._hub, "registration")
-        removal = await make_token(self._hub, "remove")
+        registration = await make_token(self._client, "registration")
+        removal = await make_token(self._client, "remove")
         content = {
             **self._place(),
             "registration": registration.value,

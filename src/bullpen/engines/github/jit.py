@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bullpen.config import Settings
-from bullpen.engines.github.answers import Answer, Call, understood
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, understood
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.naming import fresh_number, runner_name
 from bullpen.engines.github.permissions import runners
 from bullpen.errors import Conflict, Refused
@@ -36,8 +36,8 @@ class Made:
 class JitRunners:
     """Those that this process makes."""
 
-    def __init__(self, hub: Hub, settings: Settings, clock: Clock) -> None:
-        self._hub = hub
+    def __init__(self, client: GithubClient, settings: Settings, clock: Clock) -> None:
+        self._client = client
         self._settings = settings
         self._clock = clock
         self._right = runners(settings.github.scope)
@@ -62,13 +62,13 @@ class JitRunners:
                 del self._making[asked]
                 await self.delete(making.result().id)
 
-    async def delete(self, id: int) -> Answer:
+    async def delete(self, id: int) -> GithubAnswer:
         """404: it is gone. 422: it runs a job. There is no race to lose: GitHub decides and removes in one step."""
-        call = Call("DELETE", f"{self._hub.scope_path}/actions/runners/{id}", self._right)
-        return await self._hub.ask(call, expecting=(404, 422))
+        call = GithubCall("DELETE", f"{self._client.scope_path}/actions/runners/{id}", self._right)
+        return await self._client.ask(call, expecting=(404, 422))
 
     def _begin(self, asked: Asked) -> "asyncio.Task[Made]":
-        making = self._making[asked] = self._hub.attempts.run(self._made(*asked))
+        making = self._making[asked] = self._client.flights.run(self._made(*asked))
         making.add_done_callback(lambda _: self._forget_failed(asked, making))
         return making
 
@@ -78,7 +78,7 @@ class JitRunners:
 
     async def _made(self, instance: str, label: str, round: str) -> Made:
         """With our label and no other: any other job of the scope could ask for that."""
-        call = Call("POST", f"{self._hub.scope_path}/actions/runners/generate-jitconfig", self._right)
+        call = GithubCall("POST", f"{self._client.scope_path}/actions/runners/generate-jitconfig", self._right)
         runner, answer = await self._generated(call, instance, label, round)
         with understood(call):
             id, labels = int(answer.body["runner"]["id"]), [one["name"] for one in answer.body["runner"]["labels"]]
@@ -90,12 +90,12 @@ class JitRunners:
             raise Refused(f"{runner}: GitHub gave it the labels {given} instead of {label} alone", remedy=remedy)
         return made
 
-    async def _generated(self, call: Call, instance: str, label: str, round: str) -> tuple[str, Answer]:
+    async def _generated(self, call: GithubCall, instance: str, label: str, round: str) -> tuple[str, GithubAnswer]:
         told = {"runner_group_id": await self._group_id(), "labels": [label], "work_folder": WORK_FOLDER}
         for attempt in range(ATTEMPTS):
             number = fresh_number(self._clock.now().timestamp() + attempt)
             runner = runner_name(self._settings.runner_pool, instance, round, number)
-            answer = await self._hub.ask(call, body={"name": runner, **told}, expecting=(409,))
+            answer = await self._client.ask(call, body={"name": runner, **told}, expecting=(409,))
             if answer.status != 409:  # the name is taken: two asked within a second
                 return runner, answer
         raise Conflict(f"{call}: the last {ATTEMPTS} names for {instance} are all taken")
@@ -105,17 +105,17 @@ class JitRunners:
         if not wanted:
             return DEFAULT_GROUP
         if self._group is None:
-            groups = await groups_of(self._hub)
+            groups = await groups_of(self._client)
             if wanted not in groups:
                 raise Refused(no_group(wanted, groups), remedy="Make it, or correct github.runner-group.")
             self._group = groups[wanted]
         return self._group
 
 
-async def groups_of(hub: Hub) -> dict[str, int]:
+async def groups_of(client: GithubClient) -> dict[str, int]:
     """The runner groups of an organisation, by name."""
-    call = Call("GET", f"{hub.scope_path}/actions/runner-groups", runners(hub.settings.scope, "read"))
-    listed = await hub.listed(call, "runner_groups") or []
+    call = GithubCall("GET", f"{client.scope_path}/actions/runner-groups", runners(client.settings.scope, "read"))
+    listed = await client.listed(call, "runner_groups") or []
     with understood(call):
         return {one["name"]: int(one["id"]) for one in listed}
 

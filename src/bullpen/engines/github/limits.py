@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from bullpen.engines.github.answers import Answer, Call
+from bullpen.engines.github.answers import GithubAnswer, GithubCall
 from bullpen.ports.health import Limit
 
 UNSAID = 60.0
@@ -22,7 +22,7 @@ EVERYTHING = ""
 USUAL = "core"
 
 
-class Gate:
+class RateLimits:
     """What is left of each resource, and what is closed until when. Moments are the event loop's."""
 
     def __init__(self) -> None:
@@ -30,12 +30,12 @@ class Gate:
         self._closed: dict[str, float] = {}  # resource → until
         self._resources: dict[str, str] = {}  # kind of call → resource, as the answers have told
 
-    def wait(self, call: Call, at: float) -> float:
+    def wait(self, call: GithubCall, at: float) -> float:
         """Seconds for which a call must not be made."""
         resource = self._resources.get(call.kind, USUAL)
         return max(0.0, *(self._closed.get(name, at) - at for name in (EVERYTHING, resource)))
 
-    def note(self, call: Call, answer: Answer, now: datetime, at: float) -> bool:
+    def note(self, call: GithubCall, answer: GithubAnswer, now: datetime, at: float) -> bool:
         """Take in an answer; whether it is the refusal of a limit."""
         limit = _limit_of(answer.headers)
         if limit is not None:
@@ -50,7 +50,7 @@ class Gate:
         return limited
 
 
-def is_limited(answer: Answer) -> bool:
+def is_limited(answer: GithubAnswer) -> bool:
     """Whether it refuses the call for its frequency, and not for what it is."""
     if answer.status == 429:
         return True

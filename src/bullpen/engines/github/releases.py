@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bullpen.engines.github.answers import Call, moment, rows, understood
-from bullpen.engines.github.client import Hub
-from bullpen.engines.github.single_flight import Attempt
+from bullpen.engines.github.answers import GithubCall, moment, rows, understood
+from bullpen.engines.github.client import GithubClient
+from bullpen.engines.github.single_flight import SingleFlight
 from bullpen.errors import BullpenError
 from bullpen.ports import Clock
 
 ACCEPTED = timedelta(days=30)  # behind the next release
 LASTS = timedelta(hours=1)  # GitHub releases a runner every few weeks
 RETRY = timedelta(minutes=5)
-RELEASES = Call("GET", "/repos/actions/runner/releases")
+RELEASES = GithubCall("GET", "/repos/actions/runner/releases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Release:
 class Releases:
     """The newest releases, asked for once an hour."""
 
-    def __init__(self, hub: Hub, clock: Clock) -> None:
-        self._hub = hub
+    def __init__(self, client: GithubClient, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
-        self._look = Attempt(self._looked, hub.attempts)  # of many agents that register at once one asks
+        self._look = SingleFlight(self._looked, client.flights)  # of many agents that register at once one asks
         self._known: list[Release] = []
         self._look_again = clock.now()
 
@@ -67,7 +67,7 @@ class Releases:
     async def _looked(self) -> None:
         now = self._clock.now()
         try:
-            answer = await self._hub.ask(RELEASES, query={"per_page": "30"})
+            answer = await self._client.ask(RELEASES, query={"per_page": "30"})
             with understood(RELEASES):
                 self._known, self._look_again = released(answer.body), now + LASTS
         except BullpenError:

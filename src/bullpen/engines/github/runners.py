@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from bullpen.config import Settings
-from bullpen.engines.github.answers import Call, understood
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubCall, understood
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.jit import JitRunners
 from bullpen.engines.github.naming import fresh_number, instance_of, runner_name
 from bullpen.engines.github.permissions import runners
@@ -23,22 +23,24 @@ from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.token_cache import Lasting
 from bullpen.engines.github.tokens import make_token
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
-from bullpen.ports import Clock, Pass, Records, Registration, Removal
+from bullpen.ports import Clock, Records, Registration, RegistrationCredentials, Removal
 
 
 class GithubCI:
     """`ports.CI` on one scope of GitHub."""
 
-    def __init__(self, hub: Hub, settings: Settings, records: Records, clock: Clock, releases: Releases) -> None:
-        self._hub = hub
+    def __init__(
+        self, client: GithubClient, settings: Settings, records: Records, clock: Clock, releases: Releases
+    ) -> None:
+        self._client = client
         self._settings = settings
         self._records = records
         self._clock = clock
         self._releases = releases
         self._pool = settings.runner_pool
-        self._list = Call("GET", f"{hub.scope_path}/actions/runners", runners(settings.github.scope, "read"))
-        self._token = Lasting(partial(make_token, hub, "registration"), clock, hub.attempts)
-        self._jit = JitRunners(hub, settings, clock)
+        self._list = GithubCall("GET", f"{client.scope_path}/actions/runners", runners(settings.github.scope, "read"))
+        self._token = Lasting(partial(make_token, client, "registration"), clock, client.flights)
+        self._jit = JitRunners(client, settings, clock)
 
     async def registrations(self) -> list[Registration]:
         await self._jit.delete_unfetched()
@@ -46,11 +48,11 @@ class GithubCI:
         with understood(self._list):
             return [_registration(instance, one) for instance, one in found]
 
-    async def register(self, name: str, label: str, round: str) -> Pass | None:
+    async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         if not await self._must_register(name, label, round):
             return None
         place = partial(
-            Pass,
+            RegistrationCredentials,
             label=label,
             url=scope_url(self._settings),
             group=self._settings.github.runner_group,
@@ -88,7 +90,7 @@ class GithubCI:
 
     async def _ours(self, query: Mapping[str, str] | None = None) -> list[tuple[str, dict[str, Any]]]:
         """Every runner of this pool, with the instance that it is for."""
-        listed = await self._hub.listed(self._list, "runners", query, remembers=not query) or []
+        listed = await self._client.listed(self._list, "runners", query, remembers=not query) or []
         with understood(self._list):
             named = [(instance_of(self._pool, one["name"]), one) for one in listed]
         return [(instance, one) for instance, one in named if instance is not None]

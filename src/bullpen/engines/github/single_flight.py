@@ -15,7 +15,7 @@ QUIET = 3.0  # seconds for which a failure is remembered: shorter than a caller'
 T = TypeVar("T")
 
 
-class Attempts:
+class Flights:
     """All that are at work. None outlives `aclose`."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Attempts:
             task.exception()  # raised to whoever waited; if nobody did, the next one to ask hears of it
 
 
-class Attempt(Generic[T]):
+class SingleFlight(Generic[T]):
     """One thing to be had of GitHub: at most one attempt at it at a time."""
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], attempts: Attempts) -> None:
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], flights: Flights) -> None:
         self._make = make
-        self._attempts = attempts
+        self._flights = flights
         self._task: asyncio.Task[T] | None = None
         self._failure: BullpenError | None = None
         self._failed_at = 0.0
@@ -62,7 +62,7 @@ class Attempt(Generic[T]):
 
     def _at_work(self) -> "asyncio.Task[T]":
         if self._task is None or self._task.done():
-            self._task = self._attempts.run(self._tried())
+            self._task = self._flights.run(self._tried())
         return self._task
 
     def _recent_failure(self) -> BullpenError | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from bullpen.engines.github.single_flight import Attempt, Attempts
+from bullpen.engines.github.single_flight import Flights, SingleFlight
 from bullpen.ports import Clock
 
 RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before anybody notices
@@ -26,10 +26,10 @@ class Issued:
 class Lasting:
     """A token that is there whenever it is asked for."""
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, Issued]], clock: Clock, attempts: Attempts) -> None:
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Issued]], clock: Clock, flights: Flights) -> None:
         self._make = make
         self._clock = clock
-        self._renewal = Attempt(self._renewed, attempts)
+        self._renewal = SingleFlight(self._renewed, flights)
         self._issued: Issued | None = None
 
     async def value(self) -> str:

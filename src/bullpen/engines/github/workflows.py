@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from bullpen.engines.github import deployments
-from bullpen.engines.github.answers import Answer, Call, understood
-from bullpen.engines.github.client import Hub
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, understood
+from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.permissions import READ_RUNS, WRITE_RUNS
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
@@ -28,14 +28,14 @@ _CONCLUSIONS = {
 class GithubWorkflows:
     """`ports.Workflows` for the repositories of one scope. Others are not asked after: who names one has made it up."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, client: GithubClient) -> None:
+        self._client = client
         self._turn = asyncio.Lock()
         self._last = -SPACING
 
     async def run(self, repository: str, run: str) -> WorkflowRun:
-        call = Call("GET", self._path(repository, run), READ_RUNS)
-        answer = await self._hub.ask(call, expecting=(404,), remembers=True)
+        call = GithubCall("GET", self._path(repository, run), READ_RUNS)
+        answer = await self._client.ask(call, expecting=(404,), remembers=True)
         if answer.status == 404:
             raise _missing(repository, run)
         with understood(call):
@@ -50,8 +50,8 @@ class GithubWorkflows:
             )
 
     async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
-        call = Call("GET", f"{self._path(repository, run)}/attempts/{attempt}/jobs", READ_RUNS)
-        found = await self._hub.listed(call, "jobs", expecting=(404,))
+        call = GithubCall("GET", f"{self._path(repository, run)}/attempts/{attempt}/jobs", READ_RUNS)
+        found = await self._client.listed(call, "jobs", expecting=(404,))
         if found is None:
             raise _missing(repository, run)
         with understood(call):
@@ -59,7 +59,7 @@ class GithubWorkflows:
 
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
         self._path(run.repository, run.run)
-        return await deployments.deploying(self._hub, run, jobs)
+        return await deployments.deploying(self._client, run, jobs)
 
     async def rerun_job(self, repository: str, job: int) -> None:
         await self._rerun(f"{self._repository(repository)}/actions/jobs/{job}/rerun")
@@ -68,20 +68,20 @@ class GithubWorkflows:
         await self._rerun(f"{self._path(repository, run)}/rerun-failed-jobs")
 
     async def cancel(self, repository: str, run: str) -> None:
-        call = Call("POST", f"{self._path(repository, run)}/cancel", WRITE_RUNS)
-        answer = await self._hub.ask(call, expecting=(404, 409))
+        call = GithubCall("POST", f"{self._path(repository, run)}/cancel", WRITE_RUNS)
+        answer = await self._client.ask(call, expecting=(404, 409))
         if answer.status == 404:
             raise _missing(repository, run)
         if answer.status == 409 and not (await self.run(repository, run)).completed:
             raise Conflict(f"{call}: {answer.message}")  # between two attempts: it is not there to be cancelled yet
 
     async def _rerun(self, path: str) -> None:
-        call = Call("POST", path, WRITE_RUNS)
+        call = GithubCall("POST", path, WRITE_RUNS)
         loop = asyncio.get_running_loop()
         async with self._turn:
             await asyncio.sleep(max(0.0, self._last + SPACING - loop.time()))
             try:
-                answer = await self._hub.ask(call, expecting=(403, 404, 409))
+                answer = await self._client.ask(call, expecting=(403, 404, 409))
             finally:
                 self._last = loop.time()
         if answer.status >= 300:
@@ -94,12 +94,12 @@ class GithubWorkflows:
 
     def _repository(self, repository: str) -> str:
         """Whatever names a run may come from a job: no path is built of what is no repository of ours."""
-        if not covers(self._hub.settings.scope, repository) or repository.rpartition("/")[2] in (".", ".."):
-            raise NotFound(f"{repository!r:.140} is no repository of {self._hub.settings.scope}")
+        if not covers(self._client.settings.scope, repository) or repository.rpartition("/")[2] in (".", ".."):
+            raise NotFound(f"{repository!r:.140} is no repository of {self._client.settings.scope}")
         return f"/repos/{repository}"
 
 
-def _not_rerun(call: Call, answer: Answer) -> Conflict | Refused | NotFound:
+def _not_rerun(call: GithubCall, answer: GithubAnswer) -> Conflict | Refused | NotFound:
     """What a refused re-run means: GitHub says 403 for everything, and only its words tell."""
     said, words = f"{call}: {answer.message} ({answer.status})", answer.message.lower()
     if answer.status == 409 or any(sign in words for sign in MOVED_ON):

@@ -19,21 +19,21 @@ from bullpen.model.ticket import UsageClass, matches
 
 
 @dataclass(frozen=True, slots=True)
-class MachineType:
+class LocalMachineType:
     name: str
     cpu: int
     mem: int
 
 
 TYPES = (
-    MachineType("local.small", 1, 1024),
-    MachineType("local.medium", 2, 4096),
-    MachineType("local.large", 4, 16384),
+    LocalMachineType("local.small", 1, 1024),
+    LocalMachineType("local.medium", 2, 4096),
+    LocalMachineType("local.large", 4, 16384),
 )
 """In order of size. The numbers say which class a machine serves; they are not enforced."""
 
 
-def choose_type(plan: FleetPlan, wanted: ResourceClass) -> MachineType | None:
+def choose_type(plan: FleetPlan, wanted: ResourceClass) -> LocalMachineType | None:
     """The smallest type that meets the class, the run's minimums and its patterns."""
     cpu, mem = max(plan.cpu, wanted.cpu), max(plan.mem, wanted.mem)
     fitting = (kind for kind in TYPES if kind.cpu >= cpu and kind.mem >= mem and matches(kind.name, plan.allowed_types))

@@ -10,7 +10,7 @@ from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.clock import LoopClock, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute, Yard
 from bullpen.engines.memory.faults import Failure, Faults, Rates
-from bullpen.engines.memory.github import Hub
+from bullpen.engines.memory.github import MemoryGithub
 from bullpen.engines.memory.health import MemoryHealth, Notes
 from bullpen.engines.memory.jobs import MemoryJobs
 from bullpen.engines.memory.logs import MemoryLogs
@@ -25,7 +25,7 @@ from bullpen.engines.memory.workers import MemoryWorkers
 from bullpen.engines.memory.workflows import MemoryWorkflows
 from bullpen.ports import Chance, Clock, NoStoreClock, NoWorkflows, Ports, Registration, Secret
 
-__all__ = ["Failure", "Faults", "Hub", "LoopClock", "Memory", "Rates", "SeededChance", "Yard"]
+__all__ = ["Failure", "Faults", "LoopClock", "Memory", "MemoryGithub", "Rates", "SeededChance", "Yard"]
 
 
 class Memory:
@@ -38,7 +38,7 @@ class Memory:
         self.queues: dict[str, Messages] = {}
         self.yard = yard or Yard()
         self.registrations: dict[str, Registration] = {}
-        self.hub = Hub(self.registrations) if github else None
+        self.hub = MemoryGithub(self.registrations) if github else None
         self.refused: dict[str, datetime] = {}
         """Versions of a runner's program that the CI refuses, and from when."""
         self.topics: dict[str, dict[str, datetime]] = {}

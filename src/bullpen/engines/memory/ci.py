@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.github import Hub
-from bullpen.ports import Pass, Registration, Removal
+from bullpen.engines.memory.github import MemoryGithub
+from bullpen.ports import Registration, RegistrationCredentials, Removal
 
 
 class MemoryCI:
@@ -20,7 +20,7 @@ class MemoryCI:
         registered: dict[str, Registration],
         refused: dict[str, datetime],
         faults: Faults,
-        hub: Hub | None = None,
+        hub: MemoryGithub | None = None,
     ) -> None:
         self._registered = registered
         self._refused = refused
@@ -33,10 +33,10 @@ class MemoryCI:
     async def remove(self, handle: str) -> Removal:
         return await self._faults.call("ci.remove", lambda: self._remove(handle))
 
-    async def register(self, name: str, label: str, round: str = "") -> Pass:
+    async def register(self, name: str, label: str, round: str = "") -> RegistrationCredentials:
         """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
         found = await self._faults.call("ci.register", lambda: self._register(name, label, round))
-        return Pass(found.handle, label)
+        return RegistrationCredentials(found.handle, label)
 
     def instance_of(self, handle: str) -> str | None:
         return handle if self._hub is None else self._hub.instance_of(handle)

@@ -15,13 +15,17 @@ NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
 @dataclass(frozen=True, slots=True)
-class MachineType:
+class MemoryMachineType:
     name: str
     cpu: int
     mem: int
 
 
-CATALOGUE = (MachineType("sim.small", 1, 1024), MachineType("sim.medium", 2, 4096), MachineType("sim.large", 4, 16384))
+CATALOGUE = (
+    MemoryMachineType("sim.small", 1, 1024),
+    MemoryMachineType("sim.medium", 2, 4096),
+    MemoryMachineType("sim.large", 4, 16384),
+)
 
 
 class Yard:
@@ -34,7 +38,7 @@ class Yard:
         self,
         capacity: int = 1000,
         spot_capacity: int = 1000,
-        catalogue: Sequence[MachineType] = CATALOGUE,
+        catalogue: Sequence[MemoryMachineType] = CATALOGUE,
         on_launch: Callable[[Machine, FleetPlan], None] = lambda machine, plan: None,
         on_end: Callable[[str], None] = lambda machine_id: None,
     ) -> None:
@@ -86,7 +90,7 @@ class Yard:
             self.sightings[machine_id] = replace(self.sightings[machine_id], alive=False)
             self.on_end(machine_id)
 
-    def _type_for(self, plan: FleetPlan) -> MachineType:
+    def _type_for(self, plan: FleetPlan) -> MemoryMachineType:
         for kind in self.catalogue:
             if matches(kind.name, plan.allowed_types) and kind.cpu >= plan.cpu and kind.mem >= plan.mem:
                 return kind

@@ -36,7 +36,7 @@ class JobSpec:
 
 
 @dataclass(slots=True)
-class Job:
+class GithubJob:
     id: int
     spec: JobSpec
     attempt: int
@@ -69,15 +69,15 @@ class Job:
 
 
 @dataclass(slots=True)
-class Run:
+class GithubRun:
     repository: str
     id: str
-    attempts: list[list[Job]] = field(default_factory=list)
+    attempts: list[list[GithubJob]] = field(default_factory=list)
     cancelled: bool = False
     history: list[tuple[float, WorkflowRun, list[list[WorkflowJob]]]] = field(default_factory=list)
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[GithubJob]:
         return self.attempts[-1]
 
     @property
@@ -91,12 +91,12 @@ class Run:
         return WorkflowRun(self.repository, self.id, len(self.attempts), self.completed, conclusion, "abc", "")
 
 
-class Hub:
+class MemoryGithub:
     """Shared by all simulated processes; nothing here awaits. `lag` is by how many seconds what is shown is behind."""
 
     def __init__(self, registered: dict[str, Registration], lag: float = 0.0) -> None:
         self.lag = lag
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, GithubRun] = {}
         self.reruns: list[tuple[str, int, tuple[str, ...]]] = []
         """Every re-run that was accepted: run, the attempt that it repeats, the jobs."""
         self.cancels: list[str] = []
@@ -115,7 +115,7 @@ class Hub:
 
     def start(self, repository: str, *specs: JobSpec) -> str:
         """Somebody starts a workflow; returns the run's number."""
-        run = Run(repository, str(self._next()))
+        run = GithubRun(repository, str(self._next()))
         self.runs[run.id] = run
         run.attempts.append([self._job(run, spec) for spec in specs])
         self._go_on(run)
@@ -141,7 +141,7 @@ class Hub:
         if (held := self._held(found.handle)) is not None:
             self._later(LEASE, *held, Conclusion.CANCELLED if held[0].cancelled else Conclusion.FAILURE)
 
-    def rerun(self, run: Run, names: tuple[str, ...]) -> None:
+    def rerun(self, run: GithubRun, names: tuple[str, ...]) -> None:
         """Repeat these jobs, and those that need them."""
         again = set(names)
         for _ in run.jobs:
@@ -154,7 +154,7 @@ class Hub:
             run.jobs.append(self._job(run, job.spec) if job.spec.name in again else kept)
         self._go_on(run)
 
-    def cancel(self, run: Run) -> None:
+    def cancel(self, run: GithubRun) -> None:
         """What runs on a machine that lives ends at once; what nobody can be told about ends when it is given up."""
         run.cancelled = True
         for job in [one for one in run.jobs if not one.completed]:
@@ -172,7 +172,7 @@ class Hub:
         _, found, attempts = shown[-1] if shown else run.history[0]
         return found, attempts
 
-    def of(self, repository: str, number: str) -> Run:
+    def of(self, repository: str, number: str) -> GithubRun:
         run = self.runs.get(number)
         if run is None or run.repository.casefold() != repository.casefold():
             raise NotFound(f"run {number} of {repository} does not exist, or the token may not see it")
@@ -184,7 +184,7 @@ class Hub:
 
     # ---- how it goes on
 
-    def _go_on(self, run: Run) -> None:
+    def _go_on(self, run: GithubRun) -> None:
         by_name = {job.spec.name: job for job in run.jobs}
         for _ in run.jobs:  # a job that is skipped skips those that need it
             for job in run.jobs:
@@ -217,12 +217,12 @@ class Hub:
                 name = job.spec.name
                 self.on_work(runner.name, Activity(run.repository, run.id, job.attempt, job.label, runner.handle, name))
 
-    def _begin(self, run: Run, job: Job, runner: str) -> None:
+    def _begin(self, run: GithubRun, job: GithubJob, runner: str) -> None:
         job.runner, job.started_at = runner, self._clock.now()
         self._later(job.spec.lasts, run, job, job.spec.ends)
         self._show(run)
 
-    def _finish(self, run: Run, job: Job, conclusion: Conclusion) -> None:
+    def _finish(self, run: GithubRun, job: GithubJob, conclusion: Conclusion) -> None:
         if (timer := self._ends.pop(job.id, None)) is not None:
             timer.cancel()
         job.completed, job.conclusion, job.completed_at = True, conclusion, self._clock.now()
@@ -232,25 +232,25 @@ class Hub:
                 self.on_work(one.name, None)
         self._go_on(run)
 
-    def _later(self, seconds: float, run: Run, job: Job, conclusion: Conclusion) -> None:
+    def _later(self, seconds: float, run: GithubRun, job: GithubJob, conclusion: Conclusion) -> None:
         """No process's timer: GitHub lives whoever dies."""
         if (timer := self._ends.pop(job.id, None)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
         self._ends[job.id] = loop.call_later(seconds, self._finish, run, job, conclusion, context=Context())
 
-    def _show(self, run: Run) -> None:
+    def _show(self, run: GithubRun) -> None:
         listed = [[job.shown() for job in jobs if job.queued or job.completed] for jobs in run.attempts]
         run.history.append((self._time(), run.shown(), listed))
         self.on_event(run.repository, run.id)
 
-    def _held(self, runner: str) -> tuple[Run, Job] | None:
+    def _held(self, runner: str) -> tuple[GithubRun, GithubJob] | None:
         found = ((run, job) for run in self.runs.values() for job in run.jobs)
         return next((one for one in found if one[1].runner == runner and not one[1].completed), None)
 
-    def _job(self, run: Run, spec: JobSpec) -> Job:
+    def _job(self, run: GithubRun, spec: JobSpec) -> GithubJob:
         attempt = max(len(run.attempts), 1)
-        return Job(self._next(), spec, attempt, spec.label.format(run=run.id, attempt=attempt))
+        return GithubJob(self._next(), spec, attempt, spec.label.format(run=run.id, attempt=attempt))
 
     def _next(self) -> int:
         self._number += 1

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Bell:
+class Wakeups:
     """Rung at every change. Rings are counted, so that one between two waits is heard at the second."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Bell:
             self._waiting = [other for other in self._waiting if other is not future]
 
 
-class Listener:
+class WakeupListener:
     """One process at a bell."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: Wakeups) -> None:
         self._bell = bell
         self._heard = bell.rings
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bullpen.engines.memory.faults import Faults
 from bullpen.engines.memory.index import Index
-from bullpen.engines.memory.notify import Listener
+from bullpen.engines.memory.notify import WakeupListener
 from bullpen.engines.memory.signals import Reports
 from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
@@ -128,9 +128,9 @@ class MemoryRecords:
     async def purge(self, now: datetime, limit: int) -> int:
         return await self._faults.call("records.purge", lambda: self._purge(now, limit))
 
-    def listener(self, instance_id: str) -> Listener:
+    def listener(self, instance_id: str) -> WakeupListener:
         """Where the agent of an instance waits for changes of its own record."""
-        return Listener(self._tables.bell(instance_id))
+        return WakeupListener(self._tables.bell(instance_id))
 
     def _current(self) -> Tables:
         """The indexes, as far behind as they are."""

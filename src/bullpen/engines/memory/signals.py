@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.notify import Bell, Listener
+from bullpen.engines.memory.notify import WakeupListener, Wakeups
 from bullpen.model.signal import Heartbeat, Pulse, Signal, beat_directly, direct_key
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.signals: dict[str, Signal] = {}
-        self.bell = Bell()
+        self.bell = Wakeups()
 
     def report(self, signal: Signal) -> bool:
         stored = self.signals.get(signal.instance_id)
@@ -41,7 +41,7 @@ class MemorySignals:
         self._reports = reports
         self._tables = tables
         self._faults = faults
-        self._listener = Listener(reports.bell)
+        self._listener = WakeupListener(reports.bell)
 
     async def report(self, signal: Signal) -> bool:
         return await self._faults.call("signals.report", lambda: self._reports.report(signal))

@@ -1,7 +1,7 @@
 """Workflow runs in memory, as one process reaches them."""
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.github import Hub, Run
+from bullpen.engines.memory.github import GithubRun, MemoryGithub
 from bullpen.errors import Conflict, NotFound
 from bullpen.ports import WorkflowJob, WorkflowRun
 
@@ -9,7 +9,7 @@ from bullpen.ports import WorkflowJob, WorkflowRun
 class MemoryWorkflows:
     """One process's access to the runs."""
 
-    def __init__(self, hub: Hub, faults: Faults) -> None:
+    def __init__(self, hub: MemoryGithub, faults: Faults) -> None:
         self._hub = hub
         self._faults = faults
 
@@ -64,6 +64,6 @@ class MemoryWorkflows:
 
         await self._faults.call("workflows.cancel", end)
 
-    def _check_over(self, run: Run) -> None:
+    def _check_over(self, run: GithubRun) -> None:
         if not run.completed:
             raise Conflict(f"the workflow run {run.id} is already running")

@@ -16,7 +16,7 @@ from typing import Any
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.rows import MICROSECOND, WORKERS, Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.engines.sqlite.writes import Landing, land_each, select_by_id
+from bullpen.engines.sqlite.writes import PreparedChange, land_each, select_by_id
 from bullpen.model import worker as workers
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Beat, Rejected, Worker
@@ -171,7 +171,7 @@ def _receive_by_the_model(transaction: Transaction, key: str, beat: Beat) -> Acc
     outcome = workers.receive(stored, key, beat, forgotten_epoch(transaction) if stored is None else 0)
     if not isinstance(outcome, Change):
         return outcome
-    (landed,) = land_each(transaction, [Landing.of(outcome)])
+    (landed,) = land_each(transaction, [PreparedChange.of(outcome)])
     if isinstance(landed, Exception):
         raise landed  # nobody else writes within this transaction: a fault of the program
     return Accepted(WORKERS.decode(landed), resurrected=outcome.step == workers.resurrect.step)

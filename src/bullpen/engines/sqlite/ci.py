@@ -5,7 +5,7 @@ from datetime import datetime
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.ports import Pass, Registration, Removal
+from bullpen.ports import Registration, RegistrationCredentials, Removal
 
 # Busy is who says so, and who holds a running job: agents that reach us over HTTP have their jobs assigned for them.
 IS_BUSY = """(busy = 1 OR EXISTS (
@@ -31,10 +31,10 @@ class SqliteCI:
         rows = await self._database.read(lambda snapshot: snapshot.execute(REGISTRATIONS).fetchall())
         return [Registration(name, label, busy == 1) for name, label, busy in rows]
 
-    async def register(self, name: str, label: str, round: str) -> Pass | None:
-        def write(transaction: Transaction) -> Pass | None:
+    async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
+        def write(transaction: Transaction) -> RegistrationCredentials | None:
             stands = transaction.execute(REGISTER, (name, label, round)).rowcount == 1
-            return Pass(name, label) if stands else None
+            return RegistrationCredentials(name, label) if stands else None
 
         return await self._database.write(write)
 

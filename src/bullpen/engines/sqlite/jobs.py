@@ -6,7 +6,7 @@ from datetime import datetime
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import JOBS, Row, to_micros
-from bullpen.engines.sqlite.writes import Landing, land_together, select_by_id
+from bullpen.engines.sqlite.writes import PreparedChange, land_together, select_by_id
 from bullpen.model import job
 from bullpen.model.job import Job
 from bullpen.ports import Chance, Clock
@@ -81,7 +81,7 @@ class SqliteJobs:
         """Queue a command for the runners of a run, wake them, and return the job's id."""
         absent = job.absent(f"j-{self._chance.token()}", run_id, tuple(command))
         change = job.submit(absent, job.Submitted(at=self._clock.now(), by="submit"))
-        await self._database.write(lambda transaction: land_together(transaction, [Landing.of(change)]))
+        await self._database.write(lambda transaction: land_together(transaction, [PreparedChange.of(change)]))
         return absent.id
 
     async def get(self, job_id: str) -> Job | None:

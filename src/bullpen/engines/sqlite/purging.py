@@ -3,8 +3,8 @@
 import asyncio
 from functools import partial
 
-from bullpen.engines.sqlite import log_files
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.logs import remove_logs
 from bullpen.engines.sqlite.rows import Row
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.model.signal import direct_key
@@ -18,7 +18,7 @@ async def purge(database: Database, now: int, limit: int) -> int:
     # Files before rows: if we are killed between, the rows are still there to say which files are left.
     jobs = await database.read(lambda snapshot: snapshot.execute(OVER_JOBS, (now, limit)).fetchall())
     if jobs:
-        await asyncio.to_thread(log_files.remove, database.path.parent, jobs)
+        await asyncio.to_thread(remove_logs, database.path.parent, jobs)
     return await database.write(partial(_purge, now=now, limit=limit, jobs=[id_ for id_, _ in jobs]))
 
 

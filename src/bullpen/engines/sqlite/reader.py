@@ -1,18 +1,56 @@
-"""Reads: one thread with its own connection. A reader of a WAL database neither blocks nor is blocked."""
+"""Reads: one thread with its own connection. A reader of a WAL database neither blocks nor is blocked.
+
+Here is also how answers get from a database thread to the coroutines that await them; the writer uses it too.
+"""
 
 import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from bullpen.engines.sqlite.errors import translated
-from bullpen.engines.sqlite.outcomes import Outcome, deliver
 from bullpen.engines.sqlite.turnstile import connect
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOutcome:
+    """What a function returned, or the error it ended with."""
+
+    future: asyncio.Future[Any]
+    value: Any = None
+    error: Exception | None = None
+
+
+def deliver(outcomes: Iterable[WorkOutcome]) -> None:
+    """Resolve the futures, each on its own loop, from another thread. One call into a loop wakes a whole group."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[WorkOutcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome.future.get_loop(), []).append(outcome)
+    for loop, share in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+            loop.call_soon_threadsafe(_resolve, share)
+
+
+def _resolve(outcomes: list[WorkOutcome]) -> None:
+    for outcome in outcomes:
+        if outcome.future.done():
+            continue  # the awaiter was cancelled; what was done stays done
+        if outcome.error is None:
+            outcome.future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):
+            # A future refuses StopIteration, and its awaiter would wait for ever.
+            error = RuntimeError("a database function raised StopIteration")
+            error.__cause__ = outcome.error
+            outcome.future.set_exception(error)
+        else:
+            outcome.future.set_exception(outcome.error)
 
 
 class Snapshot:
@@ -25,7 +63,7 @@ class Snapshot:
         return self._connection.execute(sql, tuple(parameters))
 
 
-class Reader:
+class SqliteReader:
     """Runs functions on a thread of its own, each on one snapshot, in order of arrival."""
 
     def __init__(self, database: Path) -> None:
@@ -52,15 +90,15 @@ class Reader:
         if self._connection is not None:
             self._connection.close()
 
-    def _answer(self, function: Callable[[Snapshot], T], future: asyncio.Future[T]) -> Outcome:
+    def _answer(self, function: Callable[[Snapshot], T], future: asyncio.Future[T]) -> WorkOutcome:
         try:
             if self._connection is None:
                 self._connection = connect(self._database)
                 self._connection.execute("PRAGMA query_only = ON")
             self._connection.execute("BEGIN")
             try:
-                return Outcome(future, function(Snapshot(self._connection)))
+                return WorkOutcome(future, function(Snapshot(self._connection)))
             finally:
                 self._connection.execute("ROLLBACK")
         except Exception as exc:
-            return Outcome(future, error=translated(exc, self._database))
+            return WorkOutcome(future, error=translated(exc, self._database))

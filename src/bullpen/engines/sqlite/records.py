@@ -12,7 +12,7 @@ from bullpen.engines.sqlite import purging
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
-from bullpen.engines.sqlite.writes import Landing, land_each, land_together, select_by_id
+from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together, select_by_id
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
@@ -63,12 +63,12 @@ class SqliteRecords:
     async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
         if len(changes) + len(checks) > TOGETHER_LIMIT:
             raise ValueError(f"{len(changes)} changes and {len(checks)} checks together, at most {TOGETHER_LIMIT}")
-        landings = [Landing.of(change) for change in changes]
+        landings = [PreparedChange.of(change) for change in changes]
         rows = await self._database.write(partial(land_together, landings=landings, checks=checks))
         return [landing.table.decode(row) for landing, row in zip(landings, rows, strict=True)]
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
-        landings = [Landing.of(change) for change in changes]
+        landings = [PreparedChange.of(change) for change in changes]
         # In portions, because a function on the writer's thread must be short; all at once, so that they share commits.
         portions = [landings[at : at + TOGETHER_LIMIT] for at in range(0, len(landings), TOGETHER_LIMIT)]
         answers = await asyncio.gather(*(self._database.write(partial(land_each, landings=some)) for some in portions))
@@ -162,7 +162,7 @@ class SqliteRecords:
         return await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
 
 
-def _record_or_conflict(landing: Landing, outcome: Row | Conflict | Refused) -> Any | Conflict:
+def _record_or_conflict(landing: PreparedChange, outcome: Row | Conflict | Refused) -> Any | Conflict:
     if isinstance(outcome, Refused):
         raise outcome  # a fault of the program; the others have landed
     return outcome if isinstance(outcome, Conflict) else landing.table.decode(outcome)

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from copy import copy
 
 from bullpen.engines.sqlite.beats import forgotten_epoch
-from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.database import Database, Wakes
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import WORKERS, Row, from_micros, from_micros_or_null
-from bullpen.engines.sqlite.waiting import Wakes
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.engines.sqlite.writes import Landing, land_together, select_by_id
+from bullpen.engines.sqlite.writes import PreparedChange, land_together, select_by_id
 from bullpen.model.signal import SEQ_STEP, Heartbeat, Kind, Pulse, Signal, beat_directly, direct_key
 
 REPORT = f"""
@@ -56,7 +55,7 @@ class SqliteSignals:
             change = beat_directly(heartbeat, stored, forgotten_epoch(transaction) if stored is None else 0)
             if change is None:
                 return False
-            land_together(transaction, [Landing.of(change)])
+            land_together(transaction, [PreparedChange.of(change)])
             transaction.wake_control()
             return True
 

@@ -17,11 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bullpen.engines.sqlite import notify as wake
-from bullpen.engines.sqlite import reserve
+from bullpen.engines.sqlite import notify, reserve
 from bullpen.engines.sqlite.errors import is_full, locked, low, translated
-from bullpen.engines.sqlite.outcomes import Outcome, deliver
-from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.reader import Snapshot, WorkOutcome, deliver
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect, set_pace
 
 T = TypeVar("T")
@@ -126,7 +124,7 @@ class Writer:
     def _take_turn(self) -> None:
         arrived = len(self._waiting)
         taken: list[Work] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[WorkOutcome] = []
         landed: list[Transaction] = []
         try:
             with self._turnstile.hold():
@@ -149,7 +147,7 @@ class Writer:
             futures = [outcome.future for outcome in outcomes]
             while len(futures) < arrived and self._waiting:  # those we could not even begin have waited long enough
                 futures.append(self._waiting.popleft()[1])
-            deliver(Outcome(future, error=error) for future in futures)
+            deliver(WorkOutcome(future, error=error) for future in futures)
             return
         self._met_full = 0
         deliver(outcomes)
@@ -168,24 +166,24 @@ class Writer:
         self,
         connection: sqlite3.Connection,
         taken: list[Work],
-        outcomes: list[Outcome],
+        outcomes: list[WorkOutcome],
         landed: list[Transaction],
     ) -> None:
         end = time.monotonic() + GROUP_LASTS
         while self._waiting:
             function, future = self._waiting.popleft()
             taken.append((function, future))
-            outcomes.append(Outcome(future))  # at once, so that a lost group reaches this one too
+            outcomes.append(WorkOutcome(future))  # at once, so that a lost group reaches this one too
             transaction = Transaction(connection, self._database)
             connection.execute("SAVEPOINT one")
             try:
-                outcomes[-1] = Outcome(future, function(transaction))
+                outcomes[-1] = WorkOutcome(future, function(transaction))
                 landed.append(transaction)
             except Exception as exc:
                 if not connection.in_transaction or is_full(exc):
                     raise  # SQLite has rolled back everything, as it may on a full disk: the group is lost
                 connection.execute("ROLLBACK TO one")
-                outcomes[-1] = Outcome(future, error=translated(exc, self._database))
+                outcomes[-1] = WorkOutcome(future, error=translated(exc, self._database))
             connection.execute("RELEASE one")
             if time.monotonic() > end:
                 return
@@ -194,9 +192,9 @@ class Writer:
         # Once each, in order: a receiver looks at the records anyway.
         for name, payload in dict.fromkeys(wanted for transaction in landed for wanted in transaction.wakes):
             with suppress(ValueError):  # an id that cannot name a socket has no listener
-                wake.send(self._sockets, name, payload)
+                notify.send(self._sockets, name, payload)
         for payload in dict.fromkeys(payload for transaction in landed for payload in transaction.control):
-            wake.broadcast(self._sockets, wake.CONTROL, payload)
+            notify.broadcast(self._sockets, notify.CONTROL, payload)
 
     def _look_for_foreign_changes(self, connection: sqlite3.Connection) -> None:
         # data_version moves on this connection when any other one commits, and never by our own commits.

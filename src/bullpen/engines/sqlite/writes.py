@@ -44,7 +44,7 @@ _OPERATORS = {"is": "IS ?", "after": "> ?"}
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class PreparedChange:
     """A change, ready to be executed."""
 
     change: Change[Any]
@@ -53,7 +53,7 @@ class Landing:
     parameters: Row
 
     @classmethod
-    def of(cls, change: Change[Any]) -> "Landing":
+    def of(cls, change: Change[Any]) -> "PreparedChange":
         table = TABLES[type(change.after)]
         if change.before.version == 0:
             return cls(change, table, insert_statement(table), _values(table, change.after, tuple(table.fields)))
@@ -73,7 +73,9 @@ class Landing:
         return cls(change, table, update_statement(table, written, tuple(tests)), tuple(bound))
 
 
-def land_together(transaction: Transaction, landings: Sequence[Landing], checks: Sequence[Check] = ()) -> list[Row]:
+def land_together(
+    transaction: Transaction, landings: Sequence[PreparedChange], checks: Sequence[Check] = ()
+) -> list[Row]:
     """All or nothing: raise Conflict at the first that does not land; the caller's savepoint takes the others back."""
     for check in checks:
         _verify(transaction, check)
@@ -87,7 +89,7 @@ def land_together(transaction: Transaction, landings: Sequence[Landing], checks:
     return rows
 
 
-def land_each(transaction: Transaction, landings: Sequence[Landing]) -> list[Row | Conflict | Refused]:
+def land_each(transaction: Transaction, landings: Sequence[PreparedChange]) -> list[Row | Conflict | Refused]:
     """Each on its own. A failed statement leaves nothing behind, so none needs a savepoint."""
     outcomes = [_land(transaction, landing) for landing in landings]
     _wake_runners(transaction, landings)
@@ -105,7 +107,7 @@ def _verify(transaction: Transaction, check: Check) -> None:
             raise Conflict(f"{check.id} must have {guard}", found=found)
 
 
-def _land(transaction: Transaction, landing: Landing) -> Row | Conflict | Refused:
+def _land(transaction: Transaction, landing: PreparedChange) -> Row | Conflict | Refused:
     change = landing.change
     if change.before.version == 0 and isinstance(change.after, NEW_WORK):
         transaction.begin_work()
@@ -123,7 +125,7 @@ def _land(transaction: Transaction, landing: Landing) -> Row | Conflict | Refuse
     return row
 
 
-def _landed_before_or_conflict(transaction: Transaction, landing: Landing) -> Row | Conflict:
+def _landed_before_or_conflict(transaction: Transaction, landing: PreparedChange) -> Row | Conflict:
     change, table = landing.change, landing.table
     row: Row | None = transaction.execute(select_by_id(table), (change.after.id,)).fetchone()
     if row is None:
@@ -143,7 +145,7 @@ def _difference_in_words(change: Change[Any], found: Any) -> str:
     return f"{found.id}: {change.step} needs {failed}"
 
 
-def _wake(transaction: Transaction, landing: Landing) -> None:
+def _wake(transaction: Transaction, landing: PreparedChange) -> None:
     match landing.change.after:
         case Instance() as instance:
             transaction.wake(instance.id)  # its agent
@@ -161,7 +163,7 @@ def _wake(transaction: Transaction, landing: Landing) -> None:
                 transaction.wake_control()  # a worker came or went: its jobs may wait
 
 
-def _wake_runners(transaction: Transaction, landings: Sequence[Landing]) -> None:
+def _wake_runners(transaction: Transaction, landings: Sequence[PreparedChange]) -> None:
     """The agents of every run that has a job to take; once for all jobs, for a run may have thousands."""
     jobs = [landing.change.after for landing in landings if landing.table is JOBS]
     for run_id in dict.fromkeys(each.run_id for each in jobs if each.state is job.QUEUED):

@@ -22,8 +22,8 @@ from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request, update_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, decode, is_worker, key_of, moment, number, raw_key, text
-from bullpen.engines.aws.dynamodb.table import Cancelled, TableClient, Unmet
-from bullpen.engines.aws.dynamodb.writes import Landing
+from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled, Unmet
+from bullpen.engines.aws.dynamodb.writes import DynamoLanding
 from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.model import worker as workers
 from bullpen.model.signal import direct_key
@@ -46,7 +46,7 @@ class _Foreign(Exception):
     """Somebody else wrote this item."""
 
 
-class Beats:
+class DynamoBeats:
     """What `ports.Workers.beat` promises, on the table of a pool."""
 
     def __init__(self, table: TableClient) -> None:
@@ -102,7 +102,7 @@ class Beats:
         raise Unavailable(f"{key}: {ATTEMPTS} writes of its beat met others")
 
     async def _land(self, change: Change[Worker]) -> Worker | Conflict:
-        landing = Landing(change, self._table.chance.token())
+        landing = DynamoLanding(change, self._table.chance.token())
         pointer = _pointer(change)
         try:
             if pointer:
@@ -112,7 +112,7 @@ class Beats:
             return change.after
         except Unmet as unmet:
             met = unmet.item
-        except Cancelled as cancelled:
+        except TransactionCancelled as cancelled:
             met = cancelled.unmet[0]
         with _reading():
             judged: Worker | Conflict = landing.judge(met)

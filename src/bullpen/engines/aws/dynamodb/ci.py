@@ -12,13 +12,13 @@ from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb.expressions import Expression, check_of
 from bullpen.engines.aws.dynamodb.items import Item, raw_key, text
 from bullpen.engines.aws.dynamodb.records import read_listed
-from bullpen.engines.aws.dynamodb.table import Cancelled, TableClient
+from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled
 from bullpen.errors import Unavailable
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, Instance
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.job import Job
 from bullpen.model.transition import Check, Guard
-from bullpen.ports import Pass, Registration, Removal
+from bullpen.ports import Registration, RegistrationCredentials, Removal
 
 KIND = "Registration"
 ATTEMPTS = 8
@@ -41,7 +41,7 @@ class DynamoCI:
             for item in items
         ]
 
-    async def register(self, name: str, label: str, round: str) -> Pass | None:
+    async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         owned = (Guard("run_id", "is", label), Guard("round", "is", round))
         check = Check(Instance, name, (*owned, Guard("state", "in", (CREATED, CLAIMED, RUNNING))))
         item = {
@@ -55,9 +55,9 @@ class DynamoCI:
             await self._table.transact(
                 [{"ConditionCheck": check_of(check)}, {"Put": {"Item": item}}], self._table.chance.token()
             )
-        except Cancelled:
+        except TransactionCancelled:
             return None
-        return Pass(name, label)
+        return RegistrationCredentials(name, label)
 
     async def remove(self, handle: str) -> Removal:
         # No job begins between the look and the removal: whoever is removed has lost its instance to its run first, and
@@ -91,7 +91,7 @@ class DynamoCI:
         request = expression.request({"PK": seen["PK"], "SK": seen["SK"]}, ConditionExpression=gone)
         try:
             await self._table.transact([{"Delete": request}], self._table.chance.token())
-        except Cancelled:
+        except TransactionCancelled:
             return False
         return True
 

@@ -113,7 +113,7 @@ def _codec(kind: Any, owed: type[StrEnum]) -> Codec:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Attribute:
     """One field of a record as an attribute."""
 
     name: str
@@ -140,10 +140,10 @@ class Field:
             raise ValueError(f"`{self.attribute}` is {str(found)[:80]}, which says nothing to us") from exc
 
 
-def _fields_of(record: type[Any], owed: type[StrEnum], names: Mapping[str, str] | None = None) -> dict[str, Field]:
+def _fields_of(record: type[Any], owed: type[StrEnum], names: Mapping[str, str] | None = None) -> dict[str, Attribute]:
     hints = get_type_hints(record)
     return {
-        each.name: Field(
+        each.name: Attribute(
             each.name, (names or {}).get(each.name, _camel(each.name)), _codec(hints[each.name], owed), each.default
         )
         for each in fields(record)
@@ -154,12 +154,12 @@ def _camel(name: str) -> str:
     return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
 
 
-def _encode(parts: Mapping[str, Field], record: Any) -> Item:
+def _encode(parts: Mapping[str, Attribute], record: Any) -> Item:
     values = ((part.attribute, part.encode(getattr(record, part.name))) for part in parts.values())
     return {attribute: value for attribute, value in values if value is not None}
 
 
-def _decode(parts: Mapping[str, Field], item: Mapping[str, Value]) -> dict[str, Any]:
+def _decode(parts: Mapping[str, Attribute], item: Mapping[str, Value]) -> dict[str, Any]:
     return {part.name: part.decode(item) for part in parts.values()}
 
 
@@ -189,7 +189,7 @@ class Shape:
 
     kind: str
     record: type[Any]
-    fields: Mapping[str, Field]  # all but the id, which is in the key
+    fields: Mapping[str, Attribute]  # all but the id, which is in the key
     exists: str = "PK"  # the attribute that an item of this record has from its first write on
     to_key: Callable[[str], str] = _id_as_it_is
     of_key: Callable[[str], str] = _id_as_it_is
@@ -269,7 +269,7 @@ def encode_part(part: Any) -> Value:
 
 def decode_part(kind: type[R], value: Value) -> R:
     """Raise ValueError if it is something else."""
-    return Field("part", "part", _codec(kind, StrEnum), MISSING).decode({"part": value})  # type: ignore[no-any-return]
+    return Attribute("part", "part", _codec(kind, StrEnum), MISSING).decode({"part": value})  # type: ignore[no-any-return]
 
 
 # ---- the story

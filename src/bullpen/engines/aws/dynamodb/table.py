@@ -55,7 +55,7 @@ class Unmet(Exception):
         self.item = item
 
 
-class Cancelled(Exception):
+class TransactionCancelled(Exception):
     """Conditions of a transaction do not hold: what stands there, by the place of the action. Nothing was written."""
 
     def __init__(self, unmet: dict[int, Item | None]) -> None:
@@ -313,7 +313,7 @@ def _judge_reasons(reasons: Sequence[dict[str, Any]]) -> None:
     """Raise for what a repeat does not mend; return if one may."""
     codes = [reason.get("Code", "None") for reason in reasons]
     if "ConditionalCheckFailed" in codes:
-        raise Cancelled(
+        raise TransactionCancelled(
             {at: reason.get("Item") for at, reason in enumerate(reasons) if codes[at] == "ConditionalCheckFailed"}
         )
     passing = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", *THROTTLES}

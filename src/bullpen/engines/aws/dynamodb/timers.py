@@ -13,7 +13,7 @@ PAGE = 1000
 """Timers read at a time from one part."""
 
 
-class Timers:
+class LeaseTimers:
     """Reads on where it is used up. A timer is a hint: the worker that it names says what is due."""
 
     def __init__(self, table: TableClient, now: datetime) -> None:

@@ -13,13 +13,13 @@ from datetime import datetime
 
 from bullpen.concurrency import settle
 from bullpen.engines.aws.dynamodb import direct_beats
-from bullpen.engines.aws.dynamodb.beats import Beats, stored_worker
+from bullpen.engines.aws.dynamodb.beats import DynamoBeats, stored_worker
 from bullpen.engines.aws.dynamodb.entries import UNTIMED
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment, text
 from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
-from bullpen.engines.aws.dynamodb.timers import Timers
+from bullpen.engines.aws.dynamodb.timers import LeaseTimers
 from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict
 from bullpen.model import worker as workers
@@ -42,9 +42,9 @@ class DynamoWorkers:
 
     def __init__(self, table: TableClient, *, census_lasts: float = CENSUS_LASTS) -> None:
         self._table = table
-        self._beats = Beats(table)
+        self._beats = DynamoBeats(table)
         self._census_lasts = census_lasts
-        self._silent: Timers | None = None
+        self._silent: LeaseTimers | None = None
         """Kept by `rearm` for `suspects`: the timers of leases that are out."""
         self._cleaning: tuple[datetime, list[Item]] | None = None
         """Kept by `rearm` for `to_clean`: the moment, and whose cleanup was due then."""
@@ -58,7 +58,7 @@ class DynamoWorkers:
         return {found.id: found for found in map(stored_worker, items) if found is not None}
 
     async def rearm(self, now: datetime, limit: int) -> int:
-        timers, silent = Timers(self._table, now), list[Item]()
+        timers, silent = LeaseTimers(self._table, now), list[Item]()
         self._silent = self._cleaning = None
         moved = 0
         while moved < limit:
@@ -78,7 +78,7 @@ class DynamoWorkers:
     async def suspects(self, now: datetime, limit: int) -> list[Worker]:
         timers, self._silent = self._silent, None
         if timers is None or timers.now != now:
-            timers = Timers(self._table, now)
+            timers = LeaseTimers(self._table, now)
         found: list[Worker] = []
         while len(found) < limit and (due := await timers.next(min(PORTION, limit - len(found)))):
             # A lease that nobody has timed yet cannot be out: a thousand of them are not read to find that.

@@ -24,7 +24,7 @@ from bullpen.engines.aws.dynamodb.expressions import (
     update_of,
 )
 from bullpen.engines.aws.dynamodb.items import Item, decode, key_of
-from bullpen.engines.aws.dynamodb.table import Cancelled, TableClient, Unmet, Unwritable
+from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled, Unmet, Unwritable
 from bullpen.errors import Conflict, Refused
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.ports import TOGETHER_LIMIT
@@ -38,7 +38,7 @@ rivals then is better sent one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class DynamoLanding:
     """A change on its way, under the stamp by which it knows itself. The stamp is the change's own: two changes of one
     record under one stamp would take each other's write for theirs."""
 
@@ -95,7 +95,7 @@ async def land_each(table: TableClient, changes: Sequence[Change[Any]]) -> list[
     return [outcomes[landing.stamp] for landing in landings]
 
 
-async def _land_portion(table: TableClient, portion: list[Landing]) -> dict[str, Any | Conflict]:
+async def _land_portion(table: TableClient, portion: list[DynamoLanding]) -> dict[str, Any | Conflict]:
     """By stamp. In one transaction, sent again without those whose condition failed; in the end one by one."""
     outcomes: dict[str, Any | Conflict] = {}
     for _ in range(ROUNDS):
@@ -113,7 +113,7 @@ async def _land_portion(table: TableClient, portion: list[Landing]) -> dict[str,
     return outcomes | {landing.stamp: answer for landing, answer in zip(portion, answers, strict=True)}
 
 
-async def _land_alone(table: TableClient, landing: Landing) -> Any | Conflict:
+async def _land_alone(table: TableClient, landing: DynamoLanding) -> Any | Conflict:
     change = landing.change
     try:
         if companions(change):
@@ -130,14 +130,14 @@ async def _land_alone(table: TableClient, landing: Landing) -> Any | Conflict:
         return _useless(landing, refused)  # it has landed, on what nobody can work with
 
 
-def _judged(landing: Landing, item: Item | None) -> Any | Conflict:
+def _judged(landing: DynamoLanding, item: Item | None) -> Any | Conflict:
     try:
         return landing.judge(item)
     except Refused as refused:
         return _useless(landing, refused)
 
 
-def _useless(landing: Landing, refused: Refused) -> Conflict:
+def _useless(landing: DynamoLanding, refused: Refused) -> Conflict:
     change = landing.change
     log.warning(
         "%s: %s meets an item that nobody can use: %s; %s", change.after.id, change.step, refused, refused.remedy
@@ -146,7 +146,7 @@ def _useless(landing: Landing, refused: Refused) -> Conflict:
 
 
 async def _transact(
-    table: TableClient, landings: Sequence[Landing], checks: Sequence[Check] = ()
+    table: TableClient, landings: Sequence[DynamoLanding], checks: Sequence[Check] = ()
 ) -> dict[int, Any | Conflict]:
     """Land all and return nothing; or none, and return what the failed ones met, by place. A failed check is raised."""
     asked = _by_record(checks)
@@ -157,7 +157,7 @@ async def _transact(
         actions += landing.actions
     try:
         await table.transact(actions, table.chance.token())
-    except Cancelled as cancelled:
+    except TransactionCancelled as cancelled:
         for at, item in cancelled.unmet.items():
             if at < len(asked):
                 raise failed_check(asked[at], item) from cancelled
@@ -165,7 +165,7 @@ async def _transact(
     return {}
 
 
-async def _as_stored(table: TableClient, landings: Sequence[Landing]) -> dict[str, Any]:
+async def _as_stored(table: TableClient, landings: Sequence[DynamoLanding]) -> dict[str, Any]:
     """By stamp, the records that a transaction has written, which answers nothing. What may come from a ticket is read,
     for it may know less than what is stored."""
     told = {landing.stamp: landing.change.after for landing in landings}
@@ -190,8 +190,8 @@ async def _all(landings: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return outcomes  # type: ignore[return-value]
 
 
-def _landings(table: TableClient, changes: Sequence[Change[Any]]) -> list[Landing]:
-    return [Landing(change, table.chance.token()) for change in changes]
+def _landings(table: TableClient, changes: Sequence[Change[Any]]) -> list[DynamoLanding]:
+    return [DynamoLanding(change, table.chance.token()) for change in changes]
 
 
 def _record(outcome: Any | Conflict) -> Any:
@@ -209,9 +209,9 @@ def _by_record(checks: Sequence[Check]) -> list[Check]:
     return [Check(kind, id, asked) for (kind, id), asked in guards.items()]
 
 
-def _waves(landings: Sequence[Landing]) -> list[list[Landing]]:
+def _waves(landings: Sequence[DynamoLanding]) -> list[list[DynamoLanding]]:
     """One after the other where they change the same record, and all else at once."""
-    waves: list[list[Landing]] = []
+    waves: list[list[DynamoLanding]] = []
     seen: Counter[tuple[type[Any], str]] = Counter()
     for landing in landings:
         record = type(landing.change.after), landing.change.after.id
@@ -222,9 +222,9 @@ def _waves(landings: Sequence[Landing]) -> list[list[Landing]]:
     return waves
 
 
-def _portions(landings: Sequence[Landing]) -> list[list[Landing]]:
+def _portions(landings: Sequence[DynamoLanding]) -> list[list[DynamoLanding]]:
     """As many at a time as a transaction takes, with what must be written beside them."""
-    portions: list[list[Landing]] = []
+    portions: list[list[DynamoLanding]] = []
     room = 0
     for landing in landings:
         size = 1 + len(companions(landing.change))

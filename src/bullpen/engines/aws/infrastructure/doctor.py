@@ -1,27 +1,41 @@
-"""The whole examination of an account, in the order in which one would mend it: who asks, what they may do, what the
-pool stands on, what machines stand on."""
+"""`bullpen doctor` for an AWS account: credentials, clock, permissions, then what the pool and its machines need.
 
-from collections.abc import Awaitable, Callable, Iterator
+The checks run in the order in which you would repair what they find. They change nothing. Each answers with a finding;
+one that fails says so and ends no other.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.userdata import LIMIT, own_user_data
+from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.template import Template, desired_templates
-from bullpen.engines.aws.errors import call
-from bullpen.engines.aws.infrastructure.checks import Ground, check_clock, guarded
+from bullpen.engines.aws.errors import Declined, call
 from bullpen.engines.aws.infrastructure.permissions import check_permissions
-from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, Place, place_of
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, PolicyScope, place_of
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.ports import Clock, Gap
 from bullpen.ports.health import Finding, Health
 
+FEW_TYPES = 5
+"""Fewer than this, and one shortage of capacity leaves little to choose from."""
+NO_PROFILE = "NoSuchEntity"
+NO_APPLIED_VALUE = "NoSuchResourceException"
+"""Service Quotas knows no value of its own for an account that never asked for another: the default one holds."""
+MOST_SKEW = 5.0
+"""Seconds between this clock and that of AWS. Thresholds are written by one clock and judged by another: of control
+planes that differ by minutes, one ends what the other has just given back."""
 
-class Standing(Protocol):
-    """What a foundation tells of its parts."""
+
+class InfrastructureParts(Protocol):
+    """What the doctor asks of the infrastructure, part by part."""
 
     async def table_gaps(self) -> list[Gap]: ...
 
@@ -30,13 +44,13 @@ class Standing(Protocol):
     async def template_gaps(self, desired: list[Template]) -> list[Gap]: ...
 
 
-async def examine(cloud: Cloud, settings: Settings, standing: Standing, clock: Clock) -> list[Finding]:
+async def examine(cloud: Cloud, settings: Settings, standing: InfrastructureParts, clock: Clock) -> list[Finding]:
     try:
         who = await call(await cloud.client("sts"), "get_caller_identity")
         now = clock.now()
     except BullpenError as exc:  # whatever else is asked would fail for the same reason
         return [Finding("credentials", Health.FAILED, str(exc), exc.remedy)]
-    ground = Ground(cloud, settings)
+    ground = AccountChecks(cloud, settings)
     findings = [
         Finding("credentials", Health.OK, who["Arn"]),
         check_clock(who, now),
@@ -59,13 +73,15 @@ async def examine(cloud: Cloud, settings: Settings, standing: Standing, clock: C
     return findings
 
 
-async def _place(cloud: Cloud, settings: Settings, account: str) -> Place:
+async def _place(cloud: Cloud, settings: Settings, account: str) -> PolicyScope:
     """With the region that is really used: permissions are asked of what there is, not of a pattern."""
     region = (await cloud.client("dynamodb")).meta.region_name
     return place_of(replace(settings, aws=replace(settings.aws, region=region)), account)
 
 
-def _of_the_ground(ground: Ground, desired: list[Template]) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
+def _of_the_ground(
+    ground: "AccountChecks", desired: list[Template]
+) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
     yield "subnets", ground.subnets
     yield "image", ground.image
     yield "security groups", ground.security_groups
@@ -83,3 +99,149 @@ async def _gaps(name: str, look: Callable[[], Awaitable[list[Gap]]]) -> Finding:
     blocking = [gap for gap in gaps if gap.blocks]  # the others follow from it
     told = "; ".join(f"{gap.subject}: {gap.reason}" for gap in blocking or gaps)
     return Finding(name, Health.FAILED, told, 'Run `bullpen refresh`; with aws.manage = "external", your Terraform.')
+
+
+async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+    """The finding of a check, also of one that could not be made."""
+    try:
+        return await check()
+    except BullpenError as exc:
+        return Finding(name, Health.FAILED, str(exc), exc.remedy or "Try again; `bullpen doctor` looks anew.")
+
+
+def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
+    """Hold our clock against the time of an answer that has just come, which AWS gives in whole seconds."""
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    try:
+        ahead = (now - parsedate_to_datetime(date)).total_seconds()
+    except (TypeError, ValueError):  # unreadable, or of no time zone
+        return Finding("clock", Health.WARNING, "AWS did not say what time it is", "Try again, without a proxy.")
+    if abs(ahead) > MOST_SKEW:
+        told = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
+        remedy = "Let NTP keep this machine's clock: pools judge each other's deadlines by it."
+        return Finding("clock", Health.WARNING, told, remedy)
+    return Finding("clock", Health.OK, f"within {MOST_SKEW:g} s of AWS")
+
+
+class AccountChecks:
+    """Subnets, image, groups, profile, types and quotas, as the settings name them."""
+
+    def __init__(self, cloud: Cloud, settings: Settings) -> None:
+        self._cloud = cloud
+        self._settings = settings
+        self._aws = settings.aws
+        self._images: list[Mapping[str, Any]] | None = None  # as EC2 answered: every class asks for the image
+
+    async def subnets(self) -> Finding:
+        found = await self._subnets()
+        zones = [one["AvailabilityZone"] for one in found]
+        free = sum(one.get("AvailableIpAddressCount", 0) for one in found)
+        told = f"{len(found)} in {', '.join(sorted(set(zones)))}; {free} free addresses"
+        if twice := sorted({zone for zone in zones if zones.count(zone) > 1}):
+            remedy = (
+                f"Name one subnet for each zone in aws.subnets: EC2 refuses a fleet with two in {', '.join(twice)}."
+            )
+            return Finding("subnets", Health.FAILED, told, remedy)
+        if len({one["VpcId"] for one in found}) > 1:
+            return Finding("subnets", Health.FAILED, f"{told}, of several VPCs", "Name subnets of one VPC.")
+        if len(zones) == 1:
+            remedy = "Add a subnet of another availability zone to aws.subnets: each is one more pool of capacity."
+            return Finding("subnets", Health.WARNING, told, remedy)
+        if free < (most := self._settings.limits.max_instances):
+            remedy = f"Use larger subnets: each of limits.max-instances ({most}) needs an address."
+            return Finding("subnets", Health.WARNING, told, remedy)
+        return Finding("subnets", Health.OK, told)
+
+    async def image(self) -> Finding:
+        image = await self._image()
+        told = f"{self._aws.image}: {image.get('Name', 'without a name')}, {image['Architecture']}"
+        if (state := image.get("State", "available")) != "available":
+            return Finding("image", Health.FAILED, f"{told}, {state}", "Name an AMI in aws.image that is available.")
+        device = image.get("RootDeviceName", self._aws.root_device)
+        if self._aws.volume and device != self._aws.root_device:
+            remedy = f'Set aws.root-device = "{device}": else aws.volume would be a second volume.'
+            return Finding("image", Health.FAILED, f"{told}, its root device is {device}", remedy)
+        return Finding("image", Health.OK, told)
+
+    async def security_groups(self) -> Finding:
+        if not self._aws.security_groups:
+            return Finding("security groups", Health.OK, "none named: the default group of the VPC")
+        answer = await ask(self._cloud, "describe_security_groups", GroupIds=list(self._aws.security_groups))
+        groups = {one["GroupId"]: one["VpcId"] for one in answer["SecurityGroups"]}
+        vpcs = {one["VpcId"] for one in await self._subnets()}
+        if strangers := [group for group, vpc in groups.items() if vpc not in vpcs]:
+            found = f"{', '.join(strangers)} not in the VPC of the subnets"
+            return Finding("security groups", Health.FAILED, found, "Name groups of that VPC in aws.security-groups.")
+        return Finding("security groups", Health.OK, ", ".join(groups))
+
+    async def profile(self) -> Finding:
+        name = self._aws.instance_profile.rpartition("/")[2]
+        remedy = "Make it with the policy that `bullpen iam-policy instance` prints, or correct aws.instance-profile."
+        try:
+            answer = await call(
+                await self._cloud.client("iam"),
+                "get_instance_profile",
+                expecting=(NO_PROFILE,),
+                InstanceProfileName=name,
+            )
+        except Declined:
+            return Finding("instance profile", Health.FAILED, f"{name} does not exist", remedy)
+        roles = [role["RoleName"] for role in answer["InstanceProfile"].get("Roles", ())]
+        if not roles:
+            return Finding("instance profile", Health.FAILED, f"{name} has no role: machines may do nothing", remedy)
+        return Finding("instance profile", Health.OK, f"{name} with role {', '.join(roles)}")
+
+    async def types(self, template: Template) -> Finding:
+        """How many types fit a class, with the architecture of the image."""
+        name = f"types of {template.resource_class}"
+        answer = await ask(
+            self._cloud,
+            "get_instance_types_from_instance_requirements",
+            ArchitectureTypes=[(await self._image())["Architecture"]],
+            VirtualizationTypes=["hvm"],
+            InstanceRequirements=template.data["InstanceRequirements"],
+        )
+        found = sorted(one["InstanceType"] for one in answer.get("InstanceTypes", ()))
+        told = f"{len(found)} fit" + (f": {', '.join(found)}" if 0 < len(found) <= FEW_TYPES else "")
+        which = f"classes.{template.resource_class}.allowed-instance-types"
+        if not found:
+            return Finding(name, Health.FAILED, told, f"Widen {which}, or lower cpu and mem: nothing can be launched.")
+        if len(found) < FEW_TYPES:
+            return Finding(name, Health.WARNING, told, f"Widen {which}: few types are little capacity.")
+        return Finding(name, Health.OK, told)
+
+    async def quota(self, market: str) -> Finding:
+        """Against what the limits would allow, in machines of the smallest class."""
+        quotas, named = await self._cloud.client("service-quotas"), QUOTA_CODES[market]
+        try:
+            answer = await call(
+                quotas, "get_service_quota", expecting=(NO_APPLIED_VALUE,), ServiceCode="ec2", QuotaCode=named
+            )
+        except Declined:
+            answer = await call(quotas, "get_aws_default_service_quota", ServiceCode="ec2", QuotaCode=named)
+        vcpus, name = answer["Quota"]["Value"], answer["Quota"]["QuotaName"]
+        least = min(kind.cpu for kind in self._settings.classes.values())
+        wanted = least * self._settings.limits.max_instances
+        told = f"{vcpus:g} vCPUs of '{name}'"
+        remedy = f"Ask for more in Service Quotas (EC2, {QUOTA_CODES[market]}), or lower limits.max-instances."
+        if vcpus < least:
+            return Finding(f"{market} quota", Health.FAILED, f"{told}: not one machine", remedy)
+        if vcpus < wanted:
+            return Finding(f"{market} quota", Health.WARNING, f"{told}: the limits allow {wanted}", remedy)
+        return Finding(f"{market} quota", Health.OK, told)
+
+    async def _subnets(self) -> list[Mapping[str, Any]]:
+        answer = await ask(self._cloud, "describe_subnets", SubnetIds=list(self._aws.subnets))
+        subnets: list[Mapping[str, Any]] = answer["Subnets"]
+        return subnets
+
+    async def _image(self) -> Mapping[str, Any]:
+        if self._images is None:
+            answer = await ask(self._cloud, "describe_images", ImageIds=[self._aws.image], IncludeDeprecated=True)
+            self._images = list(answer.get("Images", ()))
+        if not self._images:  # EC2 refuses an id that it does not know, and keeps quiet about some that it knows
+            raise ConfigError(
+                f"{self._aws.image}: EC2 shows no such image",
+                remedy="Correct aws.image: name an AMI of this region that these credentials may use.",
+            )
+        return self._images[0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bullpen.engines.aws.errors import Declined, call
-from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, Place, Statement, control_plane
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, PolicyScope, Statement, control_plane
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health
@@ -25,7 +25,7 @@ class Question:
     context: Context
 
 
-async def check_permissions(cloud: Cloud, caller: str, place: Place) -> Finding:
+async def check_permissions(cloud: Cloud, caller: str, place: PolicyScope) -> Finding:
     """`caller` is the ARN that STS names."""
     if caller.endswith(":root"):
         remedy = "Use a role that may do no more than `bullpen iam-policy control-plane` prints."
@@ -60,7 +60,7 @@ async def _denied(cloud: Cloud, principal: str, question: Question) -> list[str]
     return [one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"]
 
 
-def questions(place: Place, principal: str) -> Iterator[Question]:
+def questions(place: PolicyScope, principal: str) -> Iterator[Question]:
     """What the control plane does, each action on what it is done to and with what the call brings along. A policy that
     allows no more than this, statement by statement otherwise than ours, is as good."""
     for statement in control_plane(place)["Statement"]:
@@ -87,7 +87,7 @@ def _is_needed(action: str, resource: str) -> bool:
     return action == "dynamodb:Query" or "/index/" not in resource
 
 
-def _real(resource: str, place: Place, principal: str) -> list[str]:
+def _real(resource: str, place: PolicyScope, principal: str) -> list[str]:
     """What stands behind a resource of ours that is written shorter than it is."""
     if resource in (place.iam_arn("role/*"), place.iam_arn("user/*")):
         return [principal] if principal.startswith(resource.removesuffix("*")) else []

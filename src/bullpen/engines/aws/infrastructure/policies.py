@@ -35,7 +35,7 @@ SECRET = "Secret"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PolicyScope:
     """What ARNs are made of. `*` stands for what is not known; no `subnets` or `security_groups` for any."""
 
     pool: str
@@ -67,11 +67,11 @@ class Place:
         return f"{name}.{self.dns_suffix or ('amazonaws.com.cn' if self.partition == 'aws-cn' else 'amazonaws.com')}"
 
 
-def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
+def place_of(settings: Settings, account: str = "*", role: str = "") -> PolicyScope:
     """The place that the settings name. A role is taken to be called as its instance profile, unless it is named."""
     aws = settings.aws
     profile = aws.instance_profile.rpartition("instance-profile/")[2] or "*"
-    return Place(
+    return PolicyScope(
         pool=aws.pool,
         role=role or profile.rpartition("/")[2],
         profile=profile,
@@ -87,14 +87,14 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> Place:
     )
 
 
-def control_plane(place: Place) -> Policy:
+def control_plane(place: PolicyScope) -> Policy:
     statements = [_all_records(place), *_tickets(place), *_launching(place), *_looks(place), *_doctor(place)]
     if place.makes_templates:
         statements += [*_makes(place), _templates(place, "Delete", "aws:ResourceTag")]
     return _policy(statements)
 
 
-def workflow(place: Place, *, launch: bool = False) -> Policy:
+def workflow(place: PolicyScope, *, launch: bool = False) -> Policy:
     """A workflow runs what its authors write. So it claims and gives back warm machines, and launches none: whoever
     may launch chooses what runs as root on a machine with the pool's role, and so reads what that role reads.
 
@@ -108,7 +108,7 @@ def workflow(place: Place, *, launch: bool = False) -> Policy:
     return _policy([*_records(place, CLAIMED, (*SEEN, *CLAIMED)), *_tickets(place)])
 
 
-def instance(place: Place) -> Policy:
+def instance(place: PolicyScope) -> Policy:
     """DynamoDB tells apart kinds of items, not whose they are: machines are told apart by `serve` only.
 
     With it only the boot uses the table: it fetches the agent, or leaves word why it has none, in a partition whose
@@ -133,12 +133,12 @@ def instance(place: Place) -> Policy:
     )
 
 
-def _all_records(place: Place) -> Statement:
+def _all_records(place: PolicyScope) -> Statement:
     table = place.arn("dynamodb", f"table/{place.pool}")
     return _allow("Records", [f"dynamodb:{verb}" for verb in (*READS, *WRITES)], [table, f"{table}/index/*"])
 
 
-def _records(place: Place, written: tuple[str, ...], read: tuple[str, ...]) -> list[Statement]:
+def _records(place: PolicyScope, written: tuple[str, ...], read: tuple[str, ...]) -> list[Statement]:
     """Records by their kind. An index shows what records are like, and nothing of what has no place in one."""
     table = place.arn("dynamodb", f"table/{place.pool}")
     return [
@@ -148,7 +148,7 @@ def _records(place: Place, written: tuple[str, ...], read: tuple[str, ...]) -> l
     ]
 
 
-def _tickets(place: Place) -> list[Statement]:
+def _tickets(place: PolicyScope) -> list[Statement]:
     """What it takes to claim, to give back, and to end what is not clean."""
     messages = ("DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage", "SendMessage")
     tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
@@ -159,7 +159,7 @@ def _tickets(place: Place) -> list[Statement]:
     ]
 
 
-def _launching(place: Place) -> list[Statement]:
+def _launching(place: PolicyScope) -> list[Statement]:
     ours = {"StringEquals": {f"aws:RequestTag/{POOL_TAG}": place.pool}}
     tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
     launch = ["ec2:CreateFleet", "ec2:RunInstances"]
@@ -204,7 +204,7 @@ def _launching(place: Place) -> list[Statement]:
     return statements
 
 
-def _looks(place: Place) -> list[Statement]:
+def _looks(place: PolicyScope) -> list[Statement]:
     """What refresh looks at, whoever made it."""
     table = place.arn("dynamodb", f"table/{place.pool}")
     described = ("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
@@ -215,7 +215,7 @@ def _looks(place: Place) -> list[Statement]:
     ]
 
 
-def _makes(place: Place) -> list[Statement]:
+def _makes(place: PolicyScope) -> list[Statement]:
     """What refresh makes and corrects."""
     table, queues = place.arn("dynamodb", f"table/{place.pool}"), place.arn("sqs", f"{place.pool}-*")
     tables = ("CreateTable", "TagResource", "UpdateContinuousBackups", "UpdateTable", "UpdateTimeToLive")
@@ -226,7 +226,7 @@ def _makes(place: Place) -> list[Statement]:
     ]
 
 
-def _doctor(place: Place) -> list[Statement]:
+def _doctor(place: PolicyScope) -> list[Statement]:
     caller = [place.iam_arn("role/*"), place.iam_arn("user/*")]
     looks = ("DescribeImages", "DescribeSecurityGroups", "DescribeSubnets", "GetInstanceTypesFromInstanceRequirements")
     return [
@@ -242,7 +242,7 @@ def _see_templates() -> Statement:
     return _allow("SeeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"])
 
 
-def _templates(place: Place, verb: str, tag: str) -> Statement:
+def _templates(place: PolicyScope, verb: str, tag: str) -> Statement:
     ours = {"StringEquals": {f"{tag}/{POOL_TAG}": place.pool}}
     resource = place.arn("ec2", "launch-template/*")
     return _allow(f"{verb}Templates", [f"ec2:{verb}LaunchTemplate"], [resource], ours)

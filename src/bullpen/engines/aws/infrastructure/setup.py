@@ -1,4 +1,4 @@
-"""Foundation on AWS: the table, what its queues are like, the launch templates and the agent's archive.
+"""The infrastructure on AWS: the table, what its queues are like, the launch templates and the agent's archive.
 
     missing      made, one thing after the other, each waited for
     different    a queue's attributes are corrected and an edited template is made anew; a table of another schema is
@@ -38,7 +38,7 @@ EXTERNAL = (
 )
 
 
-class AwsFoundation:
+class AwsInfrastructure:
     """What the pool of these settings stands on."""
 
     def __init__(self, cloud: Cloud, settings: Settings, queue: SqsQueue, clock: Clock) -> None:
