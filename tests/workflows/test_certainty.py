@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bullpen.engines.memory.github import JobSpec
+from bullpen.liveness.lost_worker import LAG
 from bullpen.model.worker import Worker
 from bullpen.ports import Conclusion, WorkflowJob
-from bullpen.workflows.lost_worker import LAG
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, REPOSITORY, Scene, a_scene, build
 
 pytestmark = pytest.mark.slow

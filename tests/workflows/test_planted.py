@@ -9,14 +9,14 @@ import pytest
 
 from bullpen.engines.memory.github import JobSpec
 from bullpen.engines.memory.workflows import MemoryWorkflows
+from bullpen.liveness import lost_worker as loss
 from bullpen.liveness.lease import Sweeper
+from bullpen.liveness.lost_worker import Loss
 from bullpen.model import activity as activities
 from bullpen.model.activity import Activity
 from bullpen.model.worker import Fate
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
-from bullpen.workflows import lost_worker as loss
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.lost_worker import Loss
 from bullpen.workflows.machine_state import Proof
 from bullpen.workflows.replace_runners import Stranded
 from bullpen.workflows.rescue import Rescue

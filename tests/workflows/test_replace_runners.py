@@ -4,8 +4,8 @@ import asyncio
 
 from bullpen.engines.memory import Failure
 from bullpen.engines.memory.github import JobSpec
+from bullpen.liveness.lost_worker import LAG
 from bullpen.ports import Conclusion
-from bullpen.workflows.lost_worker import LAG
 from fixtures import faults, requests
 from workflows.fixtures import LOST_AFTER, REPOSITORY, a_scene, build, lose
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from bullpen.engines.memory.github import JobSpec
+from bullpen.liveness.lost_worker import LAG
 from bullpen.ports import Conclusion, WorkflowJob
-from bullpen.workflows.lost_worker import LAG
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
 
 

@@ -24,12 +24,12 @@ from bullpen.jobs import give_up_stranded, rescue
 from bullpen.liveness import evidence
 from bullpen.liveness.debt import settle
 from bullpen.liveness.evidence import Evidence
+from bullpen.liveness.lost_worker import loss_of
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.worker import CLEANED_UP, Fate, Worker
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
-from bullpen.workflows.lost_worker import loss_of
 
 BY = "rescheduler"
 PAGE = 1000  # debts, and jobs nobody took up, of one pass

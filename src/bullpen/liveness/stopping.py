@@ -15,11 +15,11 @@ from bullpen.errors import Conflict
 from bullpen.jobs import rescue
 from bullpen.liveness.debt import settle
 from bullpen.liveness.heartbeat import Rejection
+from bullpen.liveness.lost_worker import losses_among
 from bullpen.model import worker as workers
 from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Worker
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
-from bullpen.workflows.lost_worker import losses_among
 
 WHY = "its worker has stopped"
 JOBS = 500  # read at a time

@@ -13,11 +13,11 @@ from functools import partial
 from bullpen.config import Settings
 from bullpen.liveness import Liveness, end_leaving, is_unowned, leaving_instances
 from bullpen.liveness.lease import Stillness
+from bullpen.liveness.lost_worker import losses_among
 from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
-from bullpen.workflows.lost_worker import losses_among
 
 PAGE = 5000  # as many as a sweeper looks at
 WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again

@@ -16,12 +16,12 @@ from dataclasses import replace
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated, Throttled
 from bullpen.liveness.debt import settle
+from bullpen.liveness.lost_worker import Loss, losses_among
 from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
 from bullpen.workflows import holdings
 from bullpen.workflows.alerts import Following, Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.lost_worker import Loss, losses_among
 from bullpen.workflows.machine_state import Proof
 from bullpen.workflows.reconcile_run import Look
 

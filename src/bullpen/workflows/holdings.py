@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from bullpen.config import Settings
 from bullpen.inventory import every_live
+from bullpen.liveness.lost_worker import Loss, the_repository
 from bullpen.model import label as labels
 from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.pool import busy
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
-from bullpen.workflows.lost_worker import Loss, the_repository
 
 
 @dataclass(slots=True)

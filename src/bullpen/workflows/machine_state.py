@@ -18,10 +18,10 @@ from bullpen.config import Settings
 from bullpen.errors import Refused, Unavailable
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
+from bullpen.liveness.lost_worker import Loss
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.workflows.alerts import Voice
-from bullpen.workflows.lost_worker import Loss
 
 BY = "follower"
 OFFLINE = "lost runner offline"

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bullpen.config import Settings
+from bullpen.liveness.lost_worker import Loss
 from bullpen.model import label as labels
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.lost_worker import Loss
 from bullpen.workflows.reprovision import Refusal, Runners
 from bullpen.workflows.rescue import Rescue, named, opted_in
 

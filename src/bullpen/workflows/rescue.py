@@ -31,11 +31,11 @@ from enum import StrEnum
 from bullpen.config import Settings
 from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
 from bullpen.liveness.debt import settle
+from bullpen.liveness.lost_worker import LAG, LONG_AGO, Loss
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
 from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
-from bullpen.workflows.lost_worker import LAG, LONG_AGO, Loss
 from bullpen.workflows.machine_state import Machine, Proof
 from bullpen.workflows.reprovision import Runners
 
