@@ -43,24 +43,14 @@ def absent(name: str) -> Control:
     return Control(id=name, state=ABSENT, version=0)
 
 
+Step = tuple[Control, tuple[Guard, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested(Event):
     """Beats are being accepted. `recovered` if they had not been for longer than the gap allows."""
 
     recovered: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent(Event):
-    budget: float  # what is left
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding(Event):
-    pass
-
-
-Step = tuple[Control, tuple[Guard, ...]]
 
 
 @transition(ABSENT, OPEN, to=OPEN, silent=True)
@@ -70,10 +60,20 @@ def ingest(control: Control, event: Ingested) -> Step:
     return replace(control, ingest_at=event.at, recovered_at=recovered), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent(Event):
+    budget: float  # what is left
+
+
 @transition(ABSENT, OPEN, to=OPEN, silent=True)
 def spend(control: Control, event: Spent) -> Step:
     """One more loss may be declared: taken from the shared budget of the domain."""
     return replace(control, budget=event.budget, budget_at=event.at), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding(Event):
+    pass
 
 
 @transition(ABSENT, OPEN, to=HELD)

@@ -125,6 +125,9 @@ def absent(instance_id: str, at: datetime) -> Instance:
     return Instance(id=instance_id, state=ABSENT, version=0, threshold=at)
 
 
+Step = tuple[Instance, tuple[Guard, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered(Event):
     run_id: str  # empty for an instance that is warmed before anybody asks
@@ -139,73 +142,6 @@ class Registered(Event):
     trust_domain: str
     image_generation: int
     repository: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted(Event):
-    signal: Signal
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed(Event):
-    run_id: str
-    round: str
-    provision_id: str
-    needs: Requirements
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed(Event):
-    round: str
-    provision: Provision
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledBack(Event):
-    old_round: str
-    round: str
-    until: datetime
-    offer_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released(Event):
-    run_id: str
-    round: str
-    until: datetime
-    offer_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offered(Event):
-    signal: Signal
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept(Event):
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spared(Event):
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expired(Event):
-    round: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended(Event):
-    purge_at: datetime
-
-
-Step = tuple[Instance, tuple[Guard, ...]]
 
 
 @transition(ABSENT, to=CREATED, draws_round=True)
@@ -229,12 +165,27 @@ def register(instance: Instance, event: Registered) -> Step:
     return after, ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted(Event):
+    signal: Signal
+    until: datetime
+
+
 @transition(CREATED, to=IDLE)
 def adopt(instance: Instance, event: Adopted) -> Step:
     """A pre-warmed instance has booted and goes on offer, never used by anybody."""
     _require_proof(instance, event.signal, Kind.OK)
     after = replace(instance, attested=True, threshold=event.until, offered_at=event.at)
     return after, (Guard("run_id", "is", ""), Guard("round", "is", event.signal.round))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed(Event):
+    run_id: str
+    round: str
+    provision_id: str
+    needs: Requirements
+    until: datetime
 
 
 @transition(IDLE, to=CLAIMED, draws_round=True, always=("threshold", "trust_domain"))
@@ -261,6 +212,13 @@ def claim(instance: Instance, event: Claimed) -> Step:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    round: str
+    provision: Provision
+    until: datetime
+
+
 @transition(CLAIMED, CREATED, to=RUNNING)
 def commit(instance: Instance, event: Committed) -> Step:
     """Carries out the provision's decision, which has been written: the member runs."""
@@ -271,16 +229,38 @@ def commit(instance: Instance, event: Committed) -> Step:
     return after, (Guard("round", "is", event.round), Guard("provision_id", "is", decided.id))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack(Event):
+    old_round: str
+    round: str
+    until: datetime
+    offer_due: datetime
+
+
 @transition(CLAIMED, to=IDLE, draws_round=True)
 def roll_back(instance: Instance, event: RolledBack) -> Step:
     """The claim is given up; what the runner did meanwhile must be cleaned before it is on offer again."""
     return _given_back(instance, event), (Guard("round", "is", event.old_round),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Event):
+    run_id: str
+    round: str
+    until: datetime
+    offer_due: datetime
+
+
 @transition(RUNNING, to=IDLE, draws_round=True)
 def release(instance: Instance, event: Released) -> Step:
     """The run is over; the runner deregisters, cleans and attests."""
     return _given_back(instance, event), (Guard("run_id", "is", event.run_id),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered(Event):
+    signal: Signal
+    until: datetime
 
 
 @transition(IDLE, to=IDLE)
@@ -291,10 +271,20 @@ def offer(instance: Instance, event: Offered) -> Step:
     return after, (Guard("attested", "is", False), Guard("round", "is", event.signal.round))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Event):
+    until: datetime
+
+
 @transition(IDLE, to=IDLE)
 def keep(instance: Instance, event: Kept) -> Step:
     """An instance on offer stays so for longer; the version moves on, so its old ticket no longer claims."""
     return replace(instance, threshold=event.until), (Guard("attested", "is", True),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spared(Event):
+    until: datetime
 
 
 @transition(CREATED, CLAIMED, IDLE, to=None)
@@ -305,6 +295,11 @@ def spare(instance: Instance, event: Spared) -> Step:
     return after, (Guard("attested", "is", False), Guard("round", "is", instance.round))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired(Event):
+    round: str
+
+
 @transition(CREATED, IDLE, CLAIMED, RUNNING, to=TERMINATED)
 def expire(instance: Instance, event: Expired) -> Step:
     """Marked first, terminated after: a crash in between leaves a debt, not a leak. The threshold stays: it tells
@@ -313,6 +308,11 @@ def expire(instance: Instance, event: Expired) -> Step:
         raise Conflict(f"{instance.id} belongs to another round and is not past its threshold", found=instance)
     after = replace(instance, attested=False, owes=Debt(Owed.TERMINATE, event.at))
     return after, (Guard("round", "is", instance.round),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Event):
+    purge_at: datetime
 
 
 @transition(TERMINATED, to=TERMINATED)

@@ -77,6 +77,9 @@ def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
     return Job(id=job_id, state=ABSENT, version=0, run_id=run_id, command=command)
 
 
+Step = tuple[Job, tuple[Guard, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted(Event):
     name: str = ""
@@ -84,54 +87,6 @@ class Submitted(Event):
     timeout: float = 0.0
     capability: str = ""
     side_effects: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned(Event):
-    worker: str
-    epoch: int
-    instance_id: str
-    verify_by: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder(Event):
-    """Somebody speaks as the holder of an assignment: all three must be those of the current one."""
-
-    worker: str
-    epoch: int
-    fence: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran(Holder):
-    exit_code: int
-    result: Result
-    purge_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost(Holder):
-    not_before: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetGo(Holder):
-    verify_by: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp(Event):
-    purge_at: datetime
-    result: Result = Result.FAILED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelAsked(Event):
-    pass
-
-
-Step = tuple[Job, tuple[Guard, ...]]
 
 
 @transition(ABSENT, to=QUEUED)
@@ -147,6 +102,14 @@ def submit(job: Job, event: Submitted) -> Step:
         queued_at=event.at,
     )
     return after, ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Event):
+    worker: str
+    epoch: int
+    instance_id: str
+    verify_by: datetime
 
 
 @transition(QUEUED, to=RUNNING)
@@ -167,16 +130,37 @@ def assign(job: Job, event: Assigned) -> Step:
     return after, ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder(Event):
+    """Somebody speaks as the holder of an assignment: all three must be those of the current one."""
+
+    worker: str
+    epoch: int
+    fence: int
+
+
 @transition(RUNNING, to=RUNNING)
 def bind(job: Job, event: Holder) -> Step:
     """The worker says that it runs the job: an assignment that got lost on the way would not have been bound."""
     return replace(job, bound=True, verify_by=None), _held_by(event)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGo(Holder):
+    verify_by: datetime
+
+
 @transition(RUNNING, to=RUNNING)
 def unbind(job: Job, event: LetGo) -> Step:
     """The worker says that it is over. Its result is on the way; one that never arrives is noticed at `verify_by`."""
     return replace(job, bound=False, verify_by=event.verify_by), _held_by(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran(Holder):
+    exit_code: int
+    result: Result
+    purge_at: datetime
 
 
 @transition(RUNNING, to=FINISHED)
@@ -186,6 +170,11 @@ def finish(job: Job, event: Ran) -> Step:
         job, result=event.result, exit_code=event.exit_code, reason=event.why, finished_at=event.at, verify_by=None
     )
     return replace(after, purge_at=event.purge_at), _held_by(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Holder):
+    not_before: datetime
 
 
 @transition(RUNNING, to=QUEUED)
@@ -209,11 +198,22 @@ def reschedule(job: Job, event: Lost) -> Step:
     return after, _held_by(event)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp(Event):
+    purge_at: datetime
+    result: Result = Result.FAILED
+
+
 @transition(QUEUED, RUNNING, to=FINISHED)
 def give_up(job: Job, event: GivenUp) -> Step:
     """Nobody will run it: lost too often, cancelled, or its run has no runner left. Its reason says which."""
     after = replace(job, result=event.result, reason=event.why, finished_at=event.at, purge_at=event.purge_at)
     return replace(after, verify_by=None, not_before=None), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAsked(Event):
+    pass
 
 
 @transition(RUNNING, to=RUNNING)

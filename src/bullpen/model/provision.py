@@ -120,71 +120,6 @@ class Provision:
         return self.owes.due_at if self.owes else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened(Event):
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed(Event):
-    until: datetime | None = None  # of its place in a queue, if it has one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waited(Event):
-    place: Place
-    deadline: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted(Event):
-    deadline: datetime
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlanned(Event):
-    client_token: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetAnswered(Event):
-    client_token: str
-    launched: int | None = None  # None: all of them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided(Event):
-    members: tuple[str, ...]
-    settle_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted(Event):
-    settle_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concluded(Event):
-    settle_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revoked(Event):
-    settle_due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Postponed(Event):
-    due: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled(Event):
-    purge_at: datetime
-
-
 Step = tuple[Provision, tuple[Guard, ...]]
 
 
@@ -195,10 +130,20 @@ def absent(
     return Provision(provision_id, ABSENT, 0, run_id, want, needs, deadline, max_runtime)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(Event):
+    pass
+
+
 @transition(ABSENT, to=OPEN)
 def open_(provision: Provision, event: Opened) -> Step:
     """The request is written down before anything is acquired for it."""
     return provision, ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed(Event):
+    until: datetime | None = None  # of its place in a queue, if it has one
 
 
 @transition(OPEN, to=OPEN, silent=True)
@@ -208,6 +153,12 @@ def renew(provision: Provision, event: Renewed) -> Step:
     if provision.place is None or event.until is None:
         return provision, ()
     return replace(provision, place=replace(provision.place, until=event.until)), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited(Event):
+    place: Place
+    deadline: datetime
 
 
 @transition(OPEN, to=OPEN)
@@ -220,6 +171,12 @@ def wait(provision: Provision, event: Waited) -> Step:
     return replace(provision, place=event.place, deadline=event.deadline, fleets=tuple(fleets)), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted(Event):
+    deadline: datetime
+    until: datetime
+
+
 @transition(OPEN, to=OPEN)
 def admit(provision: Provision, event: Admitted) -> Step:
     """Its turn has come: it acquires until the deadline, and keeps its place until it has what it waited for."""
@@ -228,10 +185,22 @@ def admit(provision: Provision, event: Admitted) -> Step:
     return replace(provision, deadline=event.deadline, place=replace(provision.place, until=event.until)), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlanned(Event):
+    client_token: str
+    count: int
+
+
 @transition(OPEN, to=OPEN)
 def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
     """The token of a fleet request is stored before the request is made."""
     return replace(provision, fleets=(*provision.fleets, Fleet(event.client_token, event.count))), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswered(Event):
+    client_token: str
+    launched: int | None = None  # None: all of them
 
 
 @transition(OPEN, to=OPEN)
@@ -255,11 +224,22 @@ def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
     return replace(provision, fleets=tuple(fleets), place=place), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(Event):
+    members: tuple[str, ...]
+    settle_due: datetime
+
+
 @transition(OPEN, to=COMMITTED)
 def commit(provision: Provision, event: Decided) -> Step:
     """The decision. The writes on the members only carry it out."""
     owes = Debt(Owed.SETTLE, event.settle_due)
     return replace(provision, members=event.members, owes=owes, place=None), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted(Event):
+    settle_due: datetime
 
 
 @transition(OPEN, to=ABORTED)
@@ -269,10 +249,20 @@ def abort(provision: Provision, event: Aborted) -> Step:
     return replace(provision, reason=event.why, owes=owes, place=None), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded(Event):
+    settle_due: datetime
+
+
 @transition(COMMITTED, to=COMMITTED)
 def release(provision: Provision, event: Concluded) -> Step:
     """The run is over. Written before any member is given back, so that a release cut off midway is finished."""
     return replace(provision, reason="", owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked(Event):
+    settle_due: datetime
 
 
 @transition(COMMITTED, to=COMMITTED)
@@ -284,12 +274,22 @@ def revoke(provision: Provision, event: Revoked) -> Step:
     return replace(provision, reason=event.why, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed(Event):
+    due: datetime
+
+
 @transition(COMMITTED, ABORTED, to=None, silent=True)
 def postpone(provision: Provision, event: Postponed) -> Step:
     """An instance that should be given back executes a job of its CI: the debt stays, and is looked at again later."""
     if provision.owes is None:
         raise Conflict(f"{provision.id} owes nothing", found=provision)
     return replace(provision, owes=replace(provision.owes, due_at=event.due)), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Event):
+    purge_at: datetime
 
 
 @transition(COMMITTED, to=COMMITTED)

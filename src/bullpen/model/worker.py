@@ -107,6 +107,9 @@ def absent(key: str, forgotten_epoch: int = 0) -> Worker:
     return Worker(id=key, state=ABSENT, version=0, epoch=forgotten_epoch)
 
 
+Step = tuple[Worker, tuple[Guard, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Event):
     """One heartbeat as accepted: the lease is granted already, the time is the receiver's."""
@@ -118,43 +121,6 @@ class Beat(Event):
     domain: str = ""
     leaving: datetime | None = None
     activity: str = ""  # what it runs now: a beat without one unbinds what an earlier one bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseExpired(Event):
-    """The deadline that was seen, confirmed."""
-
-    deadline: datetime
-    cleanup_at: datetime
-    fate: Fate = Fate.KEEP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rearmed(Event):
-    due_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupDue(Event):
-    cleanup_at: datetime
-    purge_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped(Event):
-    """The worker itself says that it has stopped, with the token and the epoch of its last answer."""
-
-    token: int
-    epoch: int
-    purge_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescheduled(Event):
-    epoch: int
-
-
-Step = tuple[Worker, tuple[Guard, ...]]
 
 
 @transition(ABSENT, to=ACTIVE)
@@ -180,6 +146,15 @@ def resurrect(worker: Worker, event: Beat) -> Step:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseExpired(Event):
+    """The deadline that was seen, confirmed."""
+
+    deadline: datetime
+    cleanup_at: datetime
+    fate: Fate = Fate.KEEP
+
+
 @transition(ACTIVE, to=INACTIVE)
 def lose_lease(worker: Worker, event: LeaseExpired) -> Step:
     """The lease ran out, and the confirm window with it. From here on its jobs are owed to others."""
@@ -196,10 +171,21 @@ def lose_lease(worker: Worker, event: LeaseExpired) -> Step:
     return after, (Guard("deadline", "is", event.deadline),)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rearmed(Event):
+    due_at: datetime
+
+
 @transition(ACTIVE, to=ACTIVE, silent=True)
 def rearm(worker: Worker, event: Rearmed) -> Step:
     """The timer fired early, for the lease was renewed since: it moves to the deadline that stands now."""
     return replace(worker, due_at=event.due_at), ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupDue(Event):
+    cleanup_at: datetime
+    purge_at: datetime
 
 
 @transition(INACTIVE, to=CLEANED_UP)
@@ -209,6 +195,15 @@ def clean_up(worker: Worker, event: CleanupDue) -> Step:
         raise Conflict(f"{worker.id} is to be cleaned up at {worker.cleanup_at}", found=worker)
     after = replace(worker, cleanup_at=None, due_at=None, purge_at=event.purge_at)
     return after, (Guard("cleanup_at", "is", event.cleanup_at),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Event):
+    """The worker itself says that it has stopped, with the token and the epoch of its last answer."""
+
+    token: int
+    epoch: int
+    purge_at: datetime
 
 
 @transition(ACTIVE, INACTIVE, to=CLEANED_UP)
@@ -225,6 +220,11 @@ def stop(worker: Worker, event: Stopped) -> Step:
         lost_epoch=worker.epoch if worker.state is ACTIVE else worker.lost_epoch,
     )
     return after, (Guard("token", "is", event.token),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescheduled(Event):
+    epoch: int
 
 
 @transition(INACTIVE, to=INACTIVE)
