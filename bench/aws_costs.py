@@ -16,7 +16,7 @@ from bench.aws_world import ACCOUNT, Count
 from bench.table import Measurement, Row, row
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
-from bullpen.agent.store.dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoLink
+from bullpen.agent.store.dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoStore
 from bullpen.config import Timings
 from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
 from bullpen.model import instance as instances
@@ -72,13 +72,13 @@ def costs(idle: int = 100, on: On = warmed_up) -> Iterator[Row]:
 async def _prices(stage: Stage, idle: int) -> Prices:
     with ExitStack() as stack:
         pool = await stage.fill(idle)
-        links = [stack.enter_context(closing(_link(stage, one.id))) for one in pool]
-        return await _measured(stage, pool, links)
+        stores = [stack.enter_context(closing(_store(stage, one.id))) for one in pool]
+        return await _measured(stage, pool, stores)
 
 
-async def _measured(stage: Stage, pool: Sequence[Instance], links: Sequence[DynamoLink]) -> Prices:
+async def _measured(stage: Stage, pool: Sequence[Instance], stores: Sequence[DynamoStore]) -> Prices:
     idle = len(pool)
-    _beat_all(links)
+    _beat_all(stores)
     refreshed = await stage.cost(lambda ports: refresh(ports, stage.settings), metered=True, latency=0.0)
     kept = await stage.cost(lambda ports: _keep(ports, pool[:SOME]), metered=True, latency=0.0)
     async with stage.crowd() as crowd:
@@ -89,10 +89,10 @@ async def _measured(stage: Stage, pool: Sequence[Instance], links: Sequence[Dyna
     return Prices(
         provision=price(provisioned.count),
         release=price(released.count),
-        beat=price(_metered(stage, lambda: _beat_all(links))) / idle,
+        beat=price(_metered(stage, lambda: _beat_all(stores))) / idle,
         served_beat=price(await _served_beats(stage)) / SOME,
         timer=price(await _timers(stage, idle)) / idle,
-        look=price(_metered(stage, lambda: links[0].look())),
+        look=price(_metered(stage, lambda: stores[0].look())),
         refresh=price(refreshed.count) / idle,
         keep=price(kept.count) / SOME,
     )
@@ -103,19 +103,19 @@ def price(count: Count) -> float:
     return units + count.of("sqs") * SQS_REQUEST
 
 
-def _link(stage: Stage, instance_id: str) -> DynamoLink:
+def _store(stage: Stage, instance_id: str) -> DynamoStore:
     """The way of a real agent to the table."""
     aws, nowhere = stage.settings.aws, Path()
     config = Config(
         instance_id, nowhere, nowhere, TIMINGS.heartbeat, 0.0, 0.0, "", 0.0, (), table=aws.pool, domain="bench"
     )
     keys = (ACCOUNT["AWS_ACCESS_KEY_ID"], ACCOUNT["AWS_SECRET_ACCESS_KEY"], "")
-    return DynamoLink(config, DynamoDB(aws.region, lambda: keys, aws.endpoints["dynamodb"], LONGEST), lambda: None)
+    return DynamoStore(config, DynamoDB(aws.region, lambda: keys, aws.endpoints["dynamodb"], LONGEST), lambda: None)
 
 
-def _beat_all(links: Sequence[DynamoLink]) -> None:
-    for link in links:
-        link.beat(None)
+def _beat_all(stores: Sequence[DynamoStore]) -> None:
+    for store in stores:
+        store.beat(None)
 
 
 def _metered(stage: Stage, deed: Callable[[], object]) -> Count:

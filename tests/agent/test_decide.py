@@ -26,7 +26,7 @@ from bullpen.agent.decide import (
     decide,
 )
 from bullpen.agent.progress import Attempt, End, Holder, Job, Kind, Phase, Progress, Record, State
-from bullpen.agent.store import sqlite
+from bullpen.agent.store import base
 from bullpen.model import instance, signal
 
 NOW = 1_000_000.0
@@ -112,7 +112,7 @@ def test_the_agent_and_the_control_plane_use_the_same_words_in_the_same_order() 
     assert [kind.value for kind in Kind] == [kind.value for kind in signal.Kind]
     assert [state.value for state in State] == [s.value for s in instance.State if s is not instance.ABSENT]
     assert [kind.is_failure for kind in Kind] == [kind.is_failure for kind in signal.Kind]
-    assert sqlite.TEXT_LIMIT == signal.TEXT_LIMIT
+    assert base.TEXT_LIMIT == signal.TEXT_LIMIT
 
 
 # ------------------------------------------------------------------------------------------------------------- one life

@@ -26,7 +26,7 @@ from bullpen.agent.cleaning.shared_dirs import SharedPlaces
 from bullpen.agent.cleaning.sysv_ipc import SystemV
 from bullpen.agent.config import Config
 from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
-from bullpen.agent.store.sqlite import Sink
+from bullpen.agent.store.base import Sink
 from bullpen.agent.tasks import Tasks
 from bullpen.host import scheduled_jobs
 from bullpen.host.processes import end_tree, identify, mark_of

@@ -19,7 +19,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import Step
 from bullpen.agent.loop import RETRY_LONGEST, Agent
 from bullpen.agent.progress import Holder, Progress, Record, State
-from bullpen.agent.store.sqlite import Grant, StoreUnreachable
+from bullpen.agent.store.base import Grant, StoreUnreachable
 from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.host.processes import Identity, identify
 from bullpen.model.job import State as JobState
@@ -302,11 +302,10 @@ OURS = Holder("worker", 1)
 
 
 class Scripted:
-    """In place of a link: what was asked of it, in order. What is `away` is not answered; nobody has a job for us."""
-
-    gives_jobs = True
+    """In place of a store: what was asked of it, in order. What is `away` is not answered; nobody has a job for us."""
 
     def __init__(self, *away: str) -> None:
+        self.jobs: Scripted | None = self
         self.away = away
         self.asked: list[str] = []
         self.changed = False
@@ -332,39 +331,39 @@ class Scripted:
             raise StoreUnreachable(f"no answer to {what}")
 
 
-def a_runner(directory: Path, link: Scripted, beat_at: float = 0.0) -> Agent:
+def a_runner(directory: Path, store: Scripted, beat_at: float = 0.0) -> Agent:
     """An agent that serves a run and has seen that a job waits."""
     config = Config("i-1", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
-    agent = Agent(config, link, None, print)  # type: ignore[arg-type]
+    agent = Agent(config, store, None, print)  # type: ignore[arg-type]
     agent._progress = Progress(seen=RUNNING, holder=OURS, began=0.0)
     agent._record, agent._must_look, agent._beat_at = RUNNING, False, beat_at
     return agent
 
 
 def test_a_beat_that_is_due_goes_before_all_else(tmp_path: Path) -> None:
-    link = Scripted()
-    a_runner(tmp_path, link)._keep_in_touch()
-    assert link.asked == ["beat", "changed", "look"]
+    store = Scripted()
+    a_runner(tmp_path, store)._keep_in_touch()
+    assert store.asked == ["beat", "changed", "look"]
 
 
 @pytest.mark.parametrize("away", ["changed", "look", "take"])
 def test_what_is_not_answered_delays_no_beat(tmp_path: Path, away: str) -> None:
-    link = Scripted(away)
-    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    store = Scripted(away)
+    agent = a_runner(tmp_path, store, beat_at=math.inf)
     agent._keep_in_touch()
     if away == "take":
         agent._carry_out(Step.TAKE_JOB)
     agent._retry_at, agent._beat_at = math.inf, 0.0
     agent._keep_in_touch()
-    assert link.asked[-1] == "beat"
+    assert store.asked[-1] == "beat"
 
 
 def test_a_beat_that_is_not_answered_is_tried_again_soon_and_blinds_nobody(tmp_path: Path) -> None:
-    link = Scripted("beat")
-    agent = a_runner(tmp_path, link)
+    store = Scripted("beat")
+    agent = a_runner(tmp_path, store)
     before = time.monotonic()
     agent._keep_in_touch()
-    assert link.asked == ["beat", "changed", "look"]
+    assert store.asked == ["beat", "changed", "look"]
     assert agent._record == RUNNING
     assert before < agent._beat_at <= time.monotonic() + RETRY_LONGEST
 
@@ -373,13 +372,13 @@ def test_a_runner_that_asked_in_vain_neither_asks_again_nor_beats_until_a_while_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullpen.agent.loop.TAKE_AGAIN", 3600.0)
-    link = Scripted()
-    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    store = Scripted()
+    agent = a_runner(tmp_path, store, beat_at=math.inf)
     agent._carry_out(Step.TAKE_JOB)
     agent._must_look = True
     agent._keep_in_touch()
     agent._keep_in_touch()
-    assert link.asked == ["take", "changed", "look", "changed"]
+    assert store.asked == ["take", "changed", "look", "changed"]
     assert agent._record == replace(RUNNING, has_job=False)
     agent._take_at = 0.0  # the while is over
     agent._keep_in_touch()
@@ -387,17 +386,17 @@ def test_a_runner_that_asked_in_vain_neither_asks_again_nor_beats_until_a_while_
 
 
 def test_where_no_jobs_are_given_a_runner_looks_only_when_something_may_have_changed(tmp_path: Path) -> None:
-    link = Scripted()
-    link.gives_jobs = False
-    a_runner(tmp_path, link, beat_at=math.inf)._keep_in_touch()
-    assert link.asked == ["changed"]
+    store = Scripted()
+    store.jobs = None
+    a_runner(tmp_path, store, beat_at=math.inf)._keep_in_touch()
+    assert store.asked == ["changed"]
 
 
 def test_news_let_a_runner_that_asked_in_vain_ask_again_at_once(tmp_path: Path) -> None:
-    link = Scripted()
-    agent = a_runner(tmp_path, link, beat_at=math.inf)
+    store = Scripted()
+    agent = a_runner(tmp_path, store, beat_at=math.inf)
     agent._carry_out(Step.TAKE_JOB)
-    link.changed = True
+    store.changed = True
     agent._keep_in_touch()
     assert agent._record == RUNNING
 

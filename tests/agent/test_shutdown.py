@@ -18,7 +18,7 @@ from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
 from bullpen.agent.log_tail import LINES, Journal
 from bullpen.agent.progress import Kind, Progress, Record, State
 from bullpen.agent.shutdown import leave
-from bullpen.agent.store.sqlite import StoreUnreachable
+from bullpen.agent.store.base import StoreUnreachable
 from bullpen.model.activity import Activity
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
@@ -27,7 +27,7 @@ PROGRESS = Progress(began=0.0)
 
 
 class Said:
-    """In place of a link: what it was told, in order."""
+    """In place of a store: what it was told, in order."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.told: list[object] = []
@@ -53,16 +53,16 @@ class Said:
 
 
 def left(
-    link: Said, record: Record | NoRecord, progress: Progress = PROGRESS, reason: str = "it broke"
+    store: Said, record: Record | NoRecord, progress: Progress = PROGRESS, reason: str = "it broke"
 ) -> list[object]:
     config = Config("i-of-nobody", Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 30.0, ())
     journal = Journal(print)
     journal("takes job j-1")
     with pytest.MonkeyPatch.context() as patch:
         # What runs below this process belongs to other tests.
-        patch.setattr("bullpen.agent.shutdown.end_tree", lambda *_, **__: link.told.append("end"))
-        leave(config, link, record, progress, reason, journal)  # type: ignore[arg-type]
-    return link.told
+        patch.setattr("bullpen.agent.shutdown.end_tree", lambda *_, **__: store.told.append("end"))
+        leave(config, store, record, progress, reason, journal)  # type: ignore[arg-type]
+    return store.told
 
 
 def test_whoever_finds_its_job_ended_knows_that_the_machine_was_leaving() -> None:

@@ -15,7 +15,7 @@ import pytest
 from bullpen.agent.child_process import Child
 from bullpen.agent.config import Config
 from bullpen.agent.progress import Attempt, End, Job, Phase, Progress, Record, State
-from bullpen.agent.store.sqlite import Order
+from bullpen.agent.store.base import Order
 from bullpen.agent.tasks import Tasks
 from bullpen.host.processes import end_tree, identify, mark_of
 

@@ -12,14 +12,19 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config, load
 from bullpen.agent.loop import Agent
-from bullpen.agent.store.sqlite import Link
+from bullpen.agent.store.base import AgentStore
+from bullpen.agent.store.sqlite import SqliteStore
 from bullpen.engines.sqlite.notify import Listener, socket_directory
+
+if TYPE_CHECKING:
+    from bullpen.agent.aws.interruption import Notices
+    from bullpen.agent.wakeup import Wakeups
 
 
 def log(line: str) -> None:
@@ -31,10 +36,20 @@ def log(line: str) -> None:
         os.write(2, f"{stamp}.{int(moment * 1000) % 1000:03d}Z {line}\n".encode(errors="replace"))
 
 
-def _connected(config: Config) -> tuple[Config, Any, Any, Any]:
-    """Who we are, the way to the store, what wakes us, and where notices of our end come from, if from anywhere."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where this agent runs, and as which instance. `notices` are those of EC2 that the machine will be taken away."""
+
+    config: Config  # with what the machine's metadata service says
+    store: AgentStore
+    wakeups: "Wakeups"
+    notices: "Notices | None" = None
+
+
+def _surroundings(config: Config) -> Surroundings:
+    """Raise ValueError where the configuration leaves no way to the store."""
     if not (config.serve_url or config.table):
-        return config, Link(config), Listener(socket_directory(config.home), config.instance_id), None
+        return Surroundings(config, SqliteStore(config), Listener(socket_directory(config.home), config.instance_id))
     from bullpen.agent.wakeup import Bell
 
     bell, notices, metadata = Bell(), None, None
@@ -53,14 +68,14 @@ def _connected(config: Config) -> tuple[Config, Any, Any, Any]:
         notices = Notices(Metadata(), bell)
         notices.start()
     if config.serve_url:
-        from bullpen.agent.store.http import HttpLink
+        from bullpen.agent.store.http import HttpStore
 
-        return config, HttpLink(config, bell), bell, notices
+        return Surroundings(config, HttpStore(config, bell), bell, notices)
     if metadata is None:
         raise ValueError(f"table {config.table} cannot be reached without the metadata service's credentials")
     from bullpen.agent.store.dynamodb import connect
 
-    return config, connect(config, metadata), bell, notices
+    return Surroundings(config, connect(config, metadata), bell, notices)
 
 
 def _shut_down(command: tuple[str, ...]) -> None:
@@ -83,9 +98,10 @@ def main(arguments: list[str]) -> int:
         (path,) = arguments
         config = load(Path(path))
         os.chdir(config.directory)
-        config, link, listener, notices = _connected(config)
+        found = _surroundings(config)
+        config = found.config
         status = 1
-        if Agent(config, link, listener, log, notices).run():
+        if Agent(config, found.store, found.wakeups, log, found.notices).run():
             status = 0
     except Exception as exc:
         log(f"cannot {'start' if status == 2 else 'go on'}: {exc}")

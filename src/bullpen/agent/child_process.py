@@ -15,7 +15,8 @@ from signal import SIGINT
 from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
-from bullpen.agent.store.sqlite import LogFile, Order, Sink
+from bullpen.agent.store.base import Order, Sink
+from bullpen.agent.store.sqlite import LogFile
 from bullpen.host.processes import TreeSurvived, end_tree, identify
 
 if TYPE_CHECKING:

@@ -21,20 +21,19 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
-from bullpen.agent.github.registration_token import NoPass
 from bullpen.agent.log_tail import Journal
 from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import End, Holder, Progress, Record, State
 from bullpen.agent.shutdown import leave
-from bullpen.agent.store.sqlite import Link, StoreUnreachable
+from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, OwnList, StoreUnreachable
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.agent.unix_signals import Signals
-from bullpen.engines.sqlite.notify import Listener
 from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
     from bullpen.agent.aws.interruption import Notice, Notices
     from bullpen.agent.github.admission import Asked
+    from bullpen.agent.wakeup import Wakeups
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
 RETRY_FIRST, RETRY_LONGEST = 0.1, 2.0  # seconds between attempts to reach the store
@@ -45,11 +44,11 @@ class Agent:
     """Runs one instance. Everything it has done is in `_progress`; everything else is how to do the next thing."""
 
     def __init__(
-        self, config: Config, link: Link, listener: Listener | None, log: Log, notices: Notices | None = None
+        self, config: Config, store: AgentStore, wakeups: Wakeups | None, log: Log, notices: Notices | None = None
     ) -> None:
         self._config = config
-        self._link = link
-        self._listener = listener
+        self._store = store
+        self._wakeups = wakeups
         self._notices = notices
         self._notice: Notice | None = None
         self._log = Journal(log)
@@ -64,6 +63,12 @@ class Agent:
         self._ending = ""
         self._signals = Signals()
 
+    @property
+    def _jobs(self) -> AgentJobs:
+        jobs = self._store.jobs
+        assert jobs is not None, "a job was taken from a store that gives none"
+        return jobs
+
     def run(self) -> bool:
         """Live until something says stop, then leave nothing running and no registration behind. False: by a mistake
         of ours, which is in the log; even then our job goes to another worker at once, not when our lease runs out."""
@@ -76,8 +81,8 @@ class Agent:
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
             reason, is_well = f"something unexpected went wrong: {exc!r}", False
-        leave(self._config, self._link, self._record, self._progress, reason, self._log, self._tasks.leave)
-        for end in (self._listener, self._notices):
+        leave(self._config, self._store, self._record, self._progress, reason, self._log, self._tasks.leave)
+        for end in (self._wakeups, self._notices):
             if end is not None:
                 end.close()
         return is_well
@@ -120,19 +125,19 @@ class Agent:
             return
         try:
             # A job may become free by time alone, so a runner without one looks at every turn.
-            if self._link.has_changed():
+            if self._store.has_changed():
                 self._must_look, self._take_at = True, 0.0
             if self._must_look or self._awaits_a_job():
-                self._see(self._link.look())
+                self._see(self._store.look())
                 if (job := self._progress.job) is not None and job.exit_code is None:
-                    self._progress = self._progress.told_to_end(self._link.standing(job))
+                    self._progress = self._progress.told_to_end(self._jobs.standing(job))
             self._retry_wait = RETRY_FIRST
         except StoreUnreachable as exc:
             self._lose_sight(exc)
 
     def _awaits_a_job(self) -> bool:
         record = self._record
-        if self._config.ci or not self._link.gives_jobs or time.monotonic() < self._take_at:
+        if self._config.ci or self._store.jobs is None or time.monotonic() < self._take_at:
             return False
         return isinstance(record, Record) and record.state is State.RUNNING and self._progress.job is None
 
@@ -146,7 +151,7 @@ class Agent:
             load_everything(self._config)
         leaving = self._notice.at if self._notice else None
         try:
-            grant = self._link.beat(self._progress.job, leaving, activity.text() if activity is not None else "")
+            grant = self._store.beat(self._progress.job, leaving, activity.text() if activity is not None else "")
         except StoreUnreachable as exc:
             if self._beat_wait == RETRY_FIRST:
                 self._log(f"cannot reach the store with a heartbeat: {exc}")
@@ -195,25 +200,26 @@ class Agent:
         try:
             match action:
                 case Report(kind, text):
-                    self._link.report(kind, record, text)
+                    self._store.report(kind, record, text)
                     self._progress = progress.reported(kind, record.round, time.monotonic())
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
                     self._must_look = True
                     if self._config.ci == "github":
-                        self._progress = self._tasks.github.register(self._link, progress, record)
+                        self._progress = self._tasks.github.register(self._store, progress, record)
                         return
                     given: object = None
-                    with suppress(NoPass):
-                        given = self._link.register(record)
-                    if given is not False:
-                        # A pass, even a refused one, is for GitHub's runner: here its jobs would wait for us for ever.
-                        why = "" if given is True else "launched for Bullpen's own jobs, before engines.ci changed"
+                    with suppress(NoCredentials):
+                        given = self._store.register(record)
+                    if given is not OwnList.MOVED_ON:
+                        # Credentials, even refused ones, are for GitHub's runner: its jobs would wait here for ever.
+                        is_listed = given is OwnList.LISTED
+                        why = "" if is_listed else "launched for Bullpen's own jobs, before engines.ci changed"
                         self._progress = progress.registered(record, why, keeps=bool(self._config.keep))
                 case Step.HANG_UP:
                     self._progress = self._tasks.github.hang_up(progress, record)
                 case Step.DEREGISTER:
-                    self._link.deregister(progress.runner)
+                    self._store.deregister(progress.runner)
                     self._progress = progress.deregistered(record)
                 case Step.TAKE_JOB:
                     self._take_job(record)
@@ -227,7 +233,7 @@ class Agent:
     def _admit(self, asked: Asked) -> None:
         """Say whether a job of GitHub's may begin here. Whoever finds us dead under it has to know of it first."""
         with suppress(StoreUnreachable):  # then what we know has to do
-            self._see(self._link.look())
+            self._see(self._store.look())
         self._progress, is_admitted = self._tasks.admit(self._progress, asked)
         if is_admitted:
             self._beat_at = 0.0
@@ -235,7 +241,7 @@ class Agent:
             self._tasks.github.let_go(asked)
 
     def _take_job(self, record: Record) -> None:
-        order = self._link.take_job(record)
+        order = self._jobs.take_job(record)
         if order is None:
             # Somebody was faster, it does not suit us, or we are given up, as the next beat tells. The record may well
             # go on to say that a job waits: asking again at every turn would keep the service busy for nothing.
@@ -244,19 +250,19 @@ class Agent:
             return
         job = order.job
         self._log(f"takes job {job.id} run={record.run_id} fence={job.fence}")
-        self._progress = self._tasks.begin_job(self._progress, order, record.run_id, lambda: self._link.open_log(job))
+        self._progress = self._tasks.begin_job(self._progress, order, record.run_id, lambda: self._jobs.open_log(job))
         self._must_look = True
 
     def _settle_job(self) -> None:
         job = self._progress.job
         assert job is not None, "no job to settle"
-        accepted = self._link.settle_job(job)
+        accepted = self._jobs.settle_job(job)
         self._progress = self._progress.job_settled()
         self._must_look = True
         self._log(f"job {job.id} ended with {job.exit_code}" + ("" if accepted else ", which is dropped: not ours now"))
         if not accepted and job.end is End.RAN:
             with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
-                log = self._link.open_log(job)
+                log = self._jobs.open_log(job)
                 log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
                 log.close()
 
@@ -273,15 +279,15 @@ class Agent:
             ends.append(end)
         poll = select.poll()
         poll.register(self._signals.fileno(), select.POLLIN)
-        if self._listener is not None:
-            poll.register(self._listener.fileno(), select.POLLIN)
+        if self._wakeups is not None:
+            poll.register(self._wakeups.fileno(), select.POLLIN)
         for output in self._tasks.outputs():
             poll.register(output, select.POLLIN)
         poll.poll(max(0.0, min(ends) - now) * 1000)
         self._take_events()
 
     def _take_events(self) -> None:
-        if self._listener is not None and self._listener.drain():
+        if self._wakeups is not None and self._wakeups.drain():
             self._must_look = True
         before, asked = self._progress.activity, self._tasks.asked()
         self._progress = self._tasks.check(self._progress)

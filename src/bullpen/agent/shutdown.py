@@ -10,7 +10,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, Report
 from bullpen.agent.log_tail import Journal
 from bullpen.agent.progress import Kind, Progress, Record, State
-from bullpen.agent.store.sqlite import TEXT_LIMIT, Link, StoreUnreachable
+from bullpen.agent.store.base import TEXT_LIMIT, AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 
 PATIENCE = 5.0  # seconds for everything below us to end
@@ -18,7 +18,7 @@ PATIENCE = 5.0  # seconds for everything below us to end
 
 def leave(
     config: Config,
-    link: Link,
+    store: AgentStore,
     record: Record | NoRecord,
     progress: Progress,
     reason: str,
@@ -28,12 +28,12 @@ def leave(
     """Leave nothing running and no registration behind, as far as the store can be reached. `hang_up` says goodbye to
     a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives us up."""
     log(f"stops: {reason}")
-    _say(link, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
+    _say(store, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
     is_clear = True
     if progress.activity is not None:
         # What it runs here ends as if somebody had cancelled it: whoever finds it so must know that it was us.
         try:
-            link.beat(progress.job, datetime.now(UTC), progress.activity.text())
+            store.beat(progress.job, datetime.now(UTC), progress.activity.text())
         except Exception as exc:
             log(f"cannot say that it leaves a job: {exc}")
     try:
@@ -46,18 +46,18 @@ def leave(
         is_clear = False
         log(str(exc))
     try:
-        if (job := progress.job) is not None and is_clear:
+        if (job := progress.job) is not None and is_clear and store.jobs is not None:
             # What survived may still be at work: then the job waits until our lease runs out.
-            link.give_back_job(job, f"its runner stopped: {reason}")
-        link.deregister(progress.runner)
+            store.jobs.give_back_job(job, f"its runner stopped: {reason}")
+        store.deregister(progress.runner)
     except StoreUnreachable as exc:
         log(f"leaves its registration behind: {exc}")
     if is_clear and progress.activity is None and _is_over(record, progress):
         try:
-            link.stop()
+            store.stop()
         except Exception as exc:
             log(f"cannot say that its worker has stopped: {exc}")
-    link.close()
+    store.close()
 
 
 def last_report(record: Record, progress: Progress, text: str) -> Report | None:
@@ -82,13 +82,13 @@ def _has_failed(record: Record, progress: Progress) -> bool:
     return progress.signal is not None and progress.signal[1] == record.round and progress.signal[0].is_failure
 
 
-def _say(link: Link, record: Record | NoRecord, progress: Progress, text: str, log: Journal) -> None:
+def _say(store: AgentStore, record: Record | NoRecord, progress: Progress, text: str, log: Journal) -> None:
     known = progress.seen if record is UNKNOWN else record
     report = last_report(known, progress, text) if isinstance(known, Record) else None
     if report is None or not isinstance(known, Record):
         return
     try:
-        link.report(report.kind, known, report.text)
+        store.report(report.kind, known, report.text)
     except Exception as exc:
         # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
         log(f"cannot say that it stops: {exc}")

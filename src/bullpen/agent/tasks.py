@@ -15,7 +15,7 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import LOGS, Config
 from bullpen.agent.progress import End, Progress, Record
-from bullpen.agent.store.sqlite import Order, Sink
+from bullpen.agent.store.base import Order, Sink
 from bullpen.host.processes import mark_of
 from bullpen.host.sweep import Path
 

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from typing import Protocol
+
+
+class Wakeups(Protocol):
+    """What the agent's loop waits on beside its timers: another process or thread asks it to look again."""
+
+    def fileno(self) -> int: ...
+
+    def drain(self) -> list[bytes]:
+        """Take all wake-ups that have arrived, without waiting; empty: there was none."""
+
+    def close(self) -> None: ...
 
 
 class Bell:

@@ -17,7 +17,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import Action, Limits, Report, Sight, Step, Wait, decide
 from bullpen.agent.loop import Agent
 from bullpen.agent.progress import Attempt, Holder, Kind, Phase, Progress, Record, State
-from bullpen.agent.store.sqlite import Grant
+from bullpen.agent.store.base import Grant
 from bullpen.agent.wakeup import Bell
 
 AT = "2026-11-15T12:02:00Z"
@@ -142,9 +142,9 @@ def test_a_runner_that_its_run_knows_is_not_refused() -> None:
 
 
 class Beats:
-    """In place of a link: when each beat says that the machine leaves."""
+    """In place of a store: when each beat says that the machine leaves."""
 
-    gives_jobs = False
+    jobs = None
 
     def __init__(self) -> None:
         self.leaving: list[Any] = []
@@ -159,8 +159,8 @@ class Beats:
 
 def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: Bell) -> None:
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
-    link, notices = Beats(), Notices(Service(), bell)  # type: ignore[arg-type]
-    agent = Agent(config, link, None, print, notices)  # type: ignore[arg-type]
+    store, notices = Beats(), Notices(Service(), bell)  # type: ignore[arg-type]
+    agent = Agent(config, store, None, print, notices)  # type: ignore[arg-type]
     agent._progress = Progress(seen=RECORD, holder=Holder("worker", 1), began=0.0)
     agent._record, agent._must_look = RECORD, False
     agent._keep_in_touch()
@@ -170,4 +170,4 @@ def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: 
     agent._keep_in_touch()
     agent._sight()
     agent._keep_in_touch()
-    assert link.leaving == [None, WHEN]
+    assert store.leaving == [None, WHEN]

@@ -20,10 +20,9 @@ import httpx
 from bullpen.agent.account import account_of
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.loop import Agent
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
-from bullpen.agent.store.sqlite import Grant, Link
+from bullpen.agent.store.base import AgentStore, Grant, NoCredentials, OwnList, RunnerCredentials
 from bullpen.engines.github.naming import runner_name
 from bullpen.host.processes import end_tree, mark_of
 from bullpen.model.activity import Activity, parse
@@ -61,7 +60,7 @@ def a_runner(ground: Path, version: str = "2.336.0") -> Path:
 
 @dataclass
 class Store:
-    """Plays `link.Link`: the record is what the test says. Passes come from GitHub, as `bullpen serve` gets them."""
+    """An `AgentStore` whose record is what the test says. Credentials come from GitHub, as `bullpen serve` gets."""
 
     hub: FakeGithub
     api: httpx.Client
@@ -73,9 +72,9 @@ class Store:
     reports: list[tuple[Kind, str, str]] = field(default_factory=list)
     beats: list[Activity | None] = field(default_factory=list)
     leaving: bool = False  # as the last beat says
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[RunnerCredentials] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    gives_jobs: bool = False
+    jobs: None = None
 
     def has_changed(self) -> bool:
         return True
@@ -91,11 +90,11 @@ class Store:
     def report(self, kind: Kind, record: Record, text: str) -> None:
         self.reports.append((kind, record.round, text))
 
-    def register(self, record: Record) -> Pass | bool:
+    def register(self, record: Record) -> RunnerCredentials | OwnList:
         if record != self.record:
-            return False
+            return OwnList.MOVED_ON
         name = runner_name("pool", self.instance_id, record.round, len(self.passes))
-        given = Pass(name, record.run_id, f"{self.hub.url}/acme/widgets", oldest=self.oldest)
+        given = RunnerCredentials(name, record.run_id, f"{self.hub.url}/acme/widgets", oldest=self.oldest)
         if self.jit:
             wanted = {"name": name, "runner_group_id": 1, "labels": [record.run_id]}
             given = replace(given, jit=self._post("generate-jitconfig", json=wanted)["encoded_jit_config"])
@@ -106,9 +105,9 @@ class Store:
         self.passes.append(given)
         return given
 
-    def removal(self) -> str:
+    def removal_token(self) -> str:
         if not self.direct:
-            raise NoPass("somebody else removes it")
+            raise NoCredentials("the server deregisters this runner")
         return self._post("remove-token")["token"]
 
     def deregister(self, runner: str) -> None:
@@ -130,7 +129,7 @@ class Stage:
     def __init__(self, ground: Path, hub: FakeGithub, config: Config, store: Store) -> None:
         self.ground, self.hub, self.config, self.store = ground, hub, config, store
         self.log: list[str] = []
-        self.agent = Agent(config, cast(Link, store), None, self.log.append)
+        self.agent = Agent(config, cast(AgentStore, store), None, self.log.append)
 
     def until(self, condition: Callable[[], object]) -> None:
         ends = time.monotonic() + PATIENCE

@@ -3,8 +3,8 @@
 import pytest
 
 from agent.github.fixtures import a_stage
-from bullpen.agent.github.registration_token import NoPass
 from bullpen.agent.progress import Kind, Record
+from bullpen.agent.store.base import NoCredentials
 from fakes.github.hub import FakeGithub
 
 pytestmark = pytest.mark.slow
@@ -18,8 +18,8 @@ def test_it_says_so_instead_of_waiting_for_jobs_that_never_reach_it(github: Fake
 
 
 def test_it_says_the_same_where_github_refuses_a_pass(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Record) -> bool:
-        raise NoPass("GitHub says no")
+    def refuse(_: Record) -> None:
+        raise NoCredentials("GitHub says no")
 
     with a_stage(github, ci="") as stage:
         monkeypatch.setattr(stage.store, "register", refuse)

@@ -17,6 +17,7 @@ from agent.github.test_listener import listeners, the_listener
 from bullpen.agent.github import listener
 from bullpen.agent.progress import Kind
 from bullpen.agent.shutdown import leave
+from bullpen.agent.store.base import RunnerCredentials
 from fakes.github.hub import FakeGithub
 
 pytestmark = pytest.mark.slow
@@ -90,7 +91,7 @@ def test_an_agent_that_leaves_takes_leave_of_github_once_its_runner_has_cancelle
     stage.serves(str(run.id))
     stage.until(began.read_text)
     agent = stage.agent
-    leave(stage.config, agent._link, agent._record, agent._progress, "test", agent._log, agent._tasks.leave)
+    leave(stage.config, agent._store, agent._record, agent._progress, "test", agent._log, agent._tasks.leave)
     assert run.conclusion == "cancelled"
     assert stage.hub.runners() == []
     assert stage.store.beats[-1] is not None  # so that whoever finds us gone knows what we ran
@@ -119,7 +120,7 @@ def test_a_registration_that_stays_behind_is_told_and_the_machine_is_not_offered
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_stage(github, direct=True) as stage:
-        monkeypatch.setattr(stage.store, "removal", lambda: "ENDED")
+        monkeypatch.setattr(stage.store, "removal_token", lambda: "ENDED")
         stage.serves("4711")
         stage.releases()
         with pytest.raises(AssertionError):
@@ -197,7 +198,7 @@ def with_an_old_token(stage: Stage) -> object:
 
     def registered(record: object) -> object:
         given = register(record)  # type: ignore[arg-type]
-        return replace(given, removal="ENDED") if given else given  # type: ignore[type-var]
+        return replace(given, removal="ENDED") if isinstance(given, RunnerCredentials) else given
 
     return registered
 

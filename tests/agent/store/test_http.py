@@ -1,4 +1,5 @@
-"""The agent's way over HTTP: what it makes of each answer. The whole of it, with a real service, is in tests/server."""
+"""The agent's store over HTTP: what it makes of each answer. With a real server behind it, it is in
+tests/conformance/test_agent_store.py."""
 
 from __future__ import annotations
 
@@ -14,12 +15,11 @@ import pytest
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.agent.store.connection import ServiceAway
-from bullpen.agent.store.http import HttpLink
+from bullpen.agent.store.http import HttpStore
 from bullpen.agent.store.log_buffer import CHUNK, MOST_KEPT, HttpLog
-from bullpen.agent.store.sqlite import StoreUnreachable
 from bullpen.agent.wakeup import Bell
 
 INSTANCE = "i-00000000000000aa"
@@ -50,199 +50,201 @@ class Answers:
 
 
 @pytest.fixture
-def link() -> Iterator[HttpLink]:
+def store() -> Iterator[HttpStore]:
     config = Config(INSTANCE, Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 1.0, (), serve_url="http://127.0.0.1:1")
     bell = Bell()
-    link = HttpLink(config, bell)
-    link._poll = Answers()  # type: ignore[assignment]
-    yield link
-    link.close()
+    store = HttpStore(config, bell)
+    store._poll = Answers()  # type: ignore[assignment]
+    yield store
+    store.close()
     bell.close()
 
 
-def answering(link: HttpLink, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> Answers:
-    link._caller = link._pulse = link._registrar = Answers(*answers)  # type: ignore[assignment]
-    return link._caller  # type: ignore[return-value]
+def answering(store: HttpStore, *answers: tuple[int, dict[str, Any]] | ServiceAway) -> Answers:
+    store._caller = store._pulse = store._registrar = Answers(*answers)  # type: ignore[assignment]
+    return store._caller  # type: ignore[return-value]
 
 
 def a_job(worker: str, epoch: int = 1, **more: Any) -> Job:
     return Job("j-1", 1, "a1", 0.0, Holder(worker, epoch), **more)
 
 
-def test_the_next_beat_comes_when_the_service_expects_it(link: HttpLink) -> None:
-    answering(link, (200, BEATEN | {"nextInSeconds": 11.5}))
-    assert link.beat(None).next_in == 11.5
+def test_the_next_beat_comes_when_the_service_expects_it(store: HttpStore) -> None:
+    answering(store, (200, BEATEN | {"nextInSeconds": 11.5}))
+    assert store.beat(None).next_in == 11.5
 
 
-def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(link: HttpLink) -> None:
-    asked = answering(link, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
-    link.beat(None)
-    link.beat(None)
+def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(store: HttpStore) -> None:
+    asked = answering(store, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
+    store.beat(None)
+    store.beat(None)
     assert asked[0][2]["metadata"]["buildId"] == build_id()
     assert "metadata" not in asked[1][2]
     assert (asked[0][2]["token"], asked[1][2]["token"]) == (0, 1)
 
 
-def test_a_stop_names_the_last_token_and_epoch(link: HttpLink) -> None:
-    asked = answering(link, (200, BEATEN), (200, {})).asked
-    link.stop()  # before any beat there is nothing to say
-    holder = link.beat(None).holder
-    link.stop()
+def test_a_stop_names_the_last_token_and_epoch(store: HttpStore) -> None:
+    asked = answering(store, (200, BEATEN), (200, {})).asked
+    store.stop()  # before any beat there is nothing to say
+    holder = store.beat(None).holder
+    store.stop()
     assert asked[1][:2] == ("DELETE", f"/v1/workers/{holder.worker}?token=1&epoch=1")
     assert len(asked) == 2
 
 
-def test_a_beat_says_when_the_machine_will_be_taken_and_what_fails_with_it(link: HttpLink) -> None:
-    asked = answering(link, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
-    link.beat(None)
-    link._config = replace(link._config, domain="zone-a")
-    link.beat(None, datetime(2026, 11, 15, 13, 2, tzinfo=timezone(timedelta(hours=1))))
+def test_a_beat_says_when_the_machine_will_be_taken_and_what_fails_with_it(store: HttpStore) -> None:
+    asked = answering(store, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
+    store.beat(None)
+    store._config = replace(store._config, domain="zone-a")
+    store.beat(None, datetime(2026, 11, 15, 13, 2, tzinfo=timezone(timedelta(hours=1))))
     assert "leavingAt" not in asked[0][2]
     assert (asked[1][2]["leavingAt"], asked[1][2]["domain"]) == ("2026-11-15T12:02:00Z", "zone-a")
 
 
-def test_a_beat_without_an_answer_is_sent_again_as_the_same(link: HttpLink) -> None:
-    asked = answering(link, ServiceAway("gone"), (200, BEATEN), (200, BEATEN)).asked
+def test_a_beat_without_an_answer_is_sent_again_as_the_same(store: HttpStore) -> None:
+    asked = answering(store, ServiceAway("gone"), (200, BEATEN), (200, BEATEN)).asked
     with pytest.raises(StoreUnreachable):
-        link.beat(None)
-    link.beat(None)
-    link.beat(None)
+        store.beat(None)
+    store.beat(None)
+    store.beat(None)
     assert asked[0][2]["requestId"] == asked[1][2]["requestId"] != asked[2][2]["requestId"]
 
 
-def test_a_mismatch_is_mended_with_the_token_that_came_with_it(link: HttpLink) -> None:
-    asked = answering(link, (409, {"error": "token-mismatch", "token": 7}), (200, BEATEN)).asked
-    link.beat(None)
+def test_a_mismatch_is_mended_with_the_token_that_came_with_it(store: HttpStore) -> None:
+    asked = answering(store, (409, {"error": "token-mismatch", "token": 7}), (200, BEATEN)).asked
+    store.beat(None)
     assert asked[1][2]["token"] == 7
 
 
 @pytest.mark.parametrize(("status", "error"), [(410, "cleaned-up"), (404, "unknown-worker")])
-def test_a_key_that_is_over_is_replaced(link: HttpLink, status: int, error: str) -> None:
-    asked = answering(link, (status, {"error": error}), (200, BEATEN)).asked
-    grant = link.beat(None)
+def test_a_key_that_is_over_is_replaced(store: HttpStore, status: int, error: str) -> None:
+    asked = answering(store, (status, {"error": error}), (200, BEATEN)).asked
+    grant = store.beat(None)
     keys = [body["workerInstanceKey"] for _, _, body in asked]
     assert keys[0] != keys[1] == grant.holder.worker
     assert all(key.startswith(f"{INSTANCE}/") for key in keys)
 
 
-def test_a_retired_worker_is_told_so(link: HttpLink) -> None:
-    answering(link, (410, {"error": "retired"}))
-    assert link.beat(None).retired
+def test_a_retired_worker_is_told_so(store: HttpStore) -> None:
+    answering(store, (410, {"error": "retired"}))
+    assert store.beat(None).retired
 
 
-def test_a_job_is_claimed_by_its_holder_and_asked_about_by_a_later_epoch(link: HttpLink) -> None:
-    asked = answering(link, *[(200, BEATEN)] * 2, (200, BEATEN | {"epoch": 2}), (200, BEATEN)).asked
-    key = link.beat(None).holder.worker
+def test_a_job_is_claimed_by_its_holder_and_asked_about_by_a_later_epoch(store: HttpStore) -> None:
+    asked = answering(store, *[(200, BEATEN)] * 2, (200, BEATEN | {"epoch": 2}), (200, BEATEN)).asked
+    key = store.beat(None).holder.worker
     for _ in range(3):
-        link.beat(a_job(key))
+        store.beat(a_job(key))
     assert ["boundActivities" in body for _, _, body in asked] == [False, True, True, False]
     assert "runningActivities" in asked[3][2]
 
 
 @pytest.mark.parametrize(("standing", "end"), [("cancelled", End.CANCELLED), ("lost", End.LOST), ("", None)])
-def test_a_job_to_be_stopped_is_looked_at(link: HttpLink, standing: str, end: End | None) -> None:
-    answering(link, (200, BEATEN), (200, BEATEN | {"stop": ["j-1"]}), (200, {"standing": standing}))
-    job = a_job(link.beat(None).holder.worker)
-    assert link.standing(job) is None
-    link.has_changed()
-    link.beat(job)
-    assert link.has_changed()
-    assert link.standing(job) is end
+def test_a_job_to_be_stopped_is_looked_at(store: HttpStore, standing: str, end: End | None) -> None:
+    answering(store, (200, BEATEN), (200, BEATEN | {"stop": ["j-1"]}), (200, {"standing": standing}))
+    job = a_job(store.beat(None).holder.worker)
+    assert store.standing(job) is None
+    store.has_changed()
+    store.beat(job)
+    assert store.has_changed()
+    assert store.standing(job) is end
 
 
-def test_an_absent_record_is_an_answer_and_no_answer_is_none(link: HttpLink) -> None:
-    answering(link, (200, ABSENCE), ServiceAway("gone"))
-    assert link.look() is ABSENT
-    link._news = None
+def test_an_absent_record_is_an_answer_and_no_answer_is_none(store: HttpStore) -> None:
+    answering(store, (200, ABSENCE), ServiceAway("gone"))
+    assert store.look() is ABSENT
+    store._news = None
     with pytest.raises(StoreUnreachable):
-        link.look()
+        store.look()
 
 
-def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(link: HttpLink) -> None:
+def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(store: HttpStore) -> None:
     class Poll(Answers):
         def pause_left(self) -> float:
             return 0.0 if self.answers else 60.0
 
-    link._poll = Poll((200, ABSENCE | {"seen": "1.0"}))  # type: ignore[assignment]
-    answering(link, (503, {"error": "not now"}), (200, ABSENCE))
+    store._poll = Poll((200, ABSENCE | {"seen": "1.0"}))  # type: ignore[assignment]
+    answering(store, (503, {"error": "not now"}), (200, ABSENCE))
     with pytest.raises(StoreUnreachable):
-        link.look()
-    assert link.look() is ABSENT
-    assert select.select([link._bell], [], [], 30.0)[0], "the poll rings"
-    assert link.has_changed()
+        store.look()
+    assert store.look() is ABSENT
+    assert select.select([store._bell], [], [], 30.0)[0], "the poll rings"
+    assert store.has_changed()
 
 
-def test_a_signal_goes_on_from_what_an_agent_before_us_reached(link: HttpLink) -> None:
+def test_a_signal_goes_on_from_what_an_agent_before_us_reached(store: HttpStore) -> None:
     reached = (200, ABSENCE | {"signalSeq": 9})
-    asked = answering(link, (200, {"stored": False}), reached, (200, {"stored": True})).asked
-    link.report(Kind.OK, RECORD, "")
+    asked = answering(store, (200, {"stored": False}), reached, (200, {"stored": True})).asked
+    store.report(Kind.OK, RECORD, "")
     assert [body["seq"] for method, _, body in asked if method == "POST"] == [1, 10]
 
 
-def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(link: HttpLink) -> None:
-    asked = answering(link, ServiceAway("no answer"), (200, {}), (200, {"stored": True}), (200, {"stored": True})).asked
+def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(store: HttpStore) -> None:
+    asked = answering(
+        store, ServiceAway("no answer"), (200, {}), (200, {"stored": True}), (200, {"stored": True})
+    ).asked
     with pytest.raises(StoreUnreachable):
-        link.register(RECORD)
-    link.report(Kind.REMOVE_REG_OK, RECORD, "")
+        store.register(RECORD)
+    store.report(Kind.REMOVE_REG_OK, RECORD, "")
     assert [method for method, *_ in asked] == ["PUT", "DELETE", "POST"]
-    link.report(Kind.REMOVE_REG_OK, RECORD, "")
+    store.report(Kind.REMOVE_REG_OK, RECORD, "")
     assert [method for method, *_ in asked[3:]] == ["POST"]
 
 
-def test_a_runner_is_given_what_the_service_was_given_for_it(link: HttpLink) -> None:
+def test_a_runner_is_given_what_the_service_was_given_for_it(store: HttpStore) -> None:
     given: dict[str, Any] = {"runner": "bullpen.i-1.a1", "label": "r", "url": "https://github.com/acme", "token": "T"}
     given |= {"registered": True}
-    asked = answering(link, (200, given), (200, {})).asked
-    assert link.register(RECORD) == Pass("bullpen.i-1.a1", "r", "https://github.com/acme", token="T")
-    link.deregister("bullpen.i-1.a1")
+    asked = answering(store, (200, given), (200, {})).asked
+    assert store.register(RECORD) == RunnerCredentials("bullpen.i-1.a1", "r", "https://github.com/acme", token="T")
+    store.deregister("bullpen.i-1.a1")
     assert [path.rpartition("/")[2] for _, path, _ in asked] == ["registration", "registration?runner=bullpen.i-1.a1"]
 
 
 @pytest.mark.parametrize("registered", [True, False])
 def test_where_there_is_nothing_to_be_given_a_runner_learns_whether_it_is_registered(
-    link: HttpLink, registered: bool
+    store: HttpStore, registered: bool
 ) -> None:
-    answering(link, (200, {"registered": registered}))
-    assert link.register(RECORD) is registered
+    answering(store, (200, {"registered": registered}))
+    assert store.register(RECORD) is (OwnList.LISTED if registered else OwnList.MOVED_ON)
 
 
-def test_why_the_ci_gives_nothing_is_for_people_to_read(link: HttpLink) -> None:
-    answering(link, (200, {"registered": False, "refusal": "no such organisation"}))
-    with pytest.raises(NoPass, match="no such organisation"):
-        link.register(RECORD)
+def test_why_the_ci_gives_nothing_is_for_people_to_read(store: HttpStore) -> None:
+    answering(store, (200, {"registered": False, "refusal": "no such organisation"}))
+    with pytest.raises(NoCredentials, match="no such organisation"):
+        store.register(RECORD)
 
 
-def test_a_beat_says_what_runs_here_for_another_ci(link: HttpLink) -> None:
-    asked = answering(link, (200, BEATEN), (200, BEATEN)).asked
-    link.beat(None, activity="build")
-    link.beat(None)
+def test_a_beat_says_what_runs_here_for_another_ci(store: HttpStore) -> None:
+    asked = answering(store, (200, BEATEN), (200, BEATEN)).asked
+    store.beat(None, activity="build")
+    store.beat(None)
     assert [body.get("activity") for _, _, body in asked] == ["build", None]
 
 
-def test_the_result_of_a_lost_job_is_not_even_sent(link: HttpLink) -> None:
-    asked = answering(link).asked
-    assert link.settle_job(a_job("w", exit_code=0, end=End.LOST)) is False
+def test_the_result_of_a_lost_job_is_not_even_sent(store: HttpStore) -> None:
+    asked = answering(store).asked
+    assert store.settle_job(a_job("w", exit_code=0, end=End.LOST)) is False
     assert asked == []
 
 
-def test_beats_and_signals_go_their_own_way_while_all_else_has_to_pause(link: HttpLink) -> None:
-    answering(link, *[ServiceAway("429")] * 4)  # the fourth: what is left of the log, when the link is closed
-    link._pulse = Answers((200, BEATEN), (200, {"stored": True}), (200, BEATEN))  # type: ignore[assignment]
-    link.open_log(a_job("w")).write(b"x" * CHUNK)
-    for ask in (link.look, lambda: link.take_job(RECORD)):
+def test_beats_and_signals_go_their_own_way_while_all_else_has_to_pause(store: HttpStore) -> None:
+    answering(store, *[ServiceAway("429")] * 4)  # the fourth: what is left of the log, when the store is closed
+    store._pulse = Answers((200, BEATEN), (200, {"stored": True}), (200, BEATEN))  # type: ignore[assignment]
+    store.open_log(a_job("w")).write(b"x" * CHUNK)
+    for ask in (store.look, lambda: store.take_job(RECORD)):
         with pytest.raises(StoreUnreachable):
             ask()
-    link.beat(None)
-    link.report(Kind.OK, RECORD, "")
-    link.beat(None)
+    store.beat(None)
+    store.report(Kind.OK, RECORD, "")
+    store.beat(None)
 
 
-def test_a_beat_that_has_to_pause_holds_up_nothing_else(link: HttpLink) -> None:
-    answering(link, (200, {"job": None}))
-    link._pulse = Answers(ServiceAway("429"))  # type: ignore[assignment]
+def test_a_beat_that_has_to_pause_holds_up_nothing_else(store: HttpStore) -> None:
+    answering(store, (200, {"job": None}))
+    store._pulse = Answers(ServiceAway("429"))  # type: ignore[assignment]
     with pytest.raises(StoreUnreachable):
-        link.beat(None)
-    assert link.take_job(RECORD) is None
+        store.beat(None)
+    assert store.take_job(RECORD) is None
 
 
 # ---- logs

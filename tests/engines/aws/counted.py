@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
-from bullpen.agent.store.dynamodb import DynamoLink
+from bullpen.agent.store.dynamodb import DynamoStore
 from bullpen.engines.aws.dynamodb.items import Item
 from bullpen.engines.aws.dynamodb.table import TableClient
 from engines.aws.tables import a_table
@@ -16,14 +16,14 @@ from fakes.java_engines import Engines
 from fakes.proxy import Proxy
 
 
-def an_agent(table: str, endpoint: str, instance_id: str, lease: float = 15.0) -> DynamoLink:
+def an_agent(table: str, endpoint: str, instance_id: str, lease: float = 15.0) -> DynamoStore:
     """An agent that writes into the table by itself. Its clock is years behind that of the tests."""
     nowhere = Path("/nonexistent")
     config = Config(
         instance_id, nowhere, nowhere, 5.0, 60.0, 60.0, "", 1.0, (), lease=lease, table=table, domain="zone-a"
     )
     client = DynamoDB("eu-central-1", lambda: ("key", "not-a-secret", ""), endpoint)
-    return DynamoLink(config, client, lambda: None)
+    return DynamoStore(config, client, lambda: None)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Bench:
     table: TableClient
     proxy: Proxy
     endpoint: str  # of the engine itself: a blocking caller would wait for the proxy, which waits for the caller
-    agents: list[DynamoLink] = field(default_factory=list)
+    agents: list[DynamoStore] = field(default_factory=list)
 
     def requests(self) -> dict[str, int]:
         """Those since the last call."""
@@ -39,7 +39,7 @@ class Bench:
         self.proxy.counts.clear()
         return counted
 
-    def agent(self, instance_id: str = "i-1", lease: float = 15.0) -> DynamoLink:
+    def agent(self, instance_id: str = "i-1", lease: float = 15.0) -> DynamoStore:
         self.agents.append(an_agent(self.table.name, self.endpoint, instance_id, lease))
         return self.agents[-1]
 

@@ -24,8 +24,8 @@ import pytest
 from agent.github.fixtures import Stage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
-from bullpen.agent.github.registration_token import Pass
 from bullpen.agent.progress import Kind, Phase
+from bullpen.agent.store.base import RunnerCredentials
 from bullpen.host import scheduled_jobs, subordinate_ids
 from bullpen.host.processes import end_tree
 from engines.github.places import a_ci
@@ -191,7 +191,7 @@ def test_c15_what_a_job_sees_of_a_registration_for_one_job_is_used_up(
         run = stage.starts(f"{environments}; cp {kept} {loot}")
         passes = stage.store.passes
 
-        def register(_: object) -> Pass:
+        def register(_: object) -> RunnerCredentials:
             passes.append(made_for_one_job(github, str(run.id)))
             return passes[-1]
 
@@ -203,17 +203,17 @@ def test_c15_what_a_job_sees_of_a_registration_for_one_job_is_used_up(
         assert session(github, loot) == 404
 
 
-def made_for_one_job(github: FakeGithub, label: str) -> Pass:
+def made_for_one_job(github: FakeGithub, label: str) -> RunnerCredentials:
     """As `bullpen serve` has it made, by the setting `github.registration = "jit"`."""
 
-    async def made() -> Pass:
+    async def made() -> RunnerCredentials:
         async with a_ci(github, registration="jit") as (ci, ports):
             await ports.records.apply(open_provision())
             for change in (walk := claimed(run_id=label)):
                 await ports.records.apply(change)
             given = await ci.register("i-1", label, walk[-1].after.round)
         assert given is not None
-        return Pass(given.runner, given.label, given.url, token=given.token, jit=given.jit)
+        return RunnerCredentials(given.runner, given.label, given.url, token=given.token, jit=given.jit)
 
     return asyncio.run(made())
 

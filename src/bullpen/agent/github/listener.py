@@ -22,9 +22,8 @@ from enum import Enum, auto
 from pathlib import Path
 
 from bullpen.agent.child_process import Child
-from bullpen.agent.github.registration_token import Pass
 from bullpen.agent.github.runner_files import Registration
-from bullpen.agent.store.sqlite import Sink
+from bullpen.agent.store.base import RunnerCredentials, Sink
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
 LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
@@ -107,7 +106,7 @@ class Listener:
         installed: Installed,
         work: Path,
         hooks: Mapping[str, str],
-        given: Pass,
+        given: RunnerCredentials,
         restarts: Restarts,
         undo: Callable[[Registration], str],
         removal: Callable[[], str],

@@ -24,16 +24,15 @@ from bullpen.agent.github.admission import Asked, activity_of, refusal
 from bullpen.agent.github.install import PROGRAMS, install, strip
 from bullpen.agent.github.job_hooks import Hooks
 from bullpen.agent.github.listener import STOPPED_WITHIN, Installed, Lines, Listener, Restarts, Stage
-from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.github.runner_files import Registration
 from bullpen.agent.progress import Phase, Progress, Record
-from bullpen.agent.store.sqlite import StoreUnreachable
+from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.host.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
 from bullpen.host.sweep import Path as Entry
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
-    from bullpen.agent.store.sqlite import Link, Sink
+    from bullpen.agent.store.base import AgentStore, Sink
 
 VERSION_WITHIN = 30.0  # seconds
 LEAVING_WITHIN = 10.0  # seconds that a leaving agent gives its runner, and as much more as a job takes to be cancelled
@@ -81,7 +80,7 @@ class Actions:
         strip(self._directory, self._programs)  # config.sh writes, whatever it is asked, and the next time anew
         self._log(f"has GitHub's runner {self.version}")
         self._at_boot = frozenset(descendants(identify(os.getpid()), mark_of(config.instance_id), self._user))
-        # A file that others link to as well changes its time with each of them.
+        # A file that others store to as well changes its time with each of them.
         shared = (("instance", "runner", *file.parts) for file in linked)
         return tuple(shared)
 
@@ -104,15 +103,17 @@ class Actions:
 
     # ------------------------------------------------------------------------------------------------- what decide says
 
-    def register(self, link: Link, progress: Progress, record: Record) -> Progress:
+    def register(self, store: AgentStore, progress: Progress, record: Record) -> Progress:
         """Begin to appear at GitHub; `check` tells when it is done. Raise StoreUnreachable."""
         assert self._hooks is not None, "not settled"
         try:
-            given = link.register(record)
-        except NoPass as exc:
+            given = store.register(record)
+        except NoCredentials as exc:
             return progress.registered(record, str(exc))
-        if not isinstance(given, Pass):
-            return progress.registered(record, "whoever gives out passes has jobs of its own") if given else progress
+        if given is OwnList.LISTED:
+            return progress.registered(record, "launched for GitHub's jobs, before engines.ci changed")
+        if given is OwnList.MOVED_ON:
+            return progress
         began = progress.registering(record, given.runner, keeps=bool(self._config.keep))
         if given.oldest and _number(self.version) < _number(given.oldest):
             why = f"runner {self.version} is too old: GitHub takes {given.oldest} or later"
@@ -121,7 +122,7 @@ class Actions:
         self._job = self._judged = 0
         work, told = self._config.places["work"], self._hooks.variables
         installed = Installed(self._directory, self.version)
-        undo, removal = self._undo, partial(_removal, link, given)
+        undo, removal = self._undo, partial(_removal, store, given)
         self._listener = Listener(self._launch, installed, work, told, given, self._restarts, undo, removal)
         self._listener.begin(time.monotonic())
         return self.check(began)
@@ -275,10 +276,10 @@ class Actions:
         return start(self._config, name, command, told, log, self._account, limit=limit, cwd=where)
 
 
-def _removal(link: Link, given: Pass) -> str:
+def _removal(store: AgentStore, given: RunnerCredentials) -> str:
     """A token to remove a registration with: the one that came with it may have ended by now."""
-    with suppress(NoPass, StoreUnreachable):
-        return link.removal()
+    with suppress(NoCredentials, StoreUnreachable):
+        return store.removal_token()
     return given.removal
 
 

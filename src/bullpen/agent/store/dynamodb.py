@@ -1,8 +1,8 @@
-"""The store as an agent on EC2 sees it without `bullpen serve`: the DynamoDB table itself, as `link.Link` otherwise.
+"""The store as an agent on EC2 reaches it without `bullpen serve`: the DynamoDB table itself.
 
 The agent reads its own record, again and again, and writes its signals, its heartbeat and its registration; the
-machine's role allows no more. Jobs of Bullpen's own queue need the service: here `gives_jobs` is False, and there is
-nothing to take or to settle. Everything that keeps the table from answering is `StoreUnreachable`.
+machine's role allows no more. Jobs of Bullpen's own queue need `bullpen serve`: here `jobs` is None. Everything
+that keeps the table from answering is `StoreUnreachable`.
 
 A write whose answer was lost may have landed. Beats and signals count up, so the next one is written whether the last
 one was or not; the registration is taken back whenever it may be there.
@@ -23,9 +23,8 @@ from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.github.registration_token import Pass
 from bullpen.agent.progress import Holder, Job, Kind, Record, State
-from bullpen.agent.store.sqlite import TEXT_LIMIT, Grant, StoreUnreachable
+from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
@@ -35,7 +34,7 @@ from bullpen.model.worker import Card, Worker
 from bullpen.model.worker import State as WorkerState
 
 if TYPE_CHECKING:
-    from bullpen.agent.github.token_source import Passes
+    from bullpen.agent.github.token_source import CredentialIssuer
 
 WAITING_EVERY = 0.5  # seconds between two looks at the record while somebody may be about to claim us
 RUNNING_EVERY = 5.0  # and while a run has us: only its release is news
@@ -45,16 +44,16 @@ SIGNALS_LAST = 7 * 86400.0  # seconds
 REFUSED_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature")  # how their codes begin
 
 
-def connect(config: Config, metadata: Metadata) -> DynamoLink:
+def connect(config: Config, metadata: Metadata) -> DynamoStore:
     """With the credentials of the machine that we run on."""
     client = DynamoDB(config.region, metadata.credentials, config.endpoint, PATIENCE)
-    return DynamoLink(config, client, metadata.forget_credentials)
+    return DynamoStore(config, client, metadata.forget_credentials)
 
 
-class DynamoLink:
-    """See `link.Link` for what each method promises."""
+class DynamoStore:
+    """See `base.AgentStore` for what each method promises."""
 
-    gives_jobs = False
+    jobs = None
 
     def __init__(self, config: Config, client: DynamoDB, forget_credentials: Callable[[], None]) -> None:
         self._config = config
@@ -66,7 +65,7 @@ class DynamoLink:
         self._beats = self._signals = 0  # the numbers of the last ones
         self._may_be_registered = True  # an agent before us may have been
         self._has_described = False
-        self._passes: Passes | None = None
+        self._issuer: CredentialIssuer | None = None
 
     def has_changed(self) -> bool:
         """True if it is time to look again."""
@@ -128,9 +127,9 @@ class DynamoLink:
             self._signals = _seq(found)
         raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times")
 
-    def register(self, record: Record) -> Pass | bool:
+    def register(self, record: Record) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
-            return self._pass(record)
+            return self._credentials(record)
         states = {f":{state}": text(state) for state in (State.CREATED, State.CLAIMED, State.RUNNING)}
         check = {
             "TableName": self._config.table,
@@ -153,21 +152,21 @@ class DynamoLink:
         try:
             self._ask("TransactWriteItems", TransactItems=[{"ConditionCheck": check}, {"Put": put}])
         except ConditionFailed:
-            return False
-        return True
+            return OwnList.MOVED_ON
+        return OwnList.LISTED
 
-    def _pass(self, record: Record) -> Pass | bool:
+    def _credentials(self, record: Record) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
         found = self.look()
         if not isinstance(found, Record) or (found.run_id, found.round) != (record.run_id, record.round):
-            return False
+            return OwnList.MOVED_ON
         if found.state not in (State.CREATED, State.CLAIMED, State.RUNNING):
-            return False
-        self._passes = self._passes or token_source.Passes(self._id)
-        return self._passes.make(*self._secret(), record)
+            return OwnList.MOVED_ON
+        self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
+        return self._issuer.issue(*self._secret(), record)
 
-    def removal(self) -> str:
+    def removal_token(self) -> str:
         from bullpen.agent.github import token_source
 
         return token_source.removal_of(*self._secret())

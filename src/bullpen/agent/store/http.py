@@ -1,4 +1,4 @@
-"""The store as an agent elsewhere sees it: through `bullpen serve`, with the interface of `link.Link`.
+"""The store through `bullpen serve`, for an agent on any machine.
 
 The agent's own token speaks for its instance only. News of the record come by a long poll on a thread of its own, which
 rings a bell that the agent's loop waits on; everything else, the heartbeat above all, is sent by the loop itself. While
@@ -17,11 +17,18 @@ from urllib.parse import quote, urlencode
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.github.registration_token import NoPass, Pass
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.store.base import (
+    TEXT_LIMIT,
+    Grant,
+    NoCredentials,
+    Order,
+    OwnList,
+    RunnerCredentials,
+    StoreUnreachable,
+)
 from bullpen.agent.store.connection import Answer, Badge, Caller, Given, ServiceAway
 from bullpen.agent.store.log_buffer import HttpLog
-from bullpen.agent.store.sqlite import TEXT_LIMIT, Grant, Order, StoreUnreachable
 from bullpen.agent.wakeup import Bell
 
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
@@ -30,10 +37,8 @@ POLL = 20.0  # seconds that the service may keep a poll open
 ATTEMPTS = 3  # to find the token or key that the service accepts
 
 
-class HttpLink:
-    """See `link.Link` for what each method promises."""
-
-    gives_jobs = True
+class HttpStore:
+    """See `base.AgentStore` for what each method promises."""
 
     def __init__(self, config: Config, bell: Bell) -> None:
         self._config = config
@@ -55,6 +60,10 @@ class HttpLink:
         self._told_to_stop: tuple[str, ...] = ()
         self._logs: list[HttpLog] = []
         self._take_new_key()
+
+    @property
+    def jobs(self) -> HttpStore:
+        return self
 
     def has_changed(self) -> bool:
         for log in self._logs:
@@ -124,23 +133,23 @@ class HttpLink:
             self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
         raise StoreUnreachable(f"{kind} was not stored")
 
-    def register(self, record: Record) -> Pass | bool:
+    def register(self, record: Record) -> RunnerCredentials | OwnList:
         self._may_be_registered = True
         asked = {"runId": record.run_id, "round": record.round}
         answer = self._call("PUT", f"{self._base}/registration", asked, self._registrar)
         if reason := answer.get("refusal", ""):
-            raise NoPass(reason)
+            raise NoCredentials(reason)
         if not answer["registered"] or not (answer.get("token") or answer.get("jit")):
-            return bool(answer["registered"])
-        return Pass(**{field.name: answer.get(field.name, "") for field in fields(Pass)})
+            return OwnList.LISTED if answer["registered"] else OwnList.MOVED_ON
+        return RunnerCredentials(**{field.name: answer.get(field.name, "") for field in fields(RunnerCredentials)})
 
     def deregister(self, runner: str = "") -> None:
         named = f"?{urlencode({'runner': runner})}" if runner else ""
         self._call("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
         self._may_be_registered = False
 
-    def removal(self) -> str:
-        raise NoPass("whoever serves us removes it")
+    def removal_token(self) -> str:
+        raise NoCredentials("the server deregisters this runner")
 
     def take_job(self, record: Record) -> Order | None:
         asked = {"workerInstanceKey": self._key, "round": record.round}
@@ -255,12 +264,12 @@ class HttpLink:
                 )
             except ServiceAway:
                 seen, self._news = "", None
-                self._poll.close()
                 continue
             if status == 200 and answer["seen"] != seen:
                 seen, self._news = answer["seen"], answer
                 self._changed = True
                 self._bell.ring()
+        self._poll.close()  # here, because only this thread uses it
 
 
 def _badge(config: Config) -> Badge:

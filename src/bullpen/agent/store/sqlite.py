@@ -12,66 +12,27 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.store.base import TEXT_LIMIT, Grant, Order, OwnList, RunnerCredentials, Sink, StoreUnreachable
 from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 
 if TYPE_CHECKING:
-    from bullpen.agent.github.registration_token import Pass
-    from bullpen.agent.github.token_source import Passes
+    from bullpen.agent.github.token_source import CredentialIssuer
     from bullpen.agent.store.lease import Lease
 
 PATIENCE = 1.0
 """Seconds to wait for a turn: the loop that waits also sends the heartbeat."""
 
 
-TEXT_LIMIT = 2000
-"""Characters of a signal's text: the control plane shows them to people."""
-
-
-class StoreUnreachable(Exception):
-    """The store did not answer; nothing is known, and nothing was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A job taken, the command it runs, and its number among its like."""
-
-    job: Job
-    command: tuple[str, ...]
-    index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """The answer to a beat: who we are from now on. `retired`: our instance is being ended, and we with it.
-    `next_in` is when the next beat is expected, in seconds; 0: as often as we are configured."""
-
-    holder: Holder
-    resurrected: bool = False
-    retired: bool = False
-    next_in: float = 0.0
-
-
-class Sink(Protocol):
-    """Where a job's output goes. What it cannot take is lost, never an error."""
-
-    def write(self, content: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Link:
-    """One connection, made when first needed and again after every failure."""
-
-    gives_jobs = True  # False: no job is ever waiting here, and those methods are not called
+class SqliteStore:
+    """See `base.AgentStore`. One connection, opened when first needed and again after every failure."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -83,10 +44,14 @@ class Link:
         self._file: tuple[int, int] | None = None
         self._version = -1
         self._lease: Lease | None = None
-        self._passes: Passes | None = None
+        self._issuer: CredentialIssuer | None = None
+
+    @property
+    def jobs(self) -> SqliteStore:
+        return self
 
     def has_changed(self) -> bool:
-        """True if anybody else has written since the last call: the net under the wake-ups."""
+        """True if another process has written since the last call: this catches lost wake-ups."""
         with self._translated():
             (version,) = self._connected().execute("PRAGMA data_version").fetchone()
             changed = bool(version != self._version)
@@ -111,10 +76,6 @@ class Link:
         return jobs.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
     def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
-        """Renew the lease and say in the same write which job runs here, and when the machine will be taken from us.
-
-        `activity` is a job of a CI that has jobs of its own; a beat without one says that none runs.
-        """
         # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
         # waits for our registration, not for our pulse.
         from bullpen.agent.store.lease import Lease, bind
@@ -135,58 +96,50 @@ class Link:
         return Grant(holder, retired=True)
 
     def stop(self) -> None:
-        """Say that our worker has stopped, if it ever beat: its record is cleaned up now, not when its lease is out."""
         if self._lease is not None:
             with self._transaction(tells_control=True) as connection:
                 self._lease.stop(connection, _now())
 
     def standing(self, job: Job) -> End | None:
-        """Why the job must end, as the store has it; None if it may go on."""
         from bullpen.agent.store import jobs
 
         with self._translated():
             return jobs.standing(self._connected(), job)
 
     def report(self, kind: Kind, record: Record, text: str) -> None:
-        """A signal of this record's round; control is woken. It proves life as a beat does."""
         with self._transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
 
-    def register(self, record: Record) -> Pass | bool:
-        """Appear under the label of the record's run, and see that it is so; or be given what it takes to do so at the
-        CI. False: the record has moved on. Raise NoPass, which says why, if there is nothing to be given."""
+    def register(self, record: Record) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
-            return self._pass(record)
+            return self._credentials(record)
         with self._transaction() as connection:
             connection.execute(_REGISTER, (self._id, record.run_id, record.round))
         with self._translated():
             found = self._connected().execute("SELECT label, round FROM registrations WHERE name = ?", (self._id,))
-            return bool(found.fetchone() == (record.run_id, record.round))
+            is_listed = found.fetchone() == (record.run_id, record.round)
+        return OwnList.LISTED if is_listed else OwnList.MOVED_ON
 
-    def _pass(self, record: Record) -> Pass | bool:
+    def _credentials(self, record: Record) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
         with self._translated():
             found = self._connected().execute(_IS_OURS, (self._id, record.run_id, record.round)).fetchone()
         if found is None:
-            return False
-        self._passes = self._passes or token_source.Passes(self._id)
-        return self._passes.make(*token_source.read_file(self._config.home), record)
+            return OwnList.MOVED_ON
+        self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
+        return self._issuer.issue(*token_source.read_file(self._config.home), record)
 
     def deregister(self, runner: str = "") -> None:
-        """Leave the list of our own CI. Another one, which knows us as `runner`, is told by whoever holds its
-        credentials: `bullpen serve`, and no link that uses the store."""
         with self._transaction(tells_control=True) as connection:
             connection.execute("DELETE FROM registrations WHERE name = ?", (self._id,))
 
-    def removal(self) -> str:
-        """A token that removes a registration at another CI now, where agents do that themselves. Raise NoPass."""
+    def removal_token(self) -> str:
         from bullpen.agent.github import token_source
 
         return token_source.removal_of(*token_source.read_file(self._config.home))
 
     def take_job(self, record: Record) -> Order | None:
-        """The next job of the run that suits us, while our lease holds and the instance still runs in this round."""
         from bullpen.agent.store import jobs
 
         assert self._lease is not None, "nobody takes a job before its first beat"
@@ -200,7 +153,6 @@ class Link:
         return Order(job, taken.command, taken.index)
 
     def settle_job(self, job: Job) -> bool:
-        """Write the job's end. False if it was refused: it belongs to another worker, or to another epoch of ours."""
         from bullpen.agent.store import jobs
 
         with self._transaction(tells_control=True) as connection:
@@ -209,14 +161,12 @@ class Link:
         return accepted
 
     def give_back_job(self, job: Job, why: str) -> None:
-        """We leave and its processes are gone: another worker may have it at once."""
         from bullpen.agent.store import jobs
 
         with self._transaction(tells_control=True) as connection:
             jobs.give_back(connection, self._config, job, why, _now())
 
     def open_log(self, job: Job) -> Sink:
-        """Where the output of this assignment goes. Raise OSError."""
         logs = self._config.home / "jobs"
         logs.mkdir(mode=0o700, exist_ok=True)
         return LogFile(logs / f"{job.id}.{job.fence}.log")
