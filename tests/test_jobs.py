@@ -17,6 +17,7 @@ from bullpen.model import job as steps
 from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
+from bullpen.model.job_policy import Assignment
 from bullpen.model.worker import Card
 from bullpen.ports import Ports
 from bullpen.server.long_poll import Lookout
@@ -55,7 +56,7 @@ async def taken(world: World, key: str) -> Job:
 
 async def finished(world: World, job: Job, exit_code: int = 0, **changes: Any) -> Job | Stale:
     holder: dict[str, Any] = {"worker": job.worker, "epoch": job.epoch, "fence": job.fence, **changes}
-    return await jobs.finish(world.ports(), world.settings, job.id, exit_code=exit_code, **holder)
+    return await jobs.finish(world.ports(), world.settings, job.id, Assignment(**holder), exit_code=exit_code)
 
 
 async def lose(world: World, job: Job) -> Job:
@@ -337,7 +338,7 @@ async def test_the_same_result_twice_is_one_result() -> None:
 async def test_a_result_for_a_job_that_never_was_is_not_found() -> None:
     async with a_world() as world:
         with pytest.raises(NotFound, match="j-none"):
-            await jobs.finish(world.ports(), Settings(), "j-none", worker="w", epoch=1, fence=1, exit_code=0)
+            await jobs.finish(world.ports(), Settings(), "j-none", Assignment("w", 1, 1), exit_code=0)
 
 
 # --------------------------------------------------------------------------------------------------------------- ending

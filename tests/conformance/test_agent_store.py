@@ -33,7 +33,7 @@ from builders import (
 )
 from bullpen.agent.build import build_id
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.progress import End, Kind, Record, State
+from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
 from bullpen.agent.store.base import (
     TEXT_LIMIT,
     AgentStore,
@@ -568,10 +568,80 @@ def test_the_result_of_an_older_assignment_is_refused(side: Side, store: AgentSt
 
 
 @for_jobs
+def test_the_same_end_again_is_accepted_because_its_answer_may_have_been_lost(side: Side, store: AgentStore) -> None:
+    order = with_job(side, store)
+    assert [reported(store, order, 3), reported(store, order, 3)] == [True, True]
+    assert side.job().exit_code == 3
+
+
+@for_jobs
+def test_the_result_of_a_job_that_was_given_up_is_refused(side: Side, store: AgentStore) -> None:
+    order = with_job(side, store)
+    over = jobs.GivenUp(at=datetime.now(UTC), by="a test", why="its run is over", purge_at=NOW, result=Result.CANCELLED)
+    side.apply(jobs.give_up(side.job(), over))
+    assert not reported(store, order, 0)
+    assert (side.job().result, side.job().exit_code) == (Result.CANCELLED, None)
+
+
+@for_jobs
 def test_what_was_lost_is_not_reported(side: Side, store: AgentStore) -> None:
     order = with_job(side, store)
     assert not reported(store, order, -9, End.LOST)
     assert side.job().state is jobs.RUNNING
+
+
+def given_back(side: Side, store: AgentStore, losses: int) -> float:
+    """Let the job lose its worker as often, at last because the agent leaves; how many seconds the job waits then."""
+    with_job(side, store)
+    for _ in range(losses - 1):
+        side.apply(jobs.reschedule(side.job(), lost_now(side)))
+        store.beat(taken(store).job)
+    job, before = side.job(), datetime.now(UTC)
+    held = Job(job.id, job.fence, "", 0.0, Holder(job.worker, job.epoch))
+    jobs_of(store).give_back_job(held, "it left")
+    not_before = side.job().not_before
+    return (not_before - before).total_seconds() if not_before is not None else 0.0
+
+
+@for_jobs
+@pytest.mark.parametrize(("losses", "wait"), [(1, 1.0), (2, 2.0)])
+def test_a_job_that_is_given_back_waits_twice_as_long_after_each_loss(
+    side: Side, store: AgentStore, losses: int, wait: float
+) -> None:
+    assert wait <= given_back(side, store, losses) < wait + 0.9
+    job = side.job()
+    assert (job.state, job.losses, job.worker, job.result) == (jobs.QUEUED, losses, "", Result.NONE)
+    assert job.avoid == store.beat(None).holder.worker
+
+
+@for_jobs
+@pytest.mark.parametrize("allowed", [1, 2, 3])
+def test_a_job_fails_with_the_loss_that_the_settings_name(side: Side, allowed: int) -> None:
+    side.go_by(losses=allowed)
+    store = side.store()
+    given_back(side, store, allowed)
+    job = side.job()
+    assert (job.state, job.result, job.losses) == (jobs.FINISHED, Result.FAILED, allowed - 1)
+    assert job.reason == f"lost {allowed} times; the last time: it left"
+    assert job.purge_at is not None
+
+
+@for_jobs
+def test_a_job_that_is_being_cancelled_ends_when_its_worker_leaves(side: Side, store: AgentStore) -> None:
+    order = with_job(side, store)
+    cancelled(side)
+    jobs_of(store).give_back_job(order.job, "it left")
+    job = side.job()
+    assert (job.state, job.result, job.reason) == (jobs.FINISHED, Result.CANCELLED, "cancelled; it left")
+
+
+@for_jobs
+def test_a_job_is_given_back_by_its_holder_alone(side: Side, store: AgentStore) -> None:
+    order = with_job(side, store)
+    held = order.job
+    for other in (replace(held, fence=7), replace(held, holder=replace(held.holder, epoch=7))):
+        jobs_of(store).give_back_job(other, "it left")
+    assert (side.job().state, side.job().losses) == (jobs.RUNNING, 0)
 
 
 def cancelled(side: Side) -> None:

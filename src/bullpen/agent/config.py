@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 
@@ -24,6 +24,7 @@ class Config:
     lease: float = 15.0  # how long a beat keeps us alive in the store's eyes
     verify: float = 120.0  # within so long after taking a job we say that we run it
     purge: float = 3600.0  # how long a finished job stays readable
+    losses: int = 3  # how many workers a job may lose before it fails
     capabilities: tuple[str, ...] = ()  # what jobs may ask of this machine
     serve_url: str = ""  # where `bullpen serve` is; empty: the store is used as it lies at `home`
     token: str = ""  # what `bullpen serve` knows us by; empty: it is given one for proof of who we are
@@ -61,6 +62,8 @@ def load(path: Path) -> Config:
     """Raise OSError or ValueError, naming the file, where it is missing or not ours."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        # A newer control plane may write what this agent does not know yet.
+        found = {field.name: found[field.name] for field in fields(Config) if field.name in found}
         tuples = {name: tuple(found.get(name, ())) for name in ("keep", "capabilities", "shutdown")}
         # Where it really is: the directory of a local machine may be a link to another disk.
         return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.resolve().parent})

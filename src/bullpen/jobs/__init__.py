@@ -7,10 +7,9 @@ result counts, `ending` how a job ends that nobody runs to its end.
 """
 
 from bullpen.jobs.assignment import Stale, finish, take
-from bullpen.jobs.ending import cancel, conclude, give_up_stranded
+from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded, rescue
 from bullpen.jobs.queries import find, of_run
 from bullpen.jobs.request import JobRequest, check_served, checked, submit
-from bullpen.jobs.returning import give_back, rescue
 
 __all__ = [
     "JobRequest",

@@ -9,11 +9,13 @@ from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
+from bullpen.jobs.policy import of_settings
 from bullpen.jobs.queries import find
 from bullpen.model import instance as instances
-from bullpen.model import job as steps
+from bullpen.model import job_policy
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job, Result
+from bullpen.model.job_policy import Assignment
 from bullpen.model.transition import Check, Guard
 from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
@@ -57,14 +59,7 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
 
 async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, instance: Instance) -> Job:
     now = ports.clock.now()
-    assigned = steps.Assigned(
-        at=now,
-        by=worker.id,
-        worker=worker.id,
-        epoch=worker.epoch,
-        instance_id=instance.id,
-        verify_by=now + timedelta(seconds=settings.liveness.verify),
-    )
+    change = job_policy.assign(job, of_settings(settings), now, worker=worker, instance_id=instance.id)
     checks = (
         Check(
             Worker,
@@ -86,7 +81,7 @@ async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, in
             ),
         ),
     )
-    (taken,) = await ports.records.apply(steps.assign(job, assigned), checks=checks)
+    (taken,) = await ports.records.apply(change, checks=checks)
     assert isinstance(taken, Job)
     return taken
 
@@ -107,10 +102,8 @@ async def finish(
     ports: Ports,
     settings: Settings,
     job_id: str,
+    assignment: Assignment,
     *,
-    worker: str,
-    epoch: int,
-    fence: int,
     exit_code: int,
     result: Result = Result.NONE,
     why: str = "",
@@ -118,34 +111,22 @@ async def finish(
     """Report the end of an assignment: it counts if it is the current one, and only once. Raise NotFound."""
     while True:
         job = await find(ports, job_id)
-        now = ports.clock.now()
-        ran = steps.Ran(
-            at=now,
-            by=worker,
-            why=why,
-            worker=worker,
-            epoch=epoch,
-            fence=fence,
-            exit_code=exit_code,
-            result=result or (Result.SUCCEEDED if exit_code == 0 else Result.FAILED),
-            purge_at=now + timedelta(seconds=settings.timings.purge),
-        )
+        policy, now = of_settings(settings), ports.clock.now()
         try:
-            (finished,) = await ports.records.apply(steps.finish(job, ran))
+            change = job_policy.finish(
+                job, policy, now, assignment=assignment, exit_code=exit_code, result=result, why=why
+            )
+            (finished,) = await ports.records.apply(change)
             assert isinstance(finished, Job)
             return finished
         except (Conflict, InvalidTransition):
             job = await find(ports, job_id)
-            if job.state is steps.FINISHED and _is_ours(job, worker, epoch, fence):
-                return job  # an earlier attempt of ours landed, and its answer was lost
-            if job.state is not steps.RUNNING or not _is_ours(job, worker, epoch, fence):
-                await _note_refusal(ports, job, fence, exit_code)
-                return Stale(job, fence, exit_code)
-            # It only moved on (bound, or asked to cancel) between our look and our write.
-
-
-def _is_ours(job: Job, worker: str, epoch: int, fence: int) -> bool:
-    return (job.worker, job.epoch, job.fence) == (worker, epoch, fence)
+            if assignment.has_finished(job, exit_code):
+                return job
+            if not assignment.is_current(job):
+                await _note_refusal(ports, job, assignment.fence, exit_code)
+                return Stale(job, assignment.fence, exit_code)
+            # It only moved on (bound, or asked to cancel) between this read and this write.
 
 
 async def _note_refusal(ports: Ports, job: Job, fence: int, exit_code: int) -> None:

@@ -1,15 +1,19 @@
-"""How a job ends that nobody runs to its end: cancelled, its run over, or no runner left for it."""
+"""How a job leaves its worker or ends without a result: cancelled, given back, its run over, or no runner left."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
+from bullpen.jobs.policy import of_settings
 from bullpen.jobs.queries import find, unfinished
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
+from bullpen.model import job_policy
 from bullpen.model.job import Job, Result
+from bullpen.model.job_policy import Assignment
 from bullpen.model.provision import OPEN
+from bullpen.model.transition import Change
 from bullpen.ports import Ports
 
 PAGE = 500
@@ -26,7 +30,7 @@ async def cancel(ports: Ports, settings: Settings, job_id: str, *, by: str, why:
         now = ports.clock.now()
         try:
             if job.state is steps.QUEUED:
-                change = steps.give_up(job, _given_up(settings, now, by, why, Result.CANCELLED))
+                change = job_policy.give_up(job, of_settings(settings), now, by=by, why=why, result=Result.CANCELLED)
             else:
                 change = steps.ask_to_cancel(job, steps.CancelAsked(at=now, by=by, why=why))
             (landed,) = await ports.records.apply(change)
@@ -34,6 +38,29 @@ async def cancel(ports: Ports, settings: Settings, job_id: str, *, by: str, why:
             return landed
         except (Conflict, InvalidTransition):
             continue  # taken, lost or ended between our look and our write: look again
+
+
+def rescue(job: Job, settings: Settings, now: datetime, *, by: str, why: str) -> Change[Job]:
+    """What becomes of a running job whose worker is lost or leaves: see `job_policy.give_back`."""
+    return job_policy.give_back(job, of_settings(settings), now, by=by, why=why)
+
+
+async def give_back(ports: Ports, settings: Settings, job_id: str, assignment: Assignment, *, why: str) -> Job:
+    """Queue a job again if its holder asks for it, or end it; else it stays as it is. Raise NotFound.
+
+    A worker that leaves does this: another one may have the job at once, and not only when the lease runs out.
+    """
+    while True:
+        job = await find(ports, job_id)
+        if not assignment.is_current(job):
+            return job
+        try:
+            change = rescue(job, settings, ports.clock.now(), by=assignment.worker, why=why)
+            (landed,) = await ports.records.apply(change)
+            assert isinstance(landed, Job)
+            return landed
+        except (Conflict, InvalidTransition):
+            continue  # it moved between this read and this write
 
 
 async def conclude(
@@ -91,12 +118,7 @@ async def _give_up(
     ports: Ports, settings: Settings, jobs: Sequence[Job], *, by: str, why: str, result: Result
 ) -> list[str]:
     """End each where it stands; one that moved meanwhile is left to whoever moved it."""
-    event = _given_up(settings, ports.clock.now(), by, why, result)
-    landed = await ports.records.apply_each([steps.give_up(job, event) for job in jobs])
+    policy, now = of_settings(settings), ports.clock.now()
+    changes = [job_policy.give_up(job, policy, now, by=by, why=why, result=result) for job in jobs]
+    landed = await ports.records.apply_each(changes)
     return [one.id for one in landed if isinstance(one, Job)]
-
-
-def _given_up(settings: Settings, now: datetime, by: str, why: str, result: Result) -> steps.GivenUp:
-    return steps.GivenUp(
-        at=now, by=by, why=why, purge_at=now + timedelta(seconds=settings.timings.purge), result=result
-    )

@@ -15,6 +15,7 @@ from bullpen.model import job as steps
 from bullpen.model.activity import Activity
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Result
+from bullpen.model.job_policy import Assignment
 from bullpen.model.signal import Heartbeat, Kind, Signal, direct_key
 from bullpen.ports import Ports
 
@@ -134,9 +135,7 @@ class SimulatedAgent:
                 self._ports,
                 self._settings,
                 job.id,
-                worker=job.holder.worker,
-                epoch=job.holder.epoch,
-                fence=job.fence,
+                Assignment(job.holder.worker, job.holder.epoch, job.fence),
                 exit_code=job.exit_code,
                 result=RESULTS.get(job.end, Result.NONE),
             )

@@ -307,23 +307,6 @@ def test_the_store_says_when_a_job_must_end(
     assert store.standing(order.job) is end
 
 
-@pytest.mark.parametrize(
-    ("losses", "cancelling", "stored"),
-    [
-        (0, 0, ("queued", "", 1, "")),
-        (2, 0, ("finished", "failed", 2, "it lost its worker 3 times; the last time: it left")),
-        (0, 1, ("finished", "cancelled", 0, "it left")),
-    ],
-)
-def test_an_agent_that_leaves_gives_its_job_to_another_or_up(
-    store: SqliteStore, database: sqlite3.Connection, losses: int, cancelling: int, stored: tuple[Any, ...]
-) -> None:
-    order = with_job(store, database, losses=losses)
-    database.execute(f"UPDATE jobs SET cancelling = {cancelling}")
-    store.give_back_job(order.job, "it left")
-    assert one(database, "state, result, losses, reason", "jobs") == stored
-
-
 # --------------------------------------------------------------------------------------------------------------- leases
 
 

@@ -1,23 +1,25 @@
-"""Jobs as an agent beside the store takes and ends them, each within the caller's transaction."""
+"""Jobs as an agent beside the store takes and ends them, each within the caller's transaction.
+
+What happens to a job is decided by `bullpen.model.job_policy`, as the server decides it; here is how it is written.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bullpen.agent import progress
 from bullpen.agent.config import Config
 from bullpen.agent.progress import End
 from bullpen.agent.store.rows import JOBS, WORKERS, micros
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.model import job as steps
+from bullpen.model import job_policy
 from bullpen.model.job import Job, Result
-
-BACKOFF = 1.0  # seconds until a job that we give back may be taken by another
+from bullpen.model.job_policy import Assignment, JobPolicy
 
 
 def take(connection: sqlite3.Connection, config: Config, key: str, run_id: str, round: str, at: datetime) -> Job | None:
-    """Assign the next job that suits us, while our lease holds and our instance runs for the run in this round."""
+    """Assign the next job that suits this worker while its lease holds and its instance runs in this round."""
     worker = WORKERS.read(connection, key)
     serves = connection.execute(_SERVES, (config.instance_id, run_id, round)).fetchone()
     if worker is None or not worker.takes_jobs(at) or not serves:
@@ -26,15 +28,8 @@ def take(connection: sqlite3.Connection, config: Config, key: str, run_id: str, 
     found = JOBS.read(connection, job_id) if job_id else None
     if found is None:
         return None
-    event = steps.Assigned(
-        at=at,
-        by=key,
-        worker=key,
-        epoch=worker.epoch,
-        instance_id=config.instance_id,
-        verify_by=at + timedelta(seconds=config.verify),
-    )
-    return JOBS.land(connection, steps.assign(found, event))
+    change = job_policy.assign(found, _policy(config), at, worker=worker, instance_id=config.instance_id)
+    return JOBS.land(connection, change)
 
 
 def next_job(connection: sqlite3.Connection, config: Config, key: str, run_id: str, at: datetime) -> str | None:
@@ -48,9 +43,9 @@ def next_job(connection: sqlite3.Connection, config: Config, key: str, run_id: s
 
 
 def standing(connection: sqlite3.Connection, held: progress.Job) -> End | None:
-    """Why a job that we run must end, as the store has it; None if it may go on."""
+    """Why a job that runs here must end, as the store has it; None: it may go on."""
     stored = JOBS.read(connection, held.id)
-    if stored is None or stored.state is not steps.RUNNING or not _is_ours(stored, held):
+    if stored is None or not _assignment(held).is_current(stored):
         return End.LOST
     return End.CANCELLED if stored.cancelling else None
 
@@ -59,24 +54,22 @@ def finish(connection: sqlite3.Connection, config: Config, held: progress.Job, a
     """Write the job's end; False if it was refused, because the assignment is not the current one."""
     stored = JOBS.read(connection, held.id)
     assert held.exit_code is not None, "a job that has not ended"
-    result, why = verdict(held)
-    event = steps.Ran(
-        at=at,
-        by=held.holder.worker,
-        why=why,
-        worker=held.holder.worker,
-        epoch=held.holder.epoch,
-        fence=held.fence,
-        exit_code=held.exit_code,
-        result=result,
-        purge_at=at + timedelta(seconds=config.purge),
-    )
-    try:
-        if stored is None:
-            return False
-        JOBS.land(connection, steps.finish(stored, event))
-    except (Conflict, InvalidTransition):
+    if stored is None:
         return False
+    assignment, (result, why) = _assignment(held), verdict(held)
+    try:
+        change = job_policy.finish(
+            stored,
+            _policy(config),
+            at,
+            assignment=assignment,
+            exit_code=held.exit_code,
+            result=result,
+            why=why,
+        )
+    except (Conflict, InvalidTransition):
+        return assignment.has_finished(stored, held.exit_code)
+    JOBS.land(connection, change)
     return True
 
 
@@ -93,32 +86,19 @@ def verdict(held: progress.Job) -> tuple[Result, str]:
 
 
 def give_back(connection: sqlite3.Connection, config: Config, held: progress.Job, why: str, at: datetime) -> None:
-    """We leave: the job goes to another worker now, and not when our lease runs out."""
+    """The agent leaves: the job goes to another worker now, and not when the lease runs out."""
     stored = JOBS.read(connection, held.id)
-    if stored is None or stored.state is not steps.RUNNING or not _is_ours(stored, held):
-        return
-    event = steps.Lost(
-        at=at,
-        by=held.holder.worker,
-        why=why,
-        worker=held.holder.worker,
-        epoch=held.holder.epoch,
-        fence=held.fence,
-        not_before=at + timedelta(seconds=BACKOFF),
-    )
-    try:
-        change = steps.reschedule(stored, event)
-    except Conflict:
-        result = Result.CANCELLED if stored.cancelling else Result.FAILED
-        why = why if stored.cancelling else f"it lost its worker {stored.losses + 1} times; the last time: {why}"
-        purge_at = at + timedelta(seconds=config.purge)
-        over = steps.GivenUp(at=at, by=held.holder.worker, why=why, purge_at=purge_at, result=result)
-        change = steps.give_up(stored, over)
-    JOBS.land(connection, change)
+    if stored is not None and _assignment(held).is_current(stored):
+        change = job_policy.give_back(stored, _policy(config), at, by=held.holder.worker, why=why)
+        JOBS.land(connection, change)
 
 
-def _is_ours(stored: Job, held: progress.Job) -> bool:
-    return (stored.worker, stored.epoch, stored.fence) == (held.holder.worker, held.holder.epoch, held.fence)
+def _assignment(held: progress.Job) -> Assignment:
+    return Assignment(held.holder.worker, held.holder.epoch, held.fence)
+
+
+def _policy(config: Config) -> JobPolicy:
+    return JobPolicy(verify=config.verify, purge=config.purge, losses=config.losses)
 
 
 _SERVES = "SELECT 1 FROM instances WHERE id = ? AND state = 'running' AND run_id = ? AND round = ?"

@@ -27,6 +27,7 @@ from bullpen.config import Settings
 from bullpen.engines.local import users
 from bullpen.host.processes import Identity, TreeSurvived, end_tree, identify, mark_of
 from bullpen.host.sweep import remove_tree
+from bullpen.model.job import LOSSES
 from bullpen.settings.agents import told_of_ci
 
 log = logging.getLogger("bullpen.engines.local")
@@ -174,7 +175,7 @@ def environment(instance_id: str, settings: Settings) -> dict[str, str]:
 
 def _told(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> dict[str, Any]:
     """The agent's configuration: see `bullpen.agent.config`."""
-    timings, agent = settings.timings, settings.agent
+    timings, agent, losses = settings.timings, settings.agent, settings.liveness.losses
     return {
         "instance_id": instance_id,
         "home": str(home),
@@ -189,6 +190,8 @@ def _told(home: Path, instance_id: str, settings: Settings, user: str, token: st
         "lease": timings.lease,
         "verify": settings.liveness.verify,
         "purge": timings.purge,
+        # Only where it is not the default: an agent of an earlier version refuses a key that it does not know.
+        **({"losses": losses} if losses != LOSSES else {}),
         "capabilities": list(agent.capabilities),
         **({"runner_user": user, "shares_machine": True} if user else {}),
         **told_of_ci(settings),

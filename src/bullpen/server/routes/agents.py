@@ -13,6 +13,7 @@ from bullpen.errors import NotFound, Refused
 from bullpen.jobs import Stale
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
+from bullpen.model.job_policy import Assignment
 from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
@@ -158,11 +159,7 @@ async def standing(
     _check_worker(instance_id, worker)
     with context.admission.work():
         job = (await context.ports.jobs.jobs([job_id])).get(job_id)
-        if (
-            job is None
-            or job.state is not steps.RUNNING
-            or (job.worker, job.epoch, job.fence) != (worker, epoch, fence)
-        ):
+        if job is None or not Assignment(worker, epoch, fence).is_current(job):
             return Standing("lost")
         return Standing("cancelled" if job.cancelling else "")
 
@@ -179,15 +176,8 @@ async def give_back(
     context.agent(request, instance_id)
     _check_worker(instance_id, data.worker_instance_key)
     with context.admission.work():
-        job = await jobs.give_back(
-            context.ports,
-            context.settings,
-            job_id,
-            worker=data.worker_instance_key,
-            epoch=data.epoch,
-            fence=data.fence,
-            why=data.why,
-        )
+        assignment = Assignment(data.worker_instance_key, data.epoch, data.fence)
+        job = await jobs.give_back(context.ports, context.settings, job_id, assignment, why=data.why)
         return of_job(job)
 
 
@@ -202,9 +192,7 @@ async def finish(
             context.ports,
             context.settings,
             job_id,
-            worker=data.worker_instance_key,
-            epoch=data.epoch,
-            fence=data.fence,
+            Assignment(data.worker_instance_key, data.epoch, data.fence),
             exit_code=data.exit_code,
             result=Result(data.result),
             why=data.why,
