@@ -19,7 +19,7 @@ from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
 from bullpen.engines.system import SystemChance
-from bullpen.host.processes import Identity, await_end, end_tree, identify, mark_of
+from bullpen.host.processes import ProcessIdentity, await_end, end_tree, identify, mark_of
 from bullpen.model import instance as steps
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import Instance
@@ -75,7 +75,7 @@ class Pool:
     ci: SqliteCI
     clock: ShiftedClock
     rounds: list[str] = field(default_factory=list)
-    strays: list[Identity] = field(default_factory=list)  # processes without a mark, to be ended with the test
+    strays: list[ProcessIdentity] = field(default_factory=list)  # processes without a mark, to be ended with the test
 
     def directory(self, instance_id: str) -> Path:
         return self.home / "instances" / instance_id
@@ -202,14 +202,14 @@ class Pool:
         while not condition():
             await self.signals.wait(0.1)
 
-    async def agent(self, instance: Instance) -> Identity:
+    async def agent(self, instance: Instance) -> ProcessIdentity:
         """The process of a machine."""
         pids = {sighting.id: sighting.pid for sighting in await self.compute.sightings()}
         process = identify(pids[instance.id] or 0)
         assert process is not None, "the agent does not run"
         return process
 
-    async def ended(self, process: Identity) -> None:
+    async def ended(self, process: ProcessIdentity) -> None:
         assert await asyncio.to_thread(await_end, process, PATIENCE), f"{process} still runs"
 
     async def beats_on(self, instance: Instance) -> None:

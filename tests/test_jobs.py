@@ -10,8 +10,8 @@ import pytest
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
-from bullpen.jobs import JobRequest, Stale
-from bullpen.jobs.log_tail import LONGEST_LINE, Follower
+from bullpen.jobs import JobRequest, StaleResult
+from bullpen.jobs.log_tail import LONGEST_LINE, JobLogTail
 from bullpen.liveness import HeartbeatRequest, record_heartbeat
 from bullpen.model import job as steps
 from bullpen.model import worker as workers
@@ -54,7 +54,7 @@ async def taken(world: World, key: str) -> Job:
     return job
 
 
-async def finished(world: World, job: Job, exit_code: int = 0, **changes: Any) -> Job | Stale:
+async def finished(world: World, job: Job, exit_code: int = 0, **changes: Any) -> Job | StaleResult:
     holder: dict[str, Any] = {"worker": job.worker, "epoch": job.epoch, "fence": job.fence, **changes}
     return await jobs.finish(world.ports(), world.settings, job.id, Assignment(**holder), exit_code=exit_code)
 
@@ -290,7 +290,7 @@ async def test_a_result_of_anybody_else_is_stale_and_leaves_no_trace(wrong: dict
         await submitted(world.ports())
         job = await taken(world, key)
         await world.ports().logs.append(job.id, job.fence, 0, b"ours")
-        assert isinstance(await finished(world, job, 0, **wrong), Stale)
+        assert isinstance(await finished(world, job, 0, **wrong), StaleResult)
         assert world.memory.tables.jobs[job.id].state is steps.RUNNING
         logs = [await world.ports().logs.read(job.id, fence, 0, 1000) for fence in (0, 1, 2, 9)]
         assert logs == [b"", b"ours", b"", b""]
@@ -307,7 +307,7 @@ async def test_a_late_result_is_noted_in_the_log_of_its_assignment_if_there_is_o
         await world.ports().logs.append(old.id, old.fence, 0, printed)
         await lose(world, old)
         new = await taken(world, second)
-        assert isinstance(await finished(world, old, 7), Stale)
+        assert isinstance(await finished(world, old, 7), StaleResult)
         assert (b"refused" in await world.ports().logs.read(old.id, old.fence, 0, 1000)) is is_noted
         assert await world.ports().logs.read(new.id, new.fence, 0, 1000) == b""
 
@@ -319,9 +319,9 @@ async def test_a_late_result_is_refused_and_that_of_the_new_run_stands() -> None
         old = await taken(world, first)
         await lose(world, old)
         new = await taken(world, second)
-        assert isinstance(await finished(world, old, 7), Stale)
+        assert isinstance(await finished(world, old, 7), StaleResult)
         assert isinstance(await finished(world, new, 0), Job)
-        assert isinstance(await finished(world, old, 7), Stale)
+        assert isinstance(await finished(world, old, 7), StaleResult)
         stored = world.memory.tables.jobs[old.id]
         assert (stored.exit_code, stored.worker) == (0, second)
 
@@ -392,7 +392,7 @@ async def test_output_is_followed_by_lines_and_across_attempts() -> None:
     async with a_world() as world:
         ports = world.ports()
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = Follower(ports, "j-1")
+        follower = JobLogTail(ports, "j-1")
         assert await follower.new_lines(replace(job, fence=0)) == []
         await ports.logs.append("j-1", 1, 0, b"one\ntw")
         assert await follower.new_lines(job) == ["one"]
@@ -410,7 +410,7 @@ async def test_a_line_without_an_end_is_broken_and_seen() -> None:
         ports = world.ports()
         await ports.logs.append("j-1", 1, 0, b"x" * (LONGEST_LINE + 5))
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = Follower(ports, "j-1")
+        follower = JobLogTail(ports, "j-1")
         assert await follower.new_lines(job) == ["x" * LONGEST_LINE]
         assert await follower.new_lines(replace(job, state=FINISHED)) == ["x" * 5]
 
@@ -422,7 +422,7 @@ async def test_what_is_over_is_read_whole_however_much_it_is(end: str) -> None:
         content = b"".join(b"%d\n" % number for number in range(400_000))
         await ports.logs.append("j-1", 1, 0, content)
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = Follower(ports, "j-1")
+        follower = JobLogTail(ports, "j-1")
         first = await follower.new_lines(job)
         assert 0 < len(first) < 400_000, "one that runs on does not keep the others waiting"
         after = replace(job, state=FINISHED) if end == "finished" else replace(job, fence=2)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.account import account_of
-from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import descendants
 
@@ -71,4 +71,4 @@ def _taken(count: int, stack: ExitStack) -> tuple[str, ...]:
 
 def _timers(name: str) -> Iterator[object]:
     """Somebody's crontab on the machine that these tests run on, or mail, is not ours to remove."""
-    return Timers(account_of(name)).differences(KeepList())
+    return UserCrontabs(account_of(name)).differences(KeepList())

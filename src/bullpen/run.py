@@ -16,7 +16,7 @@ from datetime import timedelta
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.jobs.log_tail import Follower
+from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.liveness import Liveness, leaving_instances
 from bullpen.model.instance import RUNNING, Instance
@@ -159,7 +159,7 @@ class _Watch:
         self._settings = settings
         self._request = request
         self._jobs = {job.id: job for job in submitted}
-        self._followers = {job.id: Follower(ports, job.id) for job in submitted}
+        self._followers = {job.id: JobLogTail(ports, job.id) for job in submitted}
         self._tell = tell
         self._write = write
         self._liveness = Liveness(ports, settings)

@@ -22,7 +22,7 @@ from agent.answering import answering
 from agent.aws.test_imds import DOCUMENT, Machine
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.aws.interruption import SPOT
-from bullpen.agent.progress import Kind
+from bullpen.agent.progress import SignalKind
 from bullpen.engines.aws.dynamodb import items
 from bullpen.engines.aws.dynamodb.schema import table_definition
 from bullpen.host.processes import end_tree, identify, mark_of
@@ -82,7 +82,7 @@ class Cloud:
         found = self._client.call("GetItem", TableName=self.table, Key=key, ConsistentRead=True)
         return dict(found.get("Item", {}))
 
-    def reported(self, kind: Kind) -> str:
+    def reported(self, kind: SignalKind) -> str:
         """The text of this signal of the record's round, once it is there."""
         said: dict[str, Any] = {}
 
@@ -131,19 +131,19 @@ def cloud(engines: Engines, machine: Machine, tmp_path: Path) -> Iterator[Cloud]
 
 def test_a_machine_serves_is_cleaned_refuses_after_a_notice_and_ends(cloud: Cloud, machine: Machine) -> None:
     cloud.write(run_id="run-1")
-    cloud.reported(Kind.REG_OK)
+    cloud.reported(SignalKind.REG_OK)
     assert cloud.item("Registration")["label"] == {"S": "run-1"}
     cloud.until(lambda: "seq" in cloud.item("Heartbeat"))
     assert (cloud.worker().domain, cloud.worker().instance_id) == ("eu-1a", cloud.id)
 
     cloud.write(state=instance.IDLE, run_id="", round="a2")
-    cloud.reported(Kind.CLEAN_OK)
+    cloud.reported(SignalKind.CLEAN_OK)
     assert cloud.item("Registration") == {}
 
     machine.found[SPOT] = json.dumps({"action": "terminate", "time": "2030-01-01T00:00:00Z"})
     cloud.until(lambda: cloud.worker().leaving == AT)
     cloud.write(state=instance.CLAIMED, run_id="run-2", round="a3")
-    assert "2030-01-01" in cloud.reported(Kind.REG_FAILED)
+    assert "2030-01-01" in cloud.reported(SignalKind.REG_FAILED)
 
     cloud.write(state=instance.TERMINATED)
     assert cloud.agent.wait(PATIENCE) == 0
@@ -152,10 +152,10 @@ def test_a_machine_serves_is_cleaned_refuses_after_a_notice_and_ends(cloud: Clou
 
 def test_an_agent_that_stops_says_why_in_the_table(cloud: Cloud) -> None:
     cloud.write(run_id="run-1")
-    cloud.reported(Kind.REG_OK)
+    cloud.reported(SignalKind.REG_OK)
     cloud.agent.terminate()
     assert cloud.agent.wait(PATIENCE) == 0
-    text = cloud.reported(Kind.REG_FAILED)
+    text = cloud.reported(SignalKind.REG_FAILED)
     assert "the agent has stopped: it was asked to stop" in text
     assert "UD_REG_OK run=run-1" in text
     assert cloud.item("Registration") == {}

@@ -20,19 +20,19 @@ from agent.cleaning.test_docker import Stub
 from agent.cleaning.test_sysv_ipc import made_by
 from agent.test_tasks import NoLog, a_progress, an_order, booted, checked
 from bullpen.agent.account import Account, account_of
-from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.shared_dirs import SharedPlaces
 from bullpen.agent.cleaning.sysv_ipc import SystemV
 from bullpen.agent.config import Config
-from bullpen.agent.progress import Attempt, Phase, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, Phase, RoundAttempt
 from bullpen.agent.store.base import Sink
 from bullpen.agent.tasks import Tasks
 from bullpen.host import scheduled_jobs
 from bullpen.host.processes import end_tree, identify, mark_of
 from users import lent
 
-IDLE = Record(State.IDLE, "", "r2", 0.0)
+IDLE = InstanceRecord(InstanceState.IDLE, "", "r2", 0.0)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")]
 
@@ -126,7 +126,7 @@ class Output(NoLog):
         self.said += content
 
 
-def after(config: Config, script: str) -> tuple[str, int | None, Tasks, Progress]:
+def after(config: Config, script: str) -> tuple[str, int | None, Tasks, AgentProgress]:
     """What a job printed, its exit code, and where it leaves the agent."""
     tasks, output = Tasks(config, print), Output()
     progress = booted(tasks)
@@ -141,7 +141,7 @@ def after(config: Config, script: str) -> tuple[str, int | None, Tasks, Progress
     return output.said.decode(), progress.job.exit_code, tasks, progress.job_settled()
 
 
-def cleaned(tasks: Tasks, progress: Progress) -> Attempt:
+def cleaned(tasks: Tasks, progress: AgentProgress) -> RoundAttempt:
     progress = tasks.begin_cleaning(progress, IDLE, keep=True)
     over = (Phase.DONE, Phase.FAILED)
     progress = checked(tasks, progress, lambda now: now.cleaning is not None and now.cleaning.phase in over)
@@ -213,14 +213,14 @@ def test_timers_that_a_job_leaves_go_and_one_that_resists_makes_the_instance_dir
     outcome = cleaned(tasks, progress)
     assert (outcome.phase, outcome.text, crontab.exists()) == (Phase.DONE, "", False)
     crontab.touch()
-    monkeypatch.setattr(Timers, "stop", refusing(crontab))
+    monkeypatch.setattr(UserCrontabs, "stop", refusing(crontab))
     outcome = cleaned(tasks, progress)
     assert outcome.phase is Phase.FAILED
     assert f"{crontab} could not be cleaned: operation not permitted; {crontab} was left behind" in outcome.text
 
 
-def refusing(path: Path) -> Callable[[Timers], None]:
-    def refuse(_: Timers) -> None:
+def refusing(path: Path) -> Callable[[UserCrontabs], None]:
+    def refuse(_: UserCrontabs) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
 
     return refuse
@@ -262,7 +262,7 @@ def test_what_an_earlier_instance_left_and_resists_fails_the_boot(
 ) -> None:
     shared = replace(config, shares_machine=True)
     with monkeypatch.context() as patch:
-        patch.setattr(Timers, "stop", refusing(crontab))
+        patch.setattr(UserCrontabs, "stop", refusing(crontab))
         assert f"user {config.runner_user} left cannot be ended: " in booted(Tasks(shared, print)).boot.text
     monkeypatch.setattr(SharedPlaces, "differences", lambda *_: iter(["/tmp/x was left behind"]))
     progress = booted(Tasks(shared, print))

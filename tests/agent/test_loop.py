@@ -17,11 +17,11 @@ import pytest
 from bullpen.agent.child_process import LOG_LIMIT
 from bullpen.agent.config import Config
 from bullpen.agent.decide import Step
-from bullpen.agent.loop import RETRY_LONGEST, Agent
-from bullpen.agent.progress import Holder, Progress, Record, State
+from bullpen.agent.loop import RETRY_LONGEST, AgentLoop
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.agent.store.base import Grant, StoreUnreachable
 from bullpen.engines.sqlite.turnstile import Turnstile
-from bullpen.host.processes import Identity, identify
+from bullpen.host.processes import ProcessIdentity, identify
 from bullpen.model.job import State as JobState
 from bullpen.model.signal import TEXT_LIMIT, Kind
 from bullpen.model.ticket import Requirements, UsageClass
@@ -45,7 +45,7 @@ os.wait()
 WAITS = ("sh", "-c", "exec sleep 600")
 
 
-async def a_daemon(pool: Pool, run_id: str, note: Path) -> Identity:
+async def a_daemon(pool: Pool, run_id: str, note: Path) -> ProcessIdentity:
     """Let a job leave a double-forked process behind that has wiped its environment and cut every tie."""
     job = await pool.run_job(run_id, sys.executable, "-c", DOUBLE_FORK, str(note))
     assert job.exit_code == 0
@@ -56,7 +56,7 @@ async def a_daemon(pool: Pool, run_id: str, note: Path) -> Identity:
     return process
 
 
-def noted(note: Path) -> Identity | None:
+def noted(note: Path) -> ProcessIdentity | None:
     """Who runs under the pid that a file names."""
     return identify(int(note.read_text()))
 
@@ -274,7 +274,7 @@ def test_an_agent_that_meets_something_unexpected_tells_it_and_leaves_properly(t
     agent = f"""
 from pathlib import Path
 from bullpen.agent.config import Config
-from bullpen.agent.loop import Agent
+from bullpen.agent.loop import AgentLoop
 
 class Surprise:
     def has_changed(self): raise RuntimeError("surprise")
@@ -283,7 +283,7 @@ class Surprise:
 
 directory = Path({str(tmp_path)!r})
 config = Config("i-{os.getpid():016x}", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
-print("well", Agent(config, Surprise(), None, print).run())
+print("well", AgentLoop(config, Surprise(), None, print).run())
 """
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", agent]
@@ -297,8 +297,8 @@ print("well", Agent(config, Surprise(), None, print).run())
 # ------------------------------------------------------------------------------------------------------ turn by turn
 
 
-RUNNING = Record(State.RUNNING, "run-1", "a1", threshold=1e12, has_job=True)
-OURS = Holder("worker", 1)
+RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "a1", threshold=1e12, has_job=True)
+OURS = LeaseHolder("worker", 1)
 
 
 class Scripted:
@@ -314,7 +314,7 @@ class Scripted:
         self._ask("changed")
         return self.changed
 
-    def look(self) -> Record:
+    def look(self) -> InstanceRecord:
         self._ask("look")
         return RUNNING
 
@@ -322,7 +322,7 @@ class Scripted:
         self._ask("beat")
         return Grant(OURS, next_in=60.0)
 
-    def take_job(self, record: Record) -> None:
+    def take_job(self, record: InstanceRecord) -> None:
         self._ask("take")
 
     def _ask(self, what: str) -> None:
@@ -331,11 +331,11 @@ class Scripted:
             raise StoreUnreachable(f"no answer to {what}")
 
 
-def a_runner(directory: Path, store: Scripted, beat_at: float = 0.0) -> Agent:
+def a_runner(directory: Path, store: Scripted, beat_at: float = 0.0) -> AgentLoop:
     """An agent that serves a run and has seen that a job waits."""
     config = Config("i-1", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
-    agent = Agent(config, store, None, print)  # type: ignore[arg-type]
-    agent._progress = Progress(seen=RUNNING, holder=OURS, began=0.0)
+    agent = AgentLoop(config, store, None, print)  # type: ignore[arg-type]
+    agent._progress = AgentProgress(seen=RUNNING, holder=OURS, began=0.0)
     agent._record, agent._must_look, agent._beat_at = RUNNING, False, beat_at
     return agent
 

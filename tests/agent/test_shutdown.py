@@ -16,14 +16,14 @@ import bullpen
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
 from bullpen.agent.log_tail import LINES, Journal
-from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
 from bullpen.agent.shutdown import leave
 from bullpen.agent.store.base import StoreUnreachable
 from bullpen.model.activity import Activity
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
-RUNNING = Record(State.RUNNING, "run-1", "a1", threshold=1e12)
-PROGRESS = Progress(began=0.0)
+RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "a1", threshold=1e12)
+PROGRESS = AgentProgress(began=0.0)
 
 
 class Said:
@@ -33,7 +33,7 @@ class Said:
         self.told: list[object] = []
         self._failure = failure
 
-    def report(self, kind: Kind, record: Record, text: str) -> None:
+    def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         if self._failure is not None:
             raise self._failure
         self.told.append((str(kind), record.round, text))
@@ -53,7 +53,7 @@ class Said:
 
 
 def left(
-    store: Said, record: Record | NoRecord, progress: Progress = PROGRESS, reason: str = "it broke"
+    store: Said, record: InstanceRecord | NoRecord, progress: AgentProgress = PROGRESS, reason: str = "it broke"
 ) -> list[object]:
     config = Config("i-of-nobody", Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 30.0, ())
     journal = Journal(print)
@@ -75,22 +75,24 @@ def test_whoever_finds_its_job_ended_knows_that_the_machine_was_leaving() -> Non
 @pytest.mark.parametrize(
     ("state", "progress", "kind"),
     [
-        (State.CREATED, PROGRESS, Kind.FAILED),
-        (State.CREATED, PROGRESS.reported(Kind.OK, "a1", 0.0), Kind.REG_FAILED),
-        (State.CLAIMED, PROGRESS, Kind.REG_FAILED),
-        (State.RUNNING, PROGRESS.reported(Kind.REG_OK, "a1", 0.0), Kind.REG_FAILED),
-        (State.IDLE, PROGRESS.reported(Kind.CLEAN_OK, "a1", 0.0), Kind.CLEAN_FAILED),
+        (InstanceState.CREATED, PROGRESS, SignalKind.FAILED),
+        (InstanceState.CREATED, PROGRESS.reported(SignalKind.OK, "a1", 0.0), SignalKind.REG_FAILED),
+        (InstanceState.CLAIMED, PROGRESS, SignalKind.REG_FAILED),
+        (InstanceState.RUNNING, PROGRESS.reported(SignalKind.REG_OK, "a1", 0.0), SignalKind.REG_FAILED),
+        (InstanceState.IDLE, PROGRESS.reported(SignalKind.CLEAN_OK, "a1", 0.0), SignalKind.CLEAN_FAILED),
     ],
 )
-def test_whoever_waits_hears_why_in_vain_and_what_came_before(state: State, progress: Progress, kind: Kind) -> None:
+def test_whoever_waits_hears_why_in_vain_and_what_came_before(
+    state: InstanceState, progress: AgentProgress, kind: SignalKind
+) -> None:
     said, *rest = left(Said(), replace(RUNNING, state=state), progress)
     text = "the agent has stopped: it broke; its last lines:\ntakes job j-1\nstops: it broke"
     assert said == (str(kind), "a1", text)
     assert rest == ["end", "deregister", "close"]
 
 
-@pytest.mark.parametrize("record", [ABSENT, UNKNOWN, replace(RUNNING, state=State.TERMINATED)])
-def test_nobody_is_told_who_does_not_wait(record: Record | NoRecord) -> None:
+@pytest.mark.parametrize("record", [ABSENT, UNKNOWN, replace(RUNNING, state=InstanceState.TERMINATED)])
+def test_nobody_is_told_who_does_not_wait(record: InstanceRecord | NoRecord) -> None:
     assert [word for word in left(Said(), record) if word != "stop"] == ["end", "deregister", "close"]
 
 
@@ -98,12 +100,12 @@ def test_nobody_is_told_who_does_not_wait(record: Record | NoRecord) -> None:
     ("record", "progress"),
     [
         (ABSENT, PROGRESS),
-        (replace(RUNNING, state=State.TERMINATED), PROGRESS),
-        (UNKNOWN, PROGRESS.saw(replace(RUNNING, state=State.TERMINATED))),
+        (replace(RUNNING, state=InstanceState.TERMINATED), PROGRESS),
+        (UNKNOWN, PROGRESS.saw(replace(RUNNING, state=InstanceState.TERMINATED))),
     ],
 )
 def test_the_agent_of_an_ended_instance_says_last_that_its_worker_has_stopped(
-    record: Record | NoRecord, progress: Progress
+    record: InstanceRecord | NoRecord, progress: AgentProgress
 ) -> None:
     assert left(Said(), record, progress)[-3:] == ["deregister", "stop", "close"]
 
@@ -112,7 +114,7 @@ def test_while_its_instance_lives_or_a_job_of_github_runs_others_judge_by_its_be
     job = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0")
     assert "stop" not in left(Said(), RUNNING)
     assert "stop" not in left(Said(), UNKNOWN, PROGRESS.saw(RUNNING))
-    assert "stop" not in left(Said(), replace(RUNNING, state=State.TERMINATED), PROGRESS.bound(job, 0.0))
+    assert "stop" not in left(Said(), replace(RUNNING, state=InstanceState.TERMINATED), PROGRESS.bound(job, 0.0))
 
 
 def test_what_was_seen_last_counts_while_the_store_is_out_of_reach() -> None:
@@ -120,7 +122,7 @@ def test_what_was_seen_last_counts_while_the_store_is_out_of_reach() -> None:
 
 
 def test_what_failed_first_is_not_overwritten() -> None:
-    progress = PROGRESS.reported(Kind.REG_FAILED, "a1", 0.0)
+    progress = PROGRESS.reported(SignalKind.REG_FAILED, "a1", 0.0)
     assert left(Said(), RUNNING, progress) == ["end", "deregister", "close"]
 
 

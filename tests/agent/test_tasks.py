@@ -14,13 +14,13 @@ import pytest
 
 from bullpen.agent.child_process import Child
 from bullpen.agent.config import Config
-from bullpen.agent.progress import Attempt, End, Job, Phase, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, End, HeldJob, InstanceRecord, InstanceState, Phase, RoundAttempt
 from bullpen.agent.store.base import Order
 from bullpen.agent.tasks import Tasks
 from bullpen.host.processes import end_tree, identify, mark_of
 
 PATIENCE = 120.0  # seconds; what is waited for takes milliseconds
-IDLE = Record(State.IDLE, "", "r2", 0.0)
+IDLE = InstanceRecord(InstanceState.IDLE, "", "r2", 0.0)
 
 
 @pytest.fixture
@@ -41,15 +41,15 @@ class NoLog:
     def close(self) -> None: ...
 
 
-def a_progress() -> Progress:
-    return Progress(began=time.monotonic())
+def a_progress() -> AgentProgress:
+    return AgentProgress(began=time.monotonic())
 
 
 def an_order(*command: str) -> Order:
-    return Order(Job("j-1", 1, "r1", time.monotonic()), command)
+    return Order(HeldJob("j-1", 1, "r1", time.monotonic()), command)
 
 
-def checked(tasks: Tasks, progress: Progress, done: Callable[[Progress], bool]) -> Progress:
+def checked(tasks: Tasks, progress: AgentProgress, done: Callable[[AgentProgress], bool]) -> AgentProgress:
     """Check as the loop does, until `done`."""
     end = time.monotonic() + PATIENCE
     while not done(progress):
@@ -59,13 +59,13 @@ def checked(tasks: Tasks, progress: Progress, done: Callable[[Progress], bool]) 
     return progress
 
 
-def booted(tasks: Tasks) -> Progress:
+def booted(tasks: Tasks) -> AgentProgress:
     over = (Phase.DONE, Phase.FAILED)
     progress = checked(tasks, tasks.begin_boot(a_progress()), lambda progress: progress.boot.phase in over)
     return read_out(tasks, progress)
 
 
-def read_out(tasks: Tasks, progress: Progress) -> Progress:
+def read_out(tasks: Tasks, progress: AgentProgress) -> AgentProgress:
     """Check until nobody can print any more."""
     return checked(tasks, progress, lambda _: not tasks.outputs())
 
@@ -111,7 +111,7 @@ def test_a_job_that_ended_by_itself_keeps_its_exit_code(config: Config) -> None:
     read_out(tasks, progress)
 
 
-def begun(tasks: Tasks, what: str) -> Progress:
+def begun(tasks: Tasks, what: str) -> AgentProgress:
     if what == "script":
         return tasks.begin_boot(a_progress())
     return tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
@@ -180,7 +180,7 @@ def test_something_unexpected_never_attests(config: Config, monkeypatch: pytest.
     assert tasks.must_be_checked_at() is None
 
 
-def cleaned(tasks: Tasks, progress: Progress) -> Attempt:
+def cleaned(tasks: Tasks, progress: AgentProgress) -> RoundAttempt:
     progress = tasks.begin_cleaning(progress, IDLE, keep=True)
     done = checked(tasks, progress, lambda p: p.cleaning is not None and p.cleaning.phase is not Phase.UNDER_WAY)
     assert done.cleaning is not None

@@ -28,12 +28,12 @@ import uvicorn
 from builders import Walk, open_provision
 from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config, load
-from bullpen.agent.progress import Record
+from bullpen.agent.progress import InstanceRecord
 from bullpen.agent.store.base import AgentJobs, AgentStore
 from bullpen.agent.store.dynamodb import DynamoStore
 from bullpen.agent.store.http import HttpStore
 from bullpen.agent.store.sqlite import SqliteStore
-from bullpen.agent.wakeup import Bell
+from bullpen.agent.wakeup import ThreadWakeup
 from bullpen.config import Settings
 from bullpen.engines.aws.boot import userdata
 from bullpen.engines.aws.dynamodb.direct_beats import accept
@@ -146,10 +146,10 @@ def jobs_of(store: AgentStore) -> AgentJobs:
     return store.jobs
 
 
-def record_of(instance: Instance) -> Record:
+def record_of(instance: Instance) -> InstanceRecord:
     """What an agent is to read of it."""
     owned = (instance.state.value, instance.run_id, instance.round, instance.threshold.timestamp(), instance.attested)
-    return Record(*owned, instance.trust_domain, repository=instance.repository)  # type: ignore[arg-type]
+    return InstanceRecord(*owned, instance.trust_domain, repository=instance.repository)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -169,11 +169,11 @@ def sqlite(directory: Path) -> Iterator[Side]:
 
 @contextmanager
 def http(directory: Path) -> Iterator[Side]:
-    bells: list[Bell] = []
+    bells: list[ThreadWakeup] = []
     stores: list[HttpStore] = []
 
     def connect(config: Config) -> AgentStore:
-        bells.append(Bell())
+        bells.append(ThreadWakeup())
         stores.append(HttpStore(config, bells[-1]))
         return stores[-1]
 

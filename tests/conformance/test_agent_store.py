@@ -33,7 +33,7 @@ from builders import (
 )
 from bullpen.agent.build import build_id
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
     TEXT_LIMIT,
     AgentStore,
@@ -90,9 +90,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def seen(store: AgentStore) -> Record:
+def seen(store: AgentStore) -> InstanceRecord:
     record = store.look()
-    assert isinstance(record, Record)
+    assert isinstance(record, InstanceRecord)
     return record
 
 
@@ -251,7 +251,7 @@ def test_a_worker_that_has_stopped_is_cleaned_up_at_once(
 def test_a_signal_says_what_of_which_round(side: Side, store: AgentStore) -> None:
     side.put(running())
     record = seen(store)
-    store.report(Kind.REG_FAILED, record, "x" * (TEXT_LIMIT + 1))
+    store.report(SignalKind.REG_FAILED, record, "x" * (TEXT_LIMIT + 1))
     signal = side.signal()
     assert signal is not None
     assert (signal.kind, signal.run_id, signal.round) == ("UD_REG_FAILED", "run-1", record.round)
@@ -263,10 +263,10 @@ def test_every_signal_has_a_higher_number_than_any_before_even_of_an_earlier_pro
 ) -> None:
     side.put(running())
     record = seen(store)
-    store.report(Kind.OK, record, "")
-    store.report(Kind.REG_OK, record, "")
+    store.report(SignalKind.OK, record, "")
+    store.report(SignalKind.REG_OK, record, "")
     restarted = side.store()
-    restarted.report(Kind.REG_FAILED, record, "why")
+    restarted.report(SignalKind.REG_FAILED, record, "why")
     signal = side.signal()
     assert signal is not None
     assert (signal.kind, signal.seq, signal.text) == ("UD_REG_FAILED", 3, "why")
@@ -318,7 +318,7 @@ def test_a_record_that_has_moved_on_is_not_registered(
 
 
 def test_an_instance_without_a_record_is_not_registered(store: AgentStore) -> None:
-    assert store.register(Record(State.RUNNING, "run-1", "r1", 0.0)) is OwnList.MOVED_ON
+    assert store.register(InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 0.0)) is OwnList.MOVED_ON
 
 
 def put_secret(side: Side, content: str = json.dumps({**GITHUB, "pool": "pool"}), lasts: float = 3600.0) -> None:
@@ -597,7 +597,7 @@ def given_back(side: Side, store: AgentStore, losses: int) -> float:
         side.apply(jobs.reschedule(side.job(), lost_now(side)))
         store.beat(taken(store).job)
     job, before = side.job(), datetime.now(UTC)
-    held = Job(job.id, job.fence, "", 0.0, Holder(job.worker, job.epoch))
+    held = HeldJob(job.id, job.fence, "", 0.0, LeaseHolder(job.worker, job.epoch))
     jobs_of(store).give_back_job(held, "it left")
     not_before = side.job().not_before
     return (not_before - before).total_seconds() if not_before is not None else 0.0
@@ -688,11 +688,11 @@ def test_output_reaches_the_log_of_its_assignment(side: Side, store: AgentStore)
 
 
 def test_a_store_that_does_not_answer_is_out_of_reach(side: Side) -> None:
-    store, record = side.store(**side.nowhere), Record(State.RUNNING, "run-1", "r1", 0.0)
+    store, record = side.store(**side.nowhere), InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 0.0)
     asked: list[Callable[[], object]] = [
         store.look,
         lambda: store.beat(None),
-        lambda: store.report(Kind.OK, record, ""),
+        lambda: store.report(SignalKind.OK, record, ""),
         lambda: store.register(record),
         store.deregister,
     ]

@@ -24,7 +24,7 @@ from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
 from bullpen.engines.system import SystemChance
-from bullpen.host.processes import Identity, identify, is_running, mark_of
+from bullpen.host.processes import ProcessIdentity, identify, is_running, mark_of
 from bullpen.model.fleet import Machine, shortfall
 from bullpen.model.job import State as JobState
 from bullpen.model.ticket import UsageClass
@@ -235,9 +235,9 @@ async def test_a_machine_whose_launcher_died_after_its_start_is_seen_and_ended(t
 async def test_a_machine_that_was_terminated_while_it_started_does_not_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[Identity] = []
+    started: list[ProcessIdentity] = []
 
-    def launch_late(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> Identity:
+    def launch_late(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> ProcessIdentity:
         with sqlite3.connect(home / "bullpen.db") as connection:
             connection.execute("UPDATE machines SET ended_at = 1 WHERE id = ?", (instance_id,))
         connection.close()
@@ -301,7 +301,7 @@ async def test_an_unknown_machine_and_one_that_is_gone_count_as_gone(tmp_path: P
 
 
 @pytest.fixture
-def stranger() -> Iterator[Identity]:
+def stranger() -> Iterator[ProcessIdentity]:
     """A process that is none of ours."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
@@ -312,7 +312,7 @@ def stranger() -> Iterator[Identity]:
             process.kill()
 
 
-async def test_a_stranger_who_got_a_machine_s_pid_is_not_touched(tmp_path: Path, stranger: Identity) -> None:
+async def test_a_stranger_who_got_a_machine_s_pid_is_not_touched(tmp_path: Path, stranger: ProcessIdentity) -> None:
     ours = replace(stranger, started=stranger.started - 1)
     async with a_pool(tmp_path) as pool:
         at = pool.clock.now()

@@ -13,7 +13,7 @@ from bullpen.engines.local import machines
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end
 from bullpen.host import scheduled_jobs
-from bullpen.host.processes import Identity
+from bullpen.host.processes import ProcessIdentity
 from bullpen.model.fleet import Machine
 from bullpen.model.ticket import UsageClass
 from engines.test_local_users import with_users
@@ -51,7 +51,7 @@ async def test_they_go_before_what_runs_is_ended_and_once_more_if_that_had_time_
         there: list[bool] = []
 
         def while_it_makes_another(
-            home: Path, instance_id: str, process: Identity | None, uid: int | None = None
+            home: Path, instance_id: str, process: ProcessIdentity | None, uid: int | None = None
         ) -> bool | None:
             if uid is not None:
                 there.append(tables[0].exists())

@@ -20,7 +20,7 @@ from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local import launch as launching
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import end
-from bullpen.host.processes import Identity, descendants, name_of
+from bullpen.host.processes import ProcessIdentity, descendants, name_of
 from bullpen.model.signal import Kind
 from real_machines import Pool, a_plan, a_pool, quick_settings
 from users import lent
@@ -113,7 +113,7 @@ async def test_a_terminate_that_was_held_up_ends_nothing_of_the_next_machine_of_
 ) -> None:
     arrived, go_on = threading.Event(), threading.Event()
 
-    def held_up(home: Path, instance_id: str, process: Identity | None, user: int | None = None) -> bool | None:
+    def held_up(home: Path, instance_id: str, process: ProcessIdentity | None, user: int | None = None) -> bool | None:
         if not arrived.is_set():
             arrived.set()
             go_on.wait(20)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.host.processes import (
-    Identity,
+    ProcessIdentity,
     TreeSurvived,
     await_end,
     descendants,
@@ -73,19 +73,19 @@ def told(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def identity_of(pid: int | str) -> Identity:
+def identity_of(pid: int | str) -> ProcessIdentity:
     identity = identify(int(pid))
     assert identity
     return identity
 
 
-def ended(process: subprocess.Popen[str]) -> Identity:
+def ended(process: subprocess.Popen[str]) -> ProcessIdentity:
     """The ended child is a zombie of ours until it is waited for, and its start can still be read."""
     stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return Identity(process.pid, int(stat[19]), identity_of(os.getpid()).boot)
+    return ProcessIdentity(process.pid, int(stat[19]), identity_of(os.getpid()).boot)
 
 
-def left_of(mark: str) -> tuple[Identity, ...]:
+def left_of(mark: str) -> tuple[ProcessIdentity, ...]:
     return descendants(None, mark)
 
 
@@ -136,7 +136,9 @@ def test_a_process_whose_main_thread_has_left_still_runs_and_can_be_ended(start:
 
 
 @pytest.mark.parametrize("became", [lambda who: replace(who, started=1), lambda who: replace(who, boot="another")])
-def test_a_stranger_who_got_the_pid_is_never_touched(start: Start, became: Callable[[Identity], Identity]) -> None:
+def test_a_stranger_who_got_the_pid_is_never_touched(
+    start: Start, became: Callable[[ProcessIdentity], ProcessIdentity]
+) -> None:
     stranger = start(WAIT, marked=False)
     told(stranger)
     before = became(identity_of(stranger.pid))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config, load
-from bullpen.agent.loop import Agent
+from bullpen.agent.loop import AgentLoop
 from bullpen.agent.store.base import AgentStore
 from bullpen.agent.store.sqlite import SqliteStore
 from bullpen.engines.sqlite.notify import Listener, socket_directory
@@ -50,9 +50,9 @@ def _surroundings(config: Config) -> Surroundings:
     """Raise ValueError where the configuration leaves no way to the store."""
     if not (config.serve_url or config.table):
         return Surroundings(config, SqliteStore(config), Listener(socket_directory(config.home), config.instance_id))
-    from bullpen.agent.wakeup import Bell
+    from bullpen.agent.wakeup import ThreadWakeup
 
-    bell, notices, metadata = Bell(), None, None
+    bell, notices, metadata = ThreadWakeup(), None, None
     if config.imds:
         from bullpen.agent.aws.imds import Metadata
         from bullpen.agent.aws.interruption import Notices
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         found = _surroundings(config)
         config = found.config
         status = 1
-        if Agent(config, found.store, found.wakeups, log, found.notices).run():
+        if AgentLoop(config, found.store, found.wakeups, log, found.notices).run():
             status = 0
     except Exception as exc:
         log(f"cannot {'start' if status == 2 else 'go on'}: {exc}")

@@ -6,7 +6,7 @@
           ▲                                                                  │ idle in a new round
           └── UD_CLEAN_OK ◀── clean, verify ◀── UD_REMOVE_REG_OK ◀── end jobs, deregister
 
-Whoever drives it carries out the action, notes the deed in the `Progress`, and asks again, until it is told to wait.
+The loop carries out the action, notes it in the `AgentProgress`, and asks again, until the answer is to wait.
 
 The agent stops itself when its record, once seen, is gone or terminated, and a minute after its threshold: the control
 plane had that minute to do it. Not reaching the store is no reason by itself. The last known threshold goes on counting
@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from bullpen.agent.progress import End, Kind, Phase, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, Phase, SignalKind
 
 GRACE = 60.0
 """Seconds past a threshold in which the control plane ends an instance properly before it ends itself."""
@@ -45,19 +45,19 @@ ABSENT, UNKNOWN = NoRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Observation:
     """One look around. `ending` is why the machine itself is ending: a signal, its directory gone; `notice` is how we
     know that it is going to be taken from us."""
 
     now: float  # wall clock, seconds since 1970
     monotonic: float
-    record: Record | NoRecord
+    record: InstanceRecord | NoRecord
     ending: str = ""
     notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SelfStopLimits:
     appears_within: float  # seconds from start to the created threshold: until then an absent record is no alarm
     max_runtime: float  # seconds a job may run while the store cannot be reached
     idle: float  # seconds a clean instance may wait for its next owner
@@ -73,8 +73,8 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    kind: Kind
+class SendSignal:
+    kind: SignalKind
     text: str = ""
 
 
@@ -86,7 +86,7 @@ class EndJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
+class CleanInstance:
     """Clean and verify; without `keep` what the keep-list covers goes too."""
 
     keep: bool = True
@@ -104,21 +104,21 @@ class Wait:
     seconds: float | None = None
 
 
-Action = Step | Report | EndJob | Clean | Stop | Wait
+Action = Step | SendSignal | EndJob | CleanInstance | Stop | Wait
 
 
-def decide(sight: Sight, progress: Progress, limits: Limits) -> Action:
+def decide(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> Action:
     if reason := sight.ending or _reason_to_stop(sight, progress, limits):
         return Stop(reason)
     if progress.boot.phase is Phase.DUE:
         return Step.RUN_SCRIPT
     if end := _reason_to_end_the_job(sight, progress):
         return EndJob(end)
-    action = _next(sight.record, progress, sight.notice) if isinstance(sight.record, Record) else None
+    action = _next(sight.record, progress, sight.notice) if isinstance(sight.record, InstanceRecord) else None
     return action or Wait(_until_something_is_due(sight, progress, limits))
 
 
-def _reason_to_end_the_job(sight: Sight, progress: Progress) -> End | None:
+def _reason_to_end_the_job(sight: Observation, progress: AgentProgress) -> End | None:
     job = progress.job
     if job is None or job.exit_code is not None:
         return None
@@ -129,7 +129,7 @@ def _reason_to_end_the_job(sight: Sight, progress: Progress) -> End | None:
     return End.TIMED_OUT if job.timeout and sight.monotonic >= job.began + job.timeout else None
 
 
-def _until_something_is_due(sight: Sight, progress: Progress, limits: Limits) -> float | None:
+def _until_something_is_due(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
     waits = [left] if (left := _until_next_judgement(sight, progress, limits)) is not None else []
     job = progress.job
     if job is not None and job.timeout and job.exit_code is None:
@@ -137,10 +137,10 @@ def _until_something_is_due(sight: Sight, progress: Progress, limits: Limits) ->
     return min(waits, default=None)
 
 
-def _reason_to_stop(sight: Sight, progress: Progress, limits: Limits) -> str:
+def _reason_to_stop(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> str:
     if sight.record is ABSENT and progress.seen is not None:
         return "its record is gone"
-    if isinstance(sight.record, Record) and sight.record.state is State.TERMINATED:
+    if isinstance(sight.record, InstanceRecord) and sight.record.state is InstanceState.TERMINATED:
         return "its record is terminated"
     left = _until_next_judgement(sight, progress, limits)
     if left is None or left > 0:
@@ -150,11 +150,11 @@ def _reason_to_stop(sight: Sight, progress: Progress, limits: Limits) -> str:
     return "its threshold has passed by a minute"
 
 
-def _until_next_judgement(sight: Sight, progress: Progress, limits: Limits) -> float | None:
+def _until_next_judgement(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
     """Seconds until the agent stops itself if nothing changes; None if time alone never makes it."""
     if sight.record is ABSENT:
         return progress.began + limits.appears_within + GRACE - sight.monotonic
-    known = sight.record if isinstance(sight.record, Record) else progress.seen
+    known = sight.record if isinstance(sight.record, InstanceRecord) else progress.seen
     if known is None:
         return None
     left = known.threshold + GRACE - sight.now
@@ -166,51 +166,51 @@ def _until_next_judgement(sight: Sight, progress: Progress, limits: Limits) -> f
     return left
 
 
-def _job_began(progress: Progress) -> float | None:
+def _job_began(progress: AgentProgress) -> float | None:
     if progress.activity is not None:
         return progress.activity_began
     return progress.job.began if progress.job is not None else None
 
 
-def _awaits_its_offer(record: Record, progress: Progress) -> bool:
+def _awaits_its_offer(record: InstanceRecord, progress: AgentProgress) -> bool:
     """Attested in this round, while the record still carries the threshold of its cleaning."""
     return (
-        record.state is State.IDLE
+        record.state is InstanceState.IDLE
         and not record.attested
         and not progress.is_used
-        and progress.signal == (Kind.CLEAN_OK, record.round)
+        and progress.signal == (SignalKind.CLEAN_OK, record.round)
     )
 
 
-def _next(record: Record, progress: Progress, notice: str) -> Action | None:
+def _next(record: InstanceRecord, progress: AgentProgress, notice: str) -> Action | None:
     if notice and _is_being_verified(record, progress):
         # Instead of an acknowledgement: whoever waits for us looks for another machine while there is time.
-        return _once(Report(Kind.REG_FAILED, notice), record, progress)
-    if record.state is State.CLAIMED and (progress.signal is None or progress.signal[1] != record.round):
+        return _once(SendSignal(SignalKind.REG_FAILED, notice), record, progress)
+    if record.state is InstanceState.CLAIMED and (progress.signal is None or progress.signal[1] != record.round):
         # Before anything that takes time: a claim without an answer is soon given to another instance as well.
-        return Report(Kind.CLAIM_SEEN)
+        return SendSignal(SignalKind.CLAIM_SEEN)
     if progress.job is not None and progress.job.exit_code is not None:
         return Step.SETTLE_JOB
     if progress.boot.phase is Phase.FAILED:
-        return _once(Report(Kind.FAILED, progress.boot.text), record, progress)
+        return _once(SendSignal(SignalKind.FAILED, progress.boot.text), record, progress)
     if progress.boot.phase is not Phase.DONE:
         return None
-    if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
-        return Report(Kind.OK, _versions(progress))
+    if record.state is InstanceState.CREATED and not progress.has_reported(SignalKind.OK, record.round):
+        return SendSignal(SignalKind.OK, _versions(progress))
     if progress.cleaning is not None and progress.cleaning.phase is Phase.UNDER_WAY:
         return None
-    if record.state is State.IDLE:
+    if record.state is InstanceState.IDLE:
         return _give_back(record, progress)
     return _serve(record, progress, notice) if record.run_id else None
 
 
-def _is_being_verified(record: Record, progress: Progress) -> bool:
+def _is_being_verified(record: InstanceRecord, progress: AgentProgress) -> bool:
     """Somebody claimed or created us, and does not know yet that we are ready."""
-    is_on_its_way = record.state in (State.CLAIMED, State.CREATED) and bool(record.run_id)
-    return is_on_its_way and not progress.has_reported(Kind.REG_OK, record.round)
+    is_on_its_way = record.state in (InstanceState.CLAIMED, InstanceState.CREATED) and bool(record.run_id)
+    return is_on_its_way and not progress.has_reported(SignalKind.REG_OK, record.round)
 
 
-def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
+def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Action | None:
     """The instance has an owner: register under its label, then take its jobs."""
     if progress.job is not None and progress.job.round != record.round:
         return EndJob(End.RELEASED)
@@ -229,34 +229,34 @@ def _serve(record: Record, progress: Progress, notice: str) -> Action | None:
         return _deregister(record, progress) if progress.runner else None
     if not progress.registered_for:
         return _prepare(record, progress) if _meets_leftovers(record, progress) else Step.REGISTER
-    if not progress.has_reported(Kind.REG_OK, record.round):
-        return Report(Kind.REG_OK)
-    if record.state is State.RUNNING and record.has_job and progress.job is None and not notice:
+    if not progress.has_reported(SignalKind.REG_OK, record.round):
+        return SendSignal(SignalKind.REG_OK)
+    if record.state is InstanceState.RUNNING and record.has_job and progress.job is None and not notice:
         return Step.TAKE_JOB
     return None
 
 
-def _cannot_serve(why: str, record: Record, progress: Progress) -> Action | None:
+def _cannot_serve(why: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
     """Said to whoever waits for us. Nobody does once we have served: then our end is what they notice."""
-    if progress.has_reported(Kind.REG_OK, record.round):
+    if progress.has_reported(SignalKind.REG_OK, record.round):
         return Stop(why)
-    return _once(Report(Kind.REG_FAILED, why), record, progress)
+    return _once(SendSignal(SignalKind.REG_FAILED, why), record, progress)
 
 
-def _meets_leftovers(record: Record, progress: Progress) -> bool:
+def _meets_leftovers(record: InstanceRecord, progress: AgentProgress) -> bool:
     """The records see to it that a claim meets only cleaned instances; the agent does not rely on it. And what was kept
     for one trust domain goes before another one moves in."""
     return progress.is_used or progress.kept_for not in ("", record.trust_domain)
 
 
-def _prepare(record: Record, progress: Progress) -> Action | None:
+def _prepare(record: InstanceRecord, progress: AgentProgress) -> Action | None:
     if progress.cleaning is not None and progress.cleaning.round == record.round:
         # It failed, for a cleaning that succeeds leaves nothing to prepare.
         return _cannot_serve(progress.cleaning.text, record, progress)
-    return Clean(keep=progress.kept_for == record.trust_domain)
+    return CleanInstance(keep=progress.kept_for == record.trust_domain)
 
 
-def _give_back(record: Record, progress: Progress) -> Action | None:
+def _give_back(record: InstanceRecord, progress: AgentProgress) -> Action | None:
     """Nobody owns the instance: end its jobs, deregister, clean, and attest in this round."""
     if progress.job is not None:
         return EndJob(End.RELEASED)
@@ -264,16 +264,16 @@ def _give_back(record: Record, progress: Progress) -> Action | None:
         return _deregister(record, progress)
     if record.attested and not progress.is_used:
         return None
-    if not progress.has_reported(Kind.REMOVE_REG_OK, record.round):
-        return Report(Kind.REMOVE_REG_OK)
+    if not progress.has_reported(SignalKind.REMOVE_REG_OK, record.round):
+        return SendSignal(SignalKind.REMOVE_REG_OK)
     if progress.cleaning is None or progress.cleaning.round != record.round:
-        return Clean()
+        return CleanInstance()
     if progress.cleaning.phase is Phase.FAILED:
-        return _once(Report(Kind.CLEAN_FAILED, progress.cleaning.text), record, progress)
-    return _once(Report(Kind.CLEAN_OK, _versions(progress)), record, progress)
+        return _once(SendSignal(SignalKind.CLEAN_FAILED, progress.cleaning.text), record, progress)
+    return _once(SendSignal(SignalKind.CLEAN_OK, _versions(progress)), record, progress)
 
 
-def _deregister(record: Record, progress: Progress) -> Action | None:
+def _deregister(record: InstanceRecord, progress: AgentProgress) -> Action | None:
     if (activity := progress.activity) is not None:
         attempt = progress.registration
         if attempt is not None and attempt.phase is Phase.FAILED:
@@ -281,21 +281,21 @@ def _deregister(record: Record, progress: Progress) -> Action | None:
         if progress.is_ending:
             return None  # whoever gave us back may have heard of its end before we did
         busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
-        return _once(Report(Kind.REMOVE_REG_FAILED, busy), record, progress)
+        return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, busy), record, progress)
     removal = progress.removal
     if removal is not None and removal.phase is Phase.UNDER_WAY:
         return None
     if progress.listens:
         return Step.HANG_UP
     if progress.left_registered:
-        return _once(Report(Kind.REMOVE_REG_FAILED, progress.left_registered), record, progress)
+        return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, progress.left_registered), record, progress)
     return Step.DEREGISTER
 
 
-def _versions(progress: Progress) -> str:
+def _versions(progress: AgentProgress) -> str:
     """Of what a CI may refuse once it is too old."""
     return f"runner={progress.version}" if progress.version else ""
 
 
-def _once(report: Report, record: Record, progress: Progress) -> Report | None:
+def _once(report: SendSignal, record: InstanceRecord, progress: AgentProgress) -> SendSignal | None:
     return None if progress.has_reported(report.kind, record.round) else report

@@ -16,7 +16,7 @@ from bullpen.agent.account import account_of, obstacle, settle_in
 from bullpen.agent.cleaning import descriptors
 from bullpen.agent.cleaning.baseline import Baseline, take_baseline
 from bullpen.agent.cleaning.clean import Aspect
-from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.docker import Docker
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.shared_dirs import LOGINS, PLACES, SharedPlaces
@@ -30,7 +30,7 @@ ENDED_WITHIN = 2.0  # seconds for what earlier jobs left running
 LEFT_WITHIN = 15.0  # seconds for what the script left as the user: systemd ends a login's last processes after ten
 
 
-class Machine:
+class JobUserMachine:
     """Only where the agent is told of such a user."""
 
     def __init__(self, config: Config, log: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ class Machine:
         self._mark = mark_of(config.instance_id)
         self._log = log
         self._docker: Docker | None = None
-        self._timers = Timers(self.account)
+        self._timers = UserCrontabs(self.account)
 
     @property
     def child(self) -> int | None:

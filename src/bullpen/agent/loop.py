@@ -20,19 +20,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
-from bullpen.agent.decide import UNKNOWN, Clean, EndJob, Limits, NoRecord, Report, Sight, Step, Stop, Wait, decide
+from bullpen.agent.decide import (
+    UNKNOWN,
+    CleanInstance,
+    EndJob,
+    NoRecord,
+    Observation,
+    SelfStopLimits,
+    SendSignal,
+    Step,
+    Stop,
+    Wait,
+    decide,
+)
 from bullpen.agent.log_tail import Journal
 from bullpen.agent.preload import load_everything
-from bullpen.agent.progress import End, Holder, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.agent.shutdown import leave
 from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, OwnList, StoreUnreachable
 from bullpen.agent.tasks import Log, Tasks, story_of
-from bullpen.agent.unix_signals import Signals
+from bullpen.agent.unix_signals import UnixSignals
 from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
     from bullpen.agent.aws.interruption import Notice, Notices
-    from bullpen.agent.github.admission import Asked
+    from bullpen.agent.github.admission import AdmissionRequest
     from bullpen.agent.wakeup import Wakeups
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
@@ -40,7 +52,7 @@ RETRY_FIRST, RETRY_LONGEST = 0.1, 2.0  # seconds between attempts to reach the s
 TAKE_AGAIN = 1.0  # seconds after asking for a job in vain, unless something has changed before
 
 
-class Agent:
+class AgentLoop:
     """Runs one instance. Everything it has done is in `_progress`; everything else is how to do the next thing."""
 
     def __init__(
@@ -52,16 +64,16 @@ class Agent:
         self._notices = notices
         self._notice: Notice | None = None
         self._log = Journal(log)
-        self._limits = Limits(config.appears_within, config.max_runtime, config.idle)
-        self._progress = Progress(began=time.monotonic())
-        self._record: Record | NoRecord = UNKNOWN
+        self._limits = SelfStopLimits(config.appears_within, config.max_runtime, config.idle)
+        self._progress = AgentProgress(began=time.monotonic())
+        self._record: InstanceRecord | NoRecord = UNKNOWN
         self._must_look = True
         self._retry_at, self._retry_wait = 0.0, RETRY_FIRST
         self._beat_at, self._beat_wait = 0.0, RETRY_FIRST
         self._take_at = 0.0
         self._tasks = Tasks(config, self._log)
         self._ending = ""
-        self._signals = Signals()
+        self._signals = UnixSignals()
 
     @property
     def _jobs(self) -> AgentJobs:
@@ -106,7 +118,7 @@ class Agent:
 
     # ----------------------------------------------------------------------------------------------------------- seeing
 
-    def _sight(self) -> Sight:
+    def _sight(self) -> Observation:
         if not self._ending and not self._config.directory.exists():
             self._ending = "its directory is gone"
         notice = self._notices.notice if self._notices is not None else None
@@ -114,11 +126,11 @@ class Agent:
             self._notice = notice
             self._beat_at = 0.0  # whoever counts on us should know now
             self._log(f"has notice: {notice.text}")
-        return Sight(time.time(), time.monotonic(), self._record, self._ending, notice.text if notice else "")
+        return Observation(time.time(), time.monotonic(), self._record, self._ending, notice.text if notice else "")
 
     def _keep_in_touch(self) -> None:
         """Renew our lease, then look at the record, and at the job that runs here, if they may have changed."""
-        if self._progress.holder != Holder():
+        if self._progress.holder != LeaseHolder():
             # Before all else, and whatever else fails: the rest may wait for a service that is slow or says later.
             self._beat_if_due()
         if time.monotonic() < self._retry_at:
@@ -139,7 +151,9 @@ class Agent:
         record = self._record
         if self._config.ci or self._store.jobs is None or time.monotonic() < self._take_at:
             return False
-        return isinstance(record, Record) and record.state is State.RUNNING and self._progress.job is None
+        return (
+            isinstance(record, InstanceRecord) and record.state is InstanceState.RUNNING and self._progress.job is None
+        )
 
     def _beat_if_due(self) -> bool:
         """Send the heartbeat; True if that changed anything that the next decision looks at."""
@@ -168,14 +182,14 @@ class Agent:
         self._must_look, self._take_at = True, 0.0
         return True
 
-    def _see(self, record: Record | NoRecord) -> None:
+    def _see(self, record: InstanceRecord | NoRecord) -> None:
         self._must_look = False
-        if isinstance(record, Record) and (self._config.ci or time.monotonic() < self._take_at):
+        if isinstance(record, InstanceRecord) and (self._config.ci or time.monotonic() < self._take_at):
             record = replace(record, has_job=False)
         if record != self._record:
             self._log(f"sees {_shown(record)}")
         self._record = record
-        if isinstance(record, Record):
+        if isinstance(record, InstanceRecord):
             self._progress = self._progress.saw(record)
 
     def _lose_sight(self, exc: StoreUnreachable) -> None:
@@ -196,10 +210,10 @@ class Agent:
         if isinstance(action, EndJob):
             self._progress = self._tasks.end_job(progress, action.why)
             return
-        assert isinstance(record, Record), f"{action} without a record"
+        assert isinstance(record, InstanceRecord), f"{action} without a record"
         try:
             match action:
-                case Report(kind, text):
+                case SendSignal(kind, text):
                     self._store.report(kind, record, text)
                     self._progress = progress.reported(kind, record.round, time.monotonic())
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
@@ -225,12 +239,12 @@ class Agent:
                     self._take_job(record)
                 case Step.SETTLE_JOB:
                     self._settle_job()
-                case Clean(keep):
+                case CleanInstance(keep):
                     self._progress = self._tasks.begin_cleaning(progress, record, keep)
         except StoreUnreachable as exc:
             self._lose_sight(exc)
 
-    def _admit(self, asked: Asked) -> None:
+    def _admit(self, asked: AdmissionRequest) -> None:
         """Say whether a job of GitHub's may begin here. Whoever finds us dead under it has to know of it first."""
         with suppress(StoreUnreachable):  # then what we know has to do
             self._see(self._store.look())
@@ -240,7 +254,7 @@ class Agent:
             self._beat_if_due()
             self._tasks.github.let_go(asked)
 
-    def _take_job(self, record: Record) -> None:
+    def _take_job(self, record: InstanceRecord) -> None:
         order = self._jobs.take_job(record)
         if order is None:
             # Somebody was faster, it does not suit us, or we are given up, as the next beat tells. The record may well
@@ -302,7 +316,7 @@ class Agent:
             reap(awaited=self._tasks.awaited())
 
 
-def _shown(record: Record | NoRecord) -> str:
+def _shown(record: InstanceRecord | NoRecord) -> str:
     if isinstance(record, NoRecord):
         return f"its record: {record.value}"
     return f"its record: {record.state} run={record.run_id} round={record.round}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bullpen.model.activity import Activity
 
 
-class State(StrEnum):
+class InstanceState(StrEnum):
     """The states of an instance's record, as its agent reads them."""
 
     CREATED = "created"
@@ -23,7 +23,7 @@ class State(StrEnum):
     TERMINATED = "terminated"
 
 
-class Kind(StrEnum):
+class SignalKind(StrEnum):
     """What an agent reports, in the order of a round. The control plane knows the same words."""
 
     OK = "UD_OK"
@@ -42,14 +42,14 @@ class Kind(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Kind).index(self)
+        return list(SignalKind).index(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstanceRecord:
     """The instance's record as its agent reads it. `threshold` is in seconds since 1970."""
 
-    state: State
+    state: InstanceState
     run_id: str
     round: str
     threshold: float
@@ -67,7 +67,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RoundAttempt:
     """Something done once per round that may fail; `text` says why it did."""
 
     round: str
@@ -86,7 +86,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseHolder:
     """As whom a job is held: the worker's key and its epoch."""
 
     worker: str = ""
@@ -94,40 +94,40 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class HeldJob:
     """A job taken in a round. `began` is a monotonic reading; `exit_code` is None while it runs."""
 
     id: str
     fence: int
     round: str
     began: float
-    holder: Holder = Holder()
+    holder: LeaseHolder = LeaseHolder()
     timeout: float = 0.0  # seconds; 0: none of its own
     exit_code: int | None = None
     end: End = End.RAN
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AgentProgress:
     began: float  # monotonic reading at start
-    seen: Record | None = None  # the last record read; what holds while the store cannot be reached
-    boot: Attempt = Attempt("", Phase.DUE)
-    registration: Attempt | None = None  # the CI knows us by the label of this round, or will, or refused
+    seen: InstanceRecord | None = None  # the last record read; what holds while the store cannot be reached
+    boot: RoundAttempt = RoundAttempt("", Phase.DUE)
+    registration: RoundAttempt | None = None  # the CI knows us by the label of this round, or will, or refused
     runner: str = ""  # the name by which it knows us, where it has names of its own
     listens: bool = False  # a runner of the CI runs here, or its files lie here: to be ended before the CI forgets us
     activity: Activity | None = None  # the job that the CI runs here
     activity_began: float = 0.0  # monotonic reading
     is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
-    removal: Attempt | None = None  # we stop listening in this round
+    removal: RoundAttempt | None = None  # we stop listening in this round
     left_registered: str = ""  # why the CI goes on knowing us, which is for good: nothing here can remove it any more
-    cleaning: Attempt | None = None
+    cleaning: RoundAttempt | None = None
     is_used: bool = False  # somebody could have run something here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
-    job: Job | None = None
+    job: HeldJob | None = None
     told: End | None = None  # the store says that the job must end
-    holder: Holder = Holder()  # who we are, since the last beat
-    signal: tuple[Kind, str] | None = None  # the last report and its round
+    holder: LeaseHolder = LeaseHolder()  # who we are, since the last beat
+    signal: tuple[SignalKind, str] | None = None  # the last report and its round
     signalled_at: float = 0.0  # monotonic reading at that report
 
     @property
@@ -136,7 +136,7 @@ class Progress:
         attempt = self.registration
         return attempt.round if attempt and (attempt.phase is Phase.DONE or self.runner) else ""
 
-    def has_reported(self, kind: Kind, round: str) -> bool:
+    def has_reported(self, kind: SignalKind, round: str) -> bool:
         """True if `round` has come as far as `kind`. A failure implies what came before it, not what it failed at."""
         if self.signal is None or self.signal[1] != round:
             return False
@@ -145,78 +145,78 @@ class Progress:
 
     # ------------------------------------------------------------------------------------------------ what deeds change
 
-    def saw(self, record: Record) -> Progress:
+    def saw(self, record: InstanceRecord) -> AgentProgress:
         return replace(self, seen=record)
 
-    def reported(self, kind: Kind, round: str, at: float) -> Progress:
+    def reported(self, kind: SignalKind, round: str, at: float) -> AgentProgress:
         return replace(self, signal=(kind, round), signalled_at=at)
 
-    def booting(self) -> Progress:
-        return replace(self, boot=Attempt("", Phase.UNDER_WAY))
+    def booting(self) -> AgentProgress:
+        return replace(self, boot=RoundAttempt("", Phase.UNDER_WAY))
 
-    def booted(self, failure: str = "", *, version: str = "") -> Progress:
-        return replace(self, boot=Attempt("", Phase.FAILED if failure else Phase.DONE, failure), version=version)
+    def booted(self, failure: str = "", *, version: str = "") -> AgentProgress:
+        return replace(self, boot=RoundAttempt("", Phase.FAILED if failure else Phase.DONE, failure), version=version)
 
-    def registered(self, record: Record, failure: str = "", *, keeps: bool = False) -> Progress:
+    def registered(self, record: InstanceRecord, failure: str = "", *, keeps: bool = False) -> AgentProgress:
         """The CI has answered. Even a refusal leaves the instance used: how far the attempt went is not known."""
-        attempt = Attempt(record.round, Phase.FAILED if failure else Phase.DONE, failure)
+        attempt = RoundAttempt(record.round, Phase.FAILED if failure else Phase.DONE, failure)
         kept_for = record.trust_domain if keeps else ""
         return replace(self, registration=attempt, removal=None, cleaning=None, is_used=True, kept_for=kept_for)
 
-    def registering(self, record: Record, runner: str, *, keeps: bool = False) -> Progress:
+    def registering(self, record: InstanceRecord, runner: str, *, keeps: bool = False) -> AgentProgress:
         """The CI may know us by this name from now on; that we listen for its jobs takes time."""
         begun = self.registered(record, keeps=keeps)
-        return replace(begun, registration=Attempt(record.round, Phase.UNDER_WAY), runner=runner, listens=True)
+        return replace(begun, registration=RoundAttempt(record.round, Phase.UNDER_WAY), runner=runner, listens=True)
 
-    def listening(self, failure: str = "") -> Progress:
+    def listening(self, failure: str = "") -> AgentProgress:
         """What `registering` began is done, or has failed, also later."""
         assert self.registration is not None, "listening without having registered"
         phase = Phase.FAILED if failure else Phase.DONE
-        return replace(self, registration=Attempt(self.registration.round, phase, failure))
+        return replace(self, registration=RoundAttempt(self.registration.round, phase, failure))
 
-    def hanging_up(self, record: Record) -> Progress:
-        return replace(self, removal=Attempt(record.round, Phase.UNDER_WAY))
+    def hanging_up(self, record: InstanceRecord) -> AgentProgress:
+        return replace(self, removal=RoundAttempt(record.round, Phase.UNDER_WAY))
 
-    def hung_up(self, left_registered: str = "") -> Progress:
+    def hung_up(self, left_registered: str = "") -> AgentProgress:
         """Nothing listens any more. `left_registered` says why the registration stays at the CI, if it does."""
         left = left_registered or self.left_registered
         return replace(self, removal=None, left_registered=left, listens=False, activity=None)
 
-    def forgotten(self) -> Progress:
+    def forgotten(self) -> AgentProgress:
         """The CI has forgotten us by itself: a registration may have been for one job."""
         return replace(self, registration=None, removal=None, listens=False, runner="", activity=None)
 
-    def bound(self, activity: Activity | None, at: float) -> Progress:
+    def bound(self, activity: Activity | None, at: float) -> AgentProgress:
         return replace(self, activity=activity, activity_began=at, is_ending=False)
 
-    def ending(self) -> Progress:
+    def ending(self) -> AgentProgress:
         return replace(self, is_ending=True)
 
-    def deregistered(self, record: Record) -> Progress:
+    def deregistered(self, record: InstanceRecord) -> AgentProgress:
         return replace(self, registration=None, removal=None, runner="")
 
-    def cleaning_began(self, record: Record) -> Progress:
-        return replace(self, cleaning=Attempt(record.round, Phase.UNDER_WAY))
+    def cleaning_began(self, record: InstanceRecord) -> AgentProgress:
+        return replace(self, cleaning=RoundAttempt(record.round, Phase.UNDER_WAY))
 
-    def cleaned(self, failure: str = "", *, keep: bool = True) -> Progress:
+    def cleaned(self, failure: str = "", *, keep: bool = True) -> AgentProgress:
         assert self.cleaning is not None, "cleaned without having begun"
         if failure:
-            return replace(self, cleaning=Attempt(self.cleaning.round, Phase.FAILED, failure))
-        attempt = Attempt(self.cleaning.round, Phase.DONE)
+            return replace(self, cleaning=RoundAttempt(self.cleaning.round, Phase.FAILED, failure))
+        attempt = RoundAttempt(self.cleaning.round, Phase.DONE)
         return replace(self, cleaning=attempt, is_used=False, kept_for=self.kept_for if keep else "")
 
-    def beat(self, holder: Holder) -> Progress:
+    def beat(self, holder: LeaseHolder) -> AgentProgress:
         return replace(self, holder=holder)
 
-    def took(self, job: Job) -> Progress:
+    def took(self, job: HeldJob) -> AgentProgress:
         return replace(self, job=job, told=None)
 
-    def told_to_end(self, end: End | None) -> Progress:
+    def told_to_end(self, end: End | None) -> AgentProgress:
         return replace(self, told=end)
 
-    def job_ended(self, exit_code: int, end: End = End.RAN) -> Progress:
+    def job_ended(self, exit_code: int, end: End = End.RAN) -> AgentProgress:
         assert self.job is not None, "a job ended that was never taken"
         return replace(self, job=replace(self.job, exit_code=exit_code, end=end))
 
-    def job_settled(self) -> Progress:
+    def job_settled(self) -> AgentProgress:
         return replace(self, job=None, told=None)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from bullpen.agent.config import Config
-from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, Report
+from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, SendSignal
 from bullpen.agent.log_tail import Journal
-from bullpen.agent.progress import Kind, Progress, Record, State
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 
@@ -19,8 +19,8 @@ PATIENCE = 5.0  # seconds for everything below us to end
 def leave(
     config: Config,
     store: AgentStore,
-    record: Record | NoRecord,
-    progress: Progress,
+    record: InstanceRecord | NoRecord,
+    progress: AgentProgress,
     reason: str,
     log: Journal,
     hang_up: Callable[[], None] = lambda: None,
@@ -60,32 +60,34 @@ def leave(
     store.close()
 
 
-def last_report(record: Record, progress: Progress, text: str) -> Report | None:
+def last_report(record: InstanceRecord, progress: AgentProgress, text: str) -> SendSignal | None:
     """What is left to say to whoever waits for us: that they wait in vain. Nothing if nobody does, or they know."""
-    if record.state is State.TERMINATED or _has_failed(record, progress):
+    if record.state is InstanceState.TERMINATED or _has_failed(record, progress):
         return None
-    if record.state is State.IDLE:
-        return Report(Kind.CLEAN_FAILED, text)
-    if record.state is State.CREATED and not progress.has_reported(Kind.OK, record.round):
-        return Report(Kind.FAILED, text)
-    return Report(Kind.REG_FAILED, text)
+    if record.state is InstanceState.IDLE:
+        return SendSignal(SignalKind.CLEAN_FAILED, text)
+    if record.state is InstanceState.CREATED and not progress.has_reported(SignalKind.OK, record.round):
+        return SendSignal(SignalKind.FAILED, text)
+    return SendSignal(SignalKind.REG_FAILED, text)
 
 
-def _is_over(record: Record | NoRecord, progress: Progress) -> bool:
+def _is_over(record: InstanceRecord | NoRecord, progress: AgentProgress) -> bool:
     """Whether our instance has ended. As long as it lives, those who wait for us, or replace us, judge by our beats."""
     known = progress.seen if record is UNKNOWN else record
-    return known is ABSENT or (isinstance(known, Record) and known.state is State.TERMINATED)
+    return known is ABSENT or (isinstance(known, InstanceRecord) and known.state is InstanceState.TERMINATED)
 
 
-def _has_failed(record: Record, progress: Progress) -> bool:
+def _has_failed(record: InstanceRecord, progress: AgentProgress) -> bool:
     """What went wrong first is what explains it."""
     return progress.signal is not None and progress.signal[1] == record.round and progress.signal[0].is_failure
 
 
-def _say(store: AgentStore, record: Record | NoRecord, progress: Progress, text: str, log: Journal) -> None:
+def _say(
+    store: AgentStore, record: InstanceRecord | NoRecord, progress: AgentProgress, text: str, log: Journal
+) -> None:
     known = progress.seen if record is UNKNOWN else record
-    report = last_report(known, progress, text) if isinstance(known, Record) else None
-    if report is None or not isinstance(known, Record):
+    report = last_report(known, progress, text) if isinstance(known, InstanceRecord) else None
+    if report is None or not isinstance(known, InstanceRecord):
         return
     try:
         store.report(report.kind, known, report.text)

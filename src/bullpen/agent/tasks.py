@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.child_process import CANNOT_START, Child, start_job, start_script
 from bullpen.agent.cleaning.baseline import Baseline, take_baseline
-from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.clean import Cleaning, Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import LOGS, Config
-from bullpen.agent.progress import End, Progress, Record
+from bullpen.agent.progress import AgentProgress, End, InstanceRecord
 from bullpen.agent.store.base import Order, Sink
 from bullpen.host.processes import mark_of
 from bullpen.host.sweep import Path
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
-    from bullpen.agent.github.admission import Asked
+    from bullpen.agent.github.admission import AdmissionRequest
     from bullpen.agent.github.runner import Actions
-    from bullpen.agent.job_user import Machine
+    from bullpen.agent.job_user import JobUserMachine
 
 SLICE = 0.050  # seconds of cleaning at a time: a heartbeat fits in between
 LOOK_AGAIN = 0.020  # seconds until we look whether a child has ended; its end wakes the loop as well
@@ -43,11 +43,11 @@ class Tasks:
         self._script_ends_at = 0.0
         self._job: Child | None = None
         self._printing: list[Child] = []  # also those that ended and left somebody behind who holds their output
-        self._machine: Machine | None = None
+        self._machine: JobUserMachine | None = None
         self._actions: Actions | None = None
         self._settling: Iterator[Turn] | None = None
-        self._settled: Callable[[Progress], Progress] = self._finish_boot  # what then comes
-        self._cleaning: Iterator[Cleaning | Clean | Dirty] | None = None
+        self._settled: Callable[[AgentProgress], AgentProgress] = self._finish_boot  # what then comes
+        self._cleaning: Iterator[Cleaning | VerifiedClean | Dirty] | None = None
         self._cleaning_keeps = True
         self._slice_at = 0.0  # when what is done in slices goes on
 
@@ -57,11 +57,11 @@ class Tasks:
         assert self._actions is not None, "jobs are our own"
         return self._actions
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> AdmissionRequest | None:
         """A job of GitHub's that waits for our word."""
         return self._actions.asked() if self._actions is not None else None
 
-    def admit(self, progress: Progress, asked: Asked) -> tuple[Progress, bool]:
+    def admit(self, progress: AgentProgress, asked: AdmissionRequest) -> tuple[AgentProgress, bool]:
         """Admit or refuse it, and say which it was. Never raises, whatever a job has written."""
         try:
             return self.github.admit(progress, asked)
@@ -95,7 +95,7 @@ class Tasks:
             pids.append(self._machine.child)
         return pids if self._actions is None else pids + self._actions.awaited()
 
-    def check(self, progress: Progress) -> Progress:
+    def check(self, progress: AgentProgress) -> AgentProgress:
         """Take output, and notice what has ended. Never waits, works for no longer than a slice, and never raises."""
         try:
             for child in self._printing:
@@ -109,7 +109,7 @@ class Tasks:
             self._log(f"unexpected: {story_of(exc)}")
             return self._give_up(progress, f"something unexpected went wrong: {exc!r}")
 
-    def _give_up(self, progress: Progress, why: str) -> Progress:
+    def _give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
         """What nobody foresaw costs the task under way, never the agent: it ends, and counts as failed."""
         for child in self._printing:
             with suppress(Exception):
@@ -125,14 +125,14 @@ class Tasks:
             progress = self._finish_cleaning(progress, why)
         return self._actions.give_up(progress, why) if self._actions is not None else progress
 
-    def begin_boot(self, progress: Progress) -> Progress:
+    def begin_boot(self, progress: AgentProgress) -> AgentProgress:
         progress = progress.booting()
         try:
             self._keep = KeepList.of(self._config.keep)
             if self._config.runner_user:
-                from bullpen.agent.job_user import Machine  # what it needs takes time to load
+                from bullpen.agent.job_user import JobUserMachine  # what it needs takes time to load
 
-                self._machine = Machine(self._config, self._log)
+                self._machine = JobUserMachine(self._config, self._log)
             if self._config.ci == "github":
                 from bullpen.agent.github.runner import Actions
 
@@ -143,7 +143,7 @@ class Tasks:
             return self._run_script(progress)
         return self._begin(self._machine.clear(), self._run_script, progress)
 
-    def _run_script(self, progress: Progress) -> Progress:
+    def _run_script(self, progress: AgentProgress) -> AgentProgress:
         if not self._config.pre_runner_script.strip():
             return self._begin(self._settle(), self._finish_boot, progress)
         try:
@@ -154,7 +154,7 @@ class Tasks:
         self._script_ends_at = time.monotonic() + self._config.pre_runner_timeout
         return progress
 
-    def _check_script(self, progress: Progress) -> Progress:
+    def _check_script(self, progress: AgentProgress) -> AgentProgress:
         if self._script is None:
             return progress
         script, code = self._script, self._script.exit_code()
@@ -170,21 +170,23 @@ class Tasks:
         limit = self._config.pre_runner_timeout
         return self._fail_boot(progress, f"the pre-runner script did not end within {limit:g} s and was killed{said}")
 
-    def _fail_boot(self, progress: Progress, failure: str) -> Progress:
+    def _fail_boot(self, progress: AgentProgress, failure: str) -> AgentProgress:
         self._log(f"boot failed: {failure}")
         return progress.booted(failure)
 
-    def _finish_boot(self, progress: Progress) -> Progress:
+    def _finish_boot(self, progress: AgentProgress) -> AgentProgress:
         self._log("booted")
         return progress.booted(version=self._actions.version if self._actions is not None else "")
 
-    def _begin(self, work: Iterator[Turn], then: Callable[[Progress], Progress], progress: Progress) -> Progress:
+    def _begin(
+        self, work: Iterator[Turn], then: Callable[[AgentProgress], AgentProgress], progress: AgentProgress
+    ) -> AgentProgress:
         """A part of the boot that is done in slices."""
         self._settling, self._settled = work, then
         self._slice_at = 0.0
         return self._check_settling(progress)
 
-    def _check_settling(self, progress: Progress) -> Progress:
+    def _check_settling(self, progress: AgentProgress) -> AgentProgress:
         """Go on making the machine ready, or noting what is there."""
         if self._settling is None or time.monotonic() < self._slice_at:
             return progress
@@ -218,7 +220,9 @@ class Tasks:
     def _account(self) -> Account | None:
         return self._machine.account if self._machine is not None else None
 
-    def begin_job(self, progress: Progress, order: Order, run_id: str, open_log: Callable[[], Sink]) -> Progress:
+    def begin_job(
+        self, progress: AgentProgress, order: Order, run_id: str, open_log: Callable[[], Sink]
+    ) -> AgentProgress:
         progress = progress.took(order.job)
         try:
             self._job = start_job(self._config, order, run_id, open_log(), self._account())
@@ -228,14 +232,14 @@ class Tasks:
         self._printing.append(self._job)
         return progress
 
-    def _check_job(self, progress: Progress) -> Progress:
+    def _check_job(self, progress: AgentProgress) -> AgentProgress:
         if self._job is None or (code := self._job.exit_code()) is None:
             return progress
         self._job.pump()
         self._job = None
         return progress.job_ended(code)
 
-    def end_job(self, progress: Progress, why: End) -> Progress:
+    def end_job(self, progress: AgentProgress, why: End) -> AgentProgress:
         """Kill the job with everything it started."""
         code = None
         if self._job is not None:
@@ -244,7 +248,7 @@ class Tasks:
             self._job = None
         return progress.job_ended(-SIGKILL if code is None else code, why)
 
-    def begin_cleaning(self, progress: Progress, record: Record, keep: bool) -> Progress:
+    def begin_cleaning(self, progress: AgentProgress, record: InstanceRecord, keep: bool) -> AgentProgress:
         assert self._baseline is not None, "booted without a baseline"
         self._cleaning_keeps = keep
         machine = self._machine
@@ -253,7 +257,7 @@ class Tasks:
         self._slice_at = 0.0
         return progress.cleaning_began(record)
 
-    def _check_cleaning(self, progress: Progress) -> Progress:
+    def _check_cleaning(self, progress: AgentProgress) -> AgentProgress:
         end = time.monotonic() + SLICE
         while self._cleaning is not None and self._slice_at <= time.monotonic() < end:
             try:
@@ -263,12 +267,12 @@ class Tasks:
                     continue
             except OSError as exc:
                 outcome = Dirty((f"cleaning failed: {exc}",))
-            if isinstance(outcome, Clean):
+            if isinstance(outcome, VerifiedClean):
                 self._baseline = outcome.baseline
             progress = self._finish_cleaning(progress, "; ".join(outcome.reasons) if isinstance(outcome, Dirty) else "")
         return progress
 
-    def _finish_cleaning(self, progress: Progress, failure: str) -> Progress:
+    def _finish_cleaning(self, progress: AgentProgress, failure: str) -> AgentProgress:
         self._cleaning = None
         return progress.cleaned(failure, keep=self._cleaning_keeps)
 

@@ -8,7 +8,7 @@ import signal
 HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 
-class Signals:
+class UnixSignals:
     def __init__(self) -> None:
         self._heard, self._hearing = os.pipe()
         for end in (self._heard, self._hearing):

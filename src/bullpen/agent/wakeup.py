@@ -18,7 +18,7 @@ class Wakeups(Protocol):
     def close(self) -> None: ...
 
 
-class Bell:
+class ThreadWakeup:
     """Wakes the agent's loop, as a listener beside the store does."""
 
     def __init__(self) -> None:

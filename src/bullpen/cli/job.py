@@ -142,9 +142,9 @@ def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
 
     async def read(ports: Ports) -> Job:
         from bullpen import jobs
-        from bullpen.jobs.log_tail import Follower
+        from bullpen.jobs.log_tail import JobLogTail
 
-        follower = Follower(ports, id)
+        follower = JobLogTail(ports, id)
         while True:
             job = await jobs.find(ports, id)
             while new := await follower.new_lines(job):

@@ -1,7 +1,7 @@
 """Processes of this machine: who they are, whether they still run, and how a whole tree of them is ended.
 
-A pid is only a number that the kernel hands out again. An `Identity` adds the start time and the boot, and nothing here
-signals a process before it has compared them.
+A pid is only a number that the kernel hands out again. A `ProcessIdentity` adds the start time and the boot, and
+nothing here signals a process before it has compared them.
 
 A tree is found in two ways, because each misses what the other sees. The walk from parent to child finds everything
 below a living root, and below a subreaper that includes orphans that wiped their environment. The mark, one variable in
@@ -35,7 +35,7 @@ UNSEEN = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """One process for ever: a reused pid has another start time, a rebooted machine another boot."""
 
     pid: int
@@ -54,7 +54,7 @@ class Reaped:
 class TreeSurvived(Exception):
     """Members of a tree could not be ended: stuck in the kernel, or not ours to signal."""
 
-    def __init__(self, survivors: Collection[Identity]) -> None:
+    def __init__(self, survivors: Collection[ProcessIdentity]) -> None:
         self.survivors = tuple(survivors)
         names = ", ".join(f"{survivor.pid} ({name_of(survivor) or 'gone since'})" for survivor in self.survivors)
         super().__init__(f"processes that could not be ended: {names}")
@@ -65,17 +65,17 @@ def mark_of(instance_id: str) -> str:
     return f"{MARK_NAME}={instance_id}"
 
 
-def identify(pid: int) -> Identity | None:
+def identify(pid: int) -> ProcessIdentity | None:
     """Who has this pid now; None when nobody runs under it (a zombie has ended and is nobody)."""
     seen = _observe(pid, _boot())
     return seen.identity if seen and not seen.ended else None
 
 
-def is_running(identity: Identity) -> bool:
+def is_running(identity: ProcessIdentity) -> bool:
     return identify(identity.pid) == identity
 
 
-def name_of(identity: Identity) -> str | None:
+def name_of(identity: ProcessIdentity) -> str | None:
     """The short command name, for messages; None once the process is gone."""
     try:
         with open(f"{PROC}/{identity.pid}/comm", "rb") as file:
@@ -86,8 +86,8 @@ def name_of(identity: Identity) -> str | None:
 
 
 def descendants(
-    root: Identity | None, mark: str, user: int | None = None, spare: Collection[Identity] = frozenset()
-) -> tuple[Identity, ...]:
+    root: ProcessIdentity | None, mark: str, user: int | None = None, spare: Collection[ProcessIdentity] = frozenset()
+) -> tuple[ProcessIdentity, ...]:
     """Whatever runs below `root`, carries `mark` or runs as `user`; never the root, the caller or its ancestors, and
     `spare` as in `end_tree`."""
     return tuple(member for member in _members([root] if root else [], mark, spare, user) if member != root)
@@ -103,7 +103,7 @@ def groups_of(pid: int) -> tuple[int, ...]:
     return _ids_of(pid, "Gid:")
 
 
-def running_as(user: int) -> tuple[Identity, ...]:
+def running_as(user: int) -> tuple[ProcessIdentity, ...]:
     """Every process of this user, with its own id or a subordinate one."""
     owned = uids_of(user)
     processes = (process for process in _snapshot().values() if not process.ended)
@@ -111,14 +111,14 @@ def running_as(user: int) -> tuple[Identity, ...]:
 
 
 def end_tree(
-    root: Identity | None,
+    root: ProcessIdentity | None,
     mark: str,
     *,
     patience: float,
     grace: float = 0.0,
-    spare: Collection[Identity] = frozenset(),
+    spare: Collection[ProcessIdentity] = frozenset(),
     user: int | None = None,
-) -> tuple[Identity, ...]:
+) -> tuple[ProcessIdentity, ...]:
     """End `root` and all its descendants, and all that runs as `user`; return those that were killed, once a look finds
     none left.
 
@@ -139,8 +139,8 @@ def end_tree(
             await_end(root, grace)
 
     deadline = time.monotonic() + patience
-    frozen: dict[Identity, None] = {}
-    killed: dict[Identity, None] = {}
+    frozen: dict[ProcessIdentity, None] = {}
+    killed: dict[ProcessIdentity, None] = {}
     while found := _members([*roots, *frozen], mark, spare, user):
         in_time = time.monotonic() < deadline
         if in_time and (moving := [member for member in found if member not in frozen]):
@@ -160,7 +160,7 @@ def end_tree(
     return tuple(killed)
 
 
-def await_end(identity: Identity, patience: float) -> bool:
+def await_end(identity: ProcessIdentity, patience: float) -> bool:
     """Block until the process has ended, for at most `patience` seconds; say whether it has."""
     deadline = time.monotonic() + patience
     with _handle(identity) as handle:
@@ -200,7 +200,7 @@ def reap(awaited: Collection[int] = ()) -> list[Reaped]:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    identity: Identity
+    identity: ProcessIdentity
     parent: int
     state: str
     threads: int
@@ -224,7 +224,7 @@ def _observe(pid: int, boot: str) -> _Process | None:
         return None
     # The name in the second field may contain spaces, newlines and parentheses; what follows the last one is plain.
     fields = line[line.rindex(b")") + 2 :].split()
-    return _Process(Identity(pid, int(fields[19]), boot), int(fields[1]), fields[0].decode(), int(fields[17]))
+    return _Process(ProcessIdentity(pid, int(fields[19]), boot), int(fields[1]), fields[0].decode(), int(fields[17]))
 
 
 def _snapshot() -> dict[int, _Process]:
@@ -233,9 +233,9 @@ def _snapshot() -> dict[int, _Process]:
     return {process.identity.pid: process for process in seen if process}
 
 
-def _lineage(processes: dict[int, _Process]) -> dict[Identity, None]:
+def _lineage(processes: dict[int, _Process]) -> dict[ProcessIdentity, None]:
     """Ourselves and our ancestors."""
-    line: dict[Identity, None] = {}
+    line: dict[ProcessIdentity, None] = {}
     process = processes.get(os.getpid())
     while process and process.identity not in line:
         line[process.identity] = None
@@ -244,8 +244,8 @@ def _lineage(processes: dict[int, _Process]) -> dict[Identity, None]:
 
 
 def _members(
-    roots: Iterable[Identity], mark: str, spare: Collection[Identity] = (), user: int | None = None
-) -> list[Identity]:
+    roots: Iterable[ProcessIdentity], mark: str, spare: Collection[ProcessIdentity] = (), user: int | None = None
+) -> list[ProcessIdentity]:
     """One look: what runs of `roots`, of the marked, as `user`, and of everything below any of them."""
     processes = _snapshot()
     children: dict[int, list[int]] = {}
@@ -301,7 +301,7 @@ def _ids_of(pid: int, title: str) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def _handle(identity: Identity) -> Iterator[int | None]:
+def _handle(identity: ProcessIdentity) -> Iterator[int | None]:
     """A pidfd of whoever has the pid, or None where there are no pidfds or no such process."""
     try:
         handle = os.pidfd_open(identity.pid)
@@ -314,7 +314,7 @@ def _handle(identity: Identity) -> Iterator[int | None]:
         os.close(handle)
 
 
-def _send(identity: Identity, number: signal.Signals) -> None:
+def _send(identity: ProcessIdentity, number: signal.Signals) -> None:
     """Signal exactly this process; one that has ended or is not ours to signal is left to the next look."""
     with _handle(identity) as handle, contextlib.suppress(ProcessLookupError, PermissionError):
         # Compared only now: if the process still runs, the pidfd opened before is its own, and stays its own when the

@@ -31,7 +31,7 @@ MOST_TROUBLES = 20
 Path = tuple[str, ...]
 
 
-class Fate(Enum):
+class EntryFate(Enum):
     """What becomes of an entry; all but the first also say what becomes of a directory's contents."""
 
     STAYS = auto()
@@ -40,7 +40,7 @@ class Fate(Enum):
     GOES = auto()
 
 
-Judge = Callable[[Path, os.stat_result], Fate]
+Judge = Callable[[Path, os.stat_result], EntryFate]
 
 
 class Elsewhere(OSError):
@@ -57,7 +57,7 @@ class _Level:
     name: str
     fd: int
     entries: Iterator[os.DirEntry[str]]
-    fate: Fate
+    fate: EntryFate
 
 
 def remove_tree(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _remove(name: str, parent: int, troubles: dict[str, str]) -> None:
         os.unlink(name, dir_fd=parent)
         return
     try:
-        for _ in sweep(top, name, lambda path, status: Fate.GOES, troubles, DEEPEST_OF_MANY):
+        for _ in sweep(top, name, lambda path, status: EntryFate.GOES, troubles, DEEPEST_OF_MANY):
             pass
     finally:
         os.close(top)
@@ -137,7 +137,7 @@ def shown(path: Path) -> str:
 
 def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int) -> Iterator[int]:
     mount = mount_of(top)
-    levels = [_Level(place, os.dup(top), os.scandir(top), Fate.STAYS_INSIDE_JUDGED)]
+    levels = [_Level(place, os.dup(top), os.scandir(top), EntryFate.STAYS_INSIDE_JUDGED)]
     looked_at = removed = 0
     try:
         while levels:
@@ -149,7 +149,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest:
             try:
                 if entry is None:
                     _leave(levels.pop())
-                    if levels and level.fate in (Fate.GOES, Fate.GOES_WHEN_EMPTY):
+                    if levels and level.fate in (EntryFate.GOES, EntryFate.GOES_WHEN_EMPTY):
                         os.rmdir(level.name, dir_fd=levels[-1].fd)
                         removed += 1
                     continue
@@ -171,25 +171,25 @@ def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: i
     """Deal with one entry of the lowest level; return how many were removed."""
     level = levels[-1]
     status = entry.stat(follow_symlinks=False)
-    fate = Fate.GOES
-    if level.fate is not Fate.GOES:
+    fate = EntryFate.GOES
+    if level.fate is not EntryFate.GOES:
         fate = judge((*(above.name for above in levels), entry.name), status)
-    if fate is Fate.STAYS:
+    if fate is EntryFate.STAYS:
         return 0
     if not stat.S_ISDIR(status.st_mode):
-        if fate is not Fate.GOES:
+        if fate is not EntryFate.GOES:
             return 0
         os.unlink(entry.name, dir_fd=level.fd)
         return 1
     try:
-        fd = enter(entry.name, level.fd, mount, unlock=fate is not Fate.STAYS_INSIDE_JUDGED)
+        fd = enter(entry.name, level.fd, mount, unlock=fate is not EntryFate.STAYS_INSIDE_JUDGED)
     except NotADirectoryError:
         # Swapped since we looked at it: the name goes, wherever it may lead.
         os.unlink(entry.name, dir_fd=level.fd)
         return 1
     if len(levels) >= deepest:
         os.close(fd)
-        if fate is not Fate.GOES:
+        if fate is not EntryFate.GOES:
             raise OSError(errno.ELOOP, "nested too deep to be judged")
         os.rename(entry.name, f".removing-{status.st_ino}", src_dir_fd=level.fd, dst_dir_fd=levels[0].fd)
         return 1

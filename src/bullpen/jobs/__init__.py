@@ -6,14 +6,14 @@ The queue is the embedded engine's own CI. `request` says what may be asked, `as
 result counts, `ending` how a job ends that nobody runs to its end.
 """
 
-from bullpen.jobs.assignment import Stale, finish, take
+from bullpen.jobs.assignment import StaleResult, finish, take
 from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded, rescue
 from bullpen.jobs.queries import find, of_run
 from bullpen.jobs.request import JobRequest, check_served, checked, submit
 
 __all__ = [
     "JobRequest",
-    "Stale",
+    "StaleResult",
     "cancel",
     "check_served",
     "checked",

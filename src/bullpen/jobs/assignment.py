@@ -25,7 +25,7 @@ CANDIDATES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
+class StaleResult:
     """A result that came too late: the job was given to somebody else, or has ended. What stands there stays."""
 
     job: Job
@@ -107,7 +107,7 @@ async def finish(
     exit_code: int,
     result: Result = Result.NONE,
     why: str = "",
-) -> Job | Stale:
+) -> Job | StaleResult:
     """Report the end of an assignment: it counts if it is the current one, and only once. Raise NotFound."""
     while True:
         job = await find(ports, job_id)
@@ -125,7 +125,7 @@ async def finish(
                 return job
             if not assignment.is_current(job):
                 await _note_refusal(ports, job, assignment.fence, exit_code)
-                return Stale(job, assignment.fence, exit_code)
+                return StaleResult(job, assignment.fence, exit_code)
             # It only moved on (bound, or asked to cancel) between this read and this write.
 
 

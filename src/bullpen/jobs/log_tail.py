@@ -8,7 +8,7 @@ CHUNKS_AT_ONCE = 16  # of one job that prints without end: the others are follow
 LONGEST_LINE = 8 * 1024  # bytes; a longer one is broken, so that one without an end is seen at all
 
 
-class Follower:
+class JobLogTail:
     """Remembers how far a job's output has been read."""
 
     def __init__(self, ports: Ports, job_id: str) -> None:

@@ -5,8 +5,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bullpen import jobs
-from bullpen.agent.decide import ABSENT, Clean, EndJob, Limits, Report, Sight, Step, Stop, Wait, decide
-from bullpen.agent.progress import End, Holder, Job, Progress, Record, State
+from bullpen.agent.decide import (
+    ABSENT,
+    CleanInstance,
+    EndJob,
+    Observation,
+    SelfStopLimits,
+    SendSignal,
+    Step,
+    Stop,
+    Wait,
+    decide,
+)
+from bullpen.agent.progress import AgentProgress, End, HeldJob, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.ci import MemoryCI
@@ -60,12 +71,12 @@ class SimulatedAgent:
         self._job_ends = 0.0
         self._exit_code = 0
         timings = settings.timings
-        self._limits = Limits(timings.provision + timings.claim_grace, timings.max_runtime, timings.idle)
+        self._limits = SelfStopLimits(timings.provision + timings.claim_grace, timings.max_runtime, timings.idle)
 
     async def live(self) -> None:
         loop = asyncio.get_running_loop()
         pulse = loop.create_task(self._beat())
-        progress = Progress(began=loop.time())
+        progress = AgentProgress(began=loop.time())
         while True:
             found = (await self._ports.records.instances([self._id])).get(self._id)
             seen = _as_read(found, await self._has_job(found)) if found else None
@@ -75,7 +86,7 @@ class SimulatedAgent:
             if progress.job is not None:
                 progress = await self._look_at_job(progress, progress.job)
             now = self._ports.clock.now().timestamp()
-            action = decide(Sight(now, loop.time(), seen or ABSENT), progress, self._limits)
+            action = decide(Observation(now, loop.time(), seen or ABSENT), progress, self._limits)
             match action:
                 case Stop():
                     pulse.cancel()
@@ -86,7 +97,7 @@ class SimulatedAgent:
                 case _:
                     progress = await self._do(action, seen, progress)
 
-    def _patience(self, seconds: float, progress: Progress) -> float:
+    def _patience(self, seconds: float, progress: AgentProgress) -> float:
         if progress.job is not None:
             return min(seconds, max(self._job_ends - asyncio.get_running_loop().time(), 0.001))
         if progress.activity is not None:
@@ -98,7 +109,7 @@ class SimulatedAgent:
             return False
         return bool(await self._ports.jobs.queued(found.run_id, self._ports.clock.now(), 1))
 
-    async def _look_at_job(self, progress: Progress, held: Job) -> Progress:
+    async def _look_at_job(self, progress: AgentProgress, held: HeldJob) -> AgentProgress:
         """What has become of the job here, and in the store."""
         stored = (await self._ports.jobs.jobs([held.id])).get(held.id)
         ours = (held.holder.worker, held.holder.epoch, held.fence)
@@ -109,7 +120,7 @@ class SimulatedAgent:
         over = held.exit_code is None and asyncio.get_running_loop().time() >= self._job_ends
         return progress.job_ended(self._exit_code) if over else progress
 
-    async def _take_job(self, record: Record, progress: Progress) -> Progress:
+    async def _take_job(self, record: InstanceRecord, progress: AgentProgress) -> AgentProgress:
         taken = await jobs.take(self._ports, self._settings, self._key)
         if taken is None:
             await asyncio.sleep(LOOK_FOR_JOBS)
@@ -124,10 +135,10 @@ class SimulatedAgent:
             at=self._ports.clock.now(), by=self._id, worker=taken.worker, epoch=taken.epoch, fence=taken.fence
         )
         await self._ports.records.apply_each([steps.bind(taken, bound)])
-        holder = Holder(taken.worker, taken.epoch)
-        return progress.beat(holder).took(Job(taken.id, taken.fence, record.round, now, holder, taken.timeout))
+        holder = LeaseHolder(taken.worker, taken.epoch)
+        return progress.beat(holder).took(HeldJob(taken.id, taken.fence, record.round, now, holder, taken.timeout))
 
-    async def _settle_job(self, progress: Progress) -> Progress:
+    async def _settle_job(self, progress: AgentProgress) -> AgentProgress:
         job = progress.job
         assert job is not None and job.exit_code is not None, "no job to settle"  # noqa: PT018 - one thing said in two
         if job.end is not End.LOST:
@@ -141,7 +152,9 @@ class SimulatedAgent:
             )
         return progress.job_settled()
 
-    async def _do(self, action: Step | Report | EndJob | Clean, record: Record | None, progress: Progress) -> Progress:
+    async def _do(
+        self, action: Step | SendSignal | EndJob | CleanInstance, record: InstanceRecord | None, progress: AgentProgress
+    ) -> AgentProgress:
         temper = self._temper
         if action is Step.RUN_SCRIPT:
             await asyncio.sleep(temper.boots_in)
@@ -150,7 +163,7 @@ class SimulatedAgent:
             return progress.job_ended(-9, action.why)
         assert record is not None, f"{action} without a record"
         match action:
-            case Report(kind, text):
+            case SendSignal(kind, text):
                 self._seq += 1
                 signal = Signal(self._id, Kind(kind.value), record.run_id, record.round, self._seq, text)
                 await self._ports.signals.report(signal)
@@ -163,7 +176,7 @@ class SimulatedAgent:
             case Step.DEREGISTER:
                 await self._ci.remove(self._id)
                 return progress.deregistered(record)
-            case Clean(keep):
+            case CleanInstance(keep):
                 progress = progress.cleaning_began(record)
                 await asyncio.sleep(temper.cleans_in)
                 return progress.cleaned(temper.cleaning_failure, keep=keep)
@@ -190,9 +203,9 @@ class SimulatedAgent:
             self._temper.stirred.clear()
 
 
-def _as_read(found: Instance, has_job: bool) -> Record:
-    return Record(
-        state=State(found.state.value),
+def _as_read(found: Instance, has_job: bool) -> InstanceRecord:
+    return InstanceRecord(
+        state=InstanceState(found.state.value),
         run_id=found.run_id,
         round=found.round,
         threshold=found.threshold.timestamp(),

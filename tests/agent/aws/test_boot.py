@@ -18,8 +18,8 @@ from bullpen.agent.aws.boot import (
     persistently,
     write,
 )
-from bullpen.agent.aws.dynamodb import Away, DynamoDB, Refused
-from bullpen.agent.aws.imds import Identity, Metadata, NoMetadata
+from bullpen.agent.aws.dynamodb import DynamoDB, DynamoRefused, DynamoUnanswered
+from bullpen.agent.aws.imds import MachineIdentity, Metadata, NoMetadata
 from bullpen.model.boot import ATTRIBUTES, ITEM, failure_kind, machine_arn
 
 TOLD = {"table": "pool", "endpoint": ""}
@@ -42,7 +42,9 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Time:
     monkeypatch.setattr(time, "sleep", passing.sleep)
     monkeypatch.setattr(time, "monotonic", lambda: passing.now)
     monkeypatch.setattr(
-        Metadata, "identity", lambda self: Identity("i-1", "eu-central-1a", "eu-central-1", "m7g.large", "123456789012")
+        Metadata,
+        "identity",
+        lambda self: MachineIdentity("i-1", "eu-central-1a", "eu-central-1", "m7g.large", "123456789012"),
     )
     return passing
 
@@ -79,7 +81,7 @@ def test_a_served_machine_leaves_word_at_once_in_a_partition_that_names_it(
 ) -> None:
     """It reads no record, for its role may not, and puts nothing into the item by which the pool would be searched."""
     written = answering(monkeypatch, passing, appears_at=1e9)
-    who = Identity("i-1", f"{region}a", region, "m7g.large", "123456789012")
+    who = MachineIdentity("i-1", f"{region}a", region, "m7g.large", "123456789012")
     monkeypatch.setattr(Metadata, "identity", lambda self: who)
     Boot({**TOLD, "serve_url": "https://pool.example"}).report("no agent")
     [request] = written
@@ -98,7 +100,9 @@ def test_a_record_that_never_comes_is_not_awaited_for_ever(monkeypatch: pytest.M
     assert written == []
 
 
-@pytest.mark.parametrize("error", [Away("mute"), NoMetadata("mute"), Refused("UnrecognizedClient", "mute")])
+@pytest.mark.parametrize(
+    "error", [DynamoUnanswered("mute"), NoMetadata("mute"), DynamoRefused("UnrecognizedClient", "mute")]
+)
 def test_what_may_come_late_on_a_new_machine_is_asked_for_again(passing: Time, error: Exception) -> None:
     def ask() -> str:
         if passing.now < 5:

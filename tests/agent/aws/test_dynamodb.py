@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.answering import Answer, Asked, answering
-from bullpen.agent.aws.dynamodb import Away, ConditionFailed, DynamoDB, Refused, Throttled
+from bullpen.agent.aws.dynamodb import ConditionFailed, DynamoDB, DynamoRefused, DynamoThrottled, DynamoUnanswered
 from bullpen.agent.aws.sigv4 import signed
 
 OURS = ("AKIDEXAMPLE", "secret/of+mine", "session=token")
@@ -106,7 +106,7 @@ def test_a_second_failure_in_a_row_is_the_caller_s_to_judge(client: Connect) -> 
     with answering(failing_on(2, 3)) as service:
         table = client(service.url)
         table.call("GetItem")
-        with pytest.raises(Away):
+        with pytest.raises(DynamoUnanswered):
             table.call("GetItem")
         assert len(service.asked) == 3
         assert table.call("GetItem") == {"count": 4}
@@ -114,7 +114,7 @@ def test_a_second_failure_in_a_row_is_the_caller_s_to_judge(client: Connect) -> 
 
 def test_a_fresh_connection_that_fails_is_not_tried_again(client: Connect) -> None:
     with answering(failing_on(1)) as service:
-        with pytest.raises(Away, match="GetItem"):
+        with pytest.raises(DynamoUnanswered, match="GetItem"):
             client(service.url).call("GetItem")
         assert len(service.asked) == 1
 
@@ -127,18 +127,18 @@ def canceled(*codes: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "said", "expected"),
     [
-        (400, {"__type": a_type("ProvisionedThroughputExceededException")}, Throttled),
-        (400, {"__type": "ThrottlingException", "Message": "slow down"}, Throttled),
-        (400, {"__type": a_type("RequestLimitExceeded")}, Throttled),
-        (400, {"__type": a_type("TransactionConflictException")}, Throttled),
-        (400, canceled("None", "TransactionConflict"), Throttled),
-        (400, canceled("ThrottlingError", "None"), Throttled),
-        (500, {"__type": a_type("InternalServerError")}, Away),
-        (503, "not JSON at all", Away),
-        (200, "not JSON at all", Away),
-        (200, "[]", Away),
-        (400, {"__type": a_type("ResourceNotFoundException"), "message": "no table"}, Refused),
-        (403, {}, Refused),
+        (400, {"__type": a_type("ProvisionedThroughputExceededException")}, DynamoThrottled),
+        (400, {"__type": "ThrottlingException", "Message": "slow down"}, DynamoThrottled),
+        (400, {"__type": a_type("RequestLimitExceeded")}, DynamoThrottled),
+        (400, {"__type": a_type("TransactionConflictException")}, DynamoThrottled),
+        (400, canceled("None", "TransactionConflict"), DynamoThrottled),
+        (400, canceled("ThrottlingError", "None"), DynamoThrottled),
+        (500, {"__type": a_type("InternalServerError")}, DynamoUnanswered),
+        (503, "not JSON at all", DynamoUnanswered),
+        (200, "not JSON at all", DynamoUnanswered),
+        (200, "[]", DynamoUnanswered),
+        (400, {"__type": a_type("ResourceNotFoundException"), "message": "no table"}, DynamoRefused),
+        (403, {}, DynamoRefused),
     ],
 )
 def test_an_answer_becomes_the_error_that_says_what_to_do(
@@ -153,7 +153,7 @@ def test_an_answer_becomes_the_error_that_says_what_to_do(
 
 def test_a_refusal_carries_its_code(client: Connect) -> None:
     said = {"__type": "com.amazon.coral.service#ExpiredTokenException", "message": "expired"}
-    with answering(lambda _: Answer(400, said)) as service, pytest.raises(Refused, match="expired") as failure:
+    with answering(lambda _: Answer(400, said)) as service, pytest.raises(DynamoRefused, match="expired") as failure:
         client(service.url).call("GetItem")
     assert failure.value.code == "ExpiredTokenException"
 
@@ -180,7 +180,7 @@ def test_a_service_that_says_nothing_is_away_after_a_while(client: Connect) -> N
         return Answer()
 
     with answering(silent) as service:
-        with pytest.raises(Away, match="timed out"):
+        with pytest.raises(DynamoUnanswered, match="timed out"):
             client(service.url, patience=0.05).call("GetItem")
         over.set()
 

@@ -17,7 +17,7 @@ import pytest
 from bullpen.agent.aws.identity import Attested, proof_of
 from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.config import Config
-from bullpen.agent.store.connection import Caller, Given, ServiceAway
+from bullpen.agent.store.connection import Caller, FixedToken, ServiceAway
 from bullpen.agent.store.http import _badge
 
 CREDENTIALS = ("ASIAIOSFODNN7EXAMPLE", "secret", "c2Vzc2lvbg==")
@@ -142,8 +142,8 @@ def test_whoever_waits_between_attempts_does_not_turn_in_circles(
 
 
 def test_an_agent_that_was_given_a_token_shows_it_and_one_on_ec2_proves_itself(service: Service) -> None:
-    assert isinstance(_badge(a_config(service, token="bpa_x")), Given)
-    assert isinstance(_badge(a_config(service, imds=False)), Given)
+    assert isinstance(_badge(a_config(service, token="bpa_x")), FixedToken)
+    assert isinstance(_badge(a_config(service, imds=False)), FixedToken)
     assert isinstance(_badge(a_config(service)), Attested)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent.answering import Answer, Asked, Service, answering
-from bullpen.agent.aws.imds import RENEWED_BEFORE, ROLE, Identity, Metadata, NoMetadata
+from bullpen.agent.aws.imds import RENEWED_BEFORE, ROLE, MachineIdentity, Metadata, NoMetadata
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"
 TOKEN = "x-aws-ec2-metadata-token"
@@ -56,7 +56,7 @@ def service(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servi
 
 
 def test_a_machine_knows_who_and_where_it_is(service: Service) -> None:
-    assert Metadata().identity() == Identity("i-1", "eu-1a", "eu-1", "c7.large", "123456789012")
+    assert Metadata().identity() == MachineIdentity("i-1", "eu-1a", "eu-1", "c7.large", "123456789012")
 
 
 def test_an_endpoint_may_have_a_path(service: Service, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,17 +14,25 @@ import pytest
 from bullpen.agent.aws.imds import NoMetadata
 from bullpen.agent.aws.interruption import REBALANCE, SPOT, Notice, Notices
 from bullpen.agent.config import Config
-from bullpen.agent.decide import Action, Limits, Report, Sight, Step, Wait, decide
-from bullpen.agent.loop import Agent
-from bullpen.agent.progress import Attempt, Holder, Kind, Phase, Progress, Record, State
+from bullpen.agent.decide import Action, Observation, SelfStopLimits, SendSignal, Step, Wait, decide
+from bullpen.agent.loop import AgentLoop
+from bullpen.agent.progress import (
+    AgentProgress,
+    InstanceRecord,
+    InstanceState,
+    LeaseHolder,
+    Phase,
+    RoundAttempt,
+    SignalKind,
+)
 from bullpen.agent.store.base import Grant
-from bullpen.agent.wakeup import Bell
+from bullpen.agent.wakeup import ThreadWakeup
 
 AT = "2026-11-15T12:02:00Z"
 WHEN = datetime(2026, 11, 15, 12, 2, tzinfo=UTC)
 NOTICE = Notice("spot interruption", WHEN)
-RECORD = Record(State.CLAIMED, "run-1", "a1", threshold=1e12)
-BOOTED = replace(Progress(began=0.0), boot=Attempt("", Phase.DONE))
+RECORD = InstanceRecord(InstanceState.CLAIMED, "run-1", "a1", threshold=1e12)
+BOOTED = replace(AgentProgress(began=0.0), boot=RoundAttempt("", Phase.DONE))
 
 
 class Service:
@@ -41,17 +49,17 @@ class Service:
 
 
 @pytest.fixture
-def bell() -> Iterator[Bell]:
-    bell = Bell()
+def bell() -> Iterator[ThreadWakeup]:
+    bell = ThreadWakeup()
     yield bell
     bell.close()
 
 
-def rings(bell: Bell) -> bool:
+def rings(bell: ThreadWakeup) -> bool:
     return bool(select.select([bell], [], [], 0)[0]) and bool(bell.drain())
 
 
-def test_no_notice_is_no_news(bell: Bell) -> None:
+def test_no_notice_is_no_news(bell: ThreadWakeup) -> None:
     notices = Notices(Service(), bell)  # type: ignore[arg-type]
     notices.ask()
     assert notices.notice is None
@@ -62,7 +70,7 @@ def test_no_notice_is_no_news(bell: Bell) -> None:
     ("path", "said", "words"),
     [(SPOT, ["terminate", AT], f"terminate this machine at {AT}"), (REBALANCE, [AT], "rebalance recommendation")],
 )
-def test_a_notice_rings_the_bell_once_and_says_when(bell: Bell, path: str, said: list[str], words: str) -> None:
+def test_a_notice_rings_the_bell_once_and_says_when(bell: ThreadWakeup, path: str, said: list[str], words: str) -> None:
     service = Service()
     service.said[path] = said
     notices = Notices(service, bell)  # type: ignore[arg-type]
@@ -75,7 +83,7 @@ def test_a_notice_rings_the_bell_once_and_says_when(bell: Bell, path: str, said:
     assert not rings(bell)
 
 
-def test_an_interruption_counts_more_than_advice(bell: Bell) -> None:
+def test_an_interruption_counts_more_than_advice(bell: ThreadWakeup) -> None:
     service = Service()
     service.said[REBALANCE] = ["2026-11-15T11:00:00Z"]
     notices = Notices(service, bell)  # type: ignore[arg-type]
@@ -87,7 +95,7 @@ def test_an_interruption_counts_more_than_advice(bell: Bell) -> None:
     assert rings(bell)
 
 
-def test_a_service_that_does_not_answer_takes_no_notice_back(bell: Bell) -> None:
+def test_a_service_that_does_not_answer_takes_no_notice_back(bell: ThreadWakeup) -> None:
     service = Service()
     service.said[SPOT] = ["stop", AT]
     notices = Notices(service, bell)  # type: ignore[arg-type]
@@ -100,41 +108,41 @@ def test_a_service_that_does_not_answer_takes_no_notice_back(bell: Bell) -> None
 # ------------------------------------------------------------------------------------------------------------- deciding
 
 
-def decided(record: Record, progress: Progress, notice: str = "EC2 takes it") -> Action:
-    return decide(Sight(0.0, 0.0, record, notice=notice), progress, Limits(60.0, 60.0, 60.0))
+def decided(record: InstanceRecord, progress: AgentProgress, notice: str = "EC2 takes it") -> Action:
+    return decide(Observation(0.0, 0.0, record, notice=notice), progress, SelfStopLimits(60.0, 60.0, 60.0))
 
 
-@pytest.mark.parametrize("state", [State.CLAIMED, State.CREATED])
+@pytest.mark.parametrize("state", [InstanceState.CLAIMED, InstanceState.CREATED])
 @pytest.mark.parametrize(
-    "progress", [BOOTED, BOOTED.registered(RECORD), replace(BOOTED, boot=Attempt("", Phase.UNDER_WAY))]
+    "progress", [BOOTED, BOOTED.registered(RECORD), replace(BOOTED, boot=RoundAttempt("", Phase.UNDER_WAY))]
 )
 def test_whoever_waits_for_a_machine_with_a_notice_is_refused_at_once_and_once(
-    state: State, progress: Progress
+    state: InstanceState, progress: AgentProgress
 ) -> None:
     record = replace(RECORD, state=state)
-    assert decided(record, progress) == Report(Kind.REG_FAILED, "EC2 takes it")
-    assert isinstance(decided(record, progress.reported(Kind.REG_FAILED, "a1", 0.0)), Wait)
+    assert decided(record, progress) == SendSignal(SignalKind.REG_FAILED, "EC2 takes it")
+    assert isinstance(decided(record, progress.reported(SignalKind.REG_FAILED, "a1", 0.0)), Wait)
 
 
 def test_a_notice_after_the_acknowledgement_refuses_too() -> None:
-    progress = BOOTED.reported(Kind.CLAIM_SEEN, "a1", 0.0)
-    assert decided(RECORD, progress) == Report(Kind.REG_FAILED, "EC2 takes it")
+    progress = BOOTED.reported(SignalKind.CLAIM_SEEN, "a1", 0.0)
+    assert decided(RECORD, progress) == SendSignal(SignalKind.REG_FAILED, "EC2 takes it")
 
 
 def test_a_machine_with_a_notice_takes_no_job() -> None:
-    running = replace(RECORD, state=State.RUNNING, has_job=True)
-    progress = BOOTED.registered(running).reported(Kind.REG_OK, "a1", 0.0)
+    running = replace(RECORD, state=InstanceState.RUNNING, has_job=True)
+    progress = BOOTED.registered(running).reported(SignalKind.REG_OK, "a1", 0.0)
     assert decided(running, progress, notice="") == Step.TAKE_JOB
     assert isinstance(decided(running, progress), Wait)
 
 
 def test_a_machine_with_a_notice_that_is_released_still_leaves_properly() -> None:
-    idle = replace(RECORD, state=State.IDLE, run_id="", round="a2")
+    idle = replace(RECORD, state=InstanceState.IDLE, run_id="", round="a2")
     assert decided(idle, BOOTED.registered(RECORD)) == Step.DEREGISTER
 
 
 def test_a_runner_that_its_run_knows_is_not_refused() -> None:
-    progress = BOOTED.registered(RECORD).reported(Kind.REG_OK, "a1", 0.0)
+    progress = BOOTED.registered(RECORD).reported(SignalKind.REG_OK, "a1", 0.0)
     assert isinstance(decided(RECORD, progress), Wait)
 
 
@@ -151,17 +159,17 @@ class Beats:
 
     def beat(self, job: object, leaving: datetime | None, activity: str) -> Grant:
         self.leaving.append(leaving)
-        return Grant(Holder("worker", 1), next_in=60.0)
+        return Grant(LeaseHolder("worker", 1), next_in=60.0)
 
     def has_changed(self) -> bool:
         return False
 
 
-def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: Bell) -> None:
+def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: ThreadWakeup) -> None:
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
     store, notices = Beats(), Notices(Service(), bell)  # type: ignore[arg-type]
-    agent = Agent(config, store, None, print, notices)  # type: ignore[arg-type]
-    agent._progress = Progress(seen=RECORD, holder=Holder("worker", 1), began=0.0)
+    agent = AgentLoop(config, store, None, print, notices)  # type: ignore[arg-type]
+    agent._progress = AgentProgress(seen=RECORD, holder=LeaseHolder("worker", 1), began=0.0)
     agent._record, agent._must_look = RECORD, False
     agent._keep_in_touch()
     agent._keep_in_touch()

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cleaning.test_clean import NOTHING, Instance, instance
 from bullpen.agent.cleaning.baseline import verify
-from bullpen.agent.cleaning.clean import Clean
+from bullpen.agent.cleaning.clean import VerifiedClean
 
 __all__ = ["instance"]
 
@@ -47,7 +47,7 @@ def test_what_a_job_leaves_on_directories_that_stay_goes(instance: Instance, nam
     for directory in (*stay, kept):
         leave(directory, name, value)
     assert f"work was changed: {name}" in verify(instance.baseline, NOTHING)
-    assert instance.clean("home/.cache/pip") == Clean()
+    assert instance.clean("home/.cache/pip") == VerifiedClean()
     assert [os.listxattr(directory) for directory in stay] == [[], [], []]
     assert os.getxattr(kept, name) == value  # what is kept is kept with everything on it
     (instance.work / "new").mkdir(mode=0o755)
@@ -57,7 +57,7 @@ def test_what_a_job_leaves_on_directories_that_stay_goes(instance: Instance, nam
 def test_on_the_way_to_something_kept_a_directory_that_a_job_made_keeps_no_attribute(instance: Instance) -> None:
     (instance.home / ".cache" / "pip").mkdir(parents=True)
     leave(instance.home / ".cache", "user.left", b"by a job")
-    assert instance.clean("home/.cache/pip") == Clean()
+    assert instance.clean("home/.cache/pip") == VerifiedClean()
     assert os.listxattr(instance.home / ".cache") == []
 
 
@@ -67,7 +67,7 @@ def test_attributes_of_the_baseline_are_brought_back(instance: Instance) -> None
     instance.boot()
     os.setxattr(instance.home, "user.boot", b"changed")
     os.removexattr(instance.work, "user.boot")
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert [os.getxattr(place, "user.boot") for place in (instance.home, instance.work)] == [b"as it was"] * 2
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.cleaning.baseline import Baseline, take_baseline, verify
-from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.clean import Cleaning, Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host import sweep
 from bullpen.host.processes import await_end, end_tree, identify, mark_of
@@ -42,7 +42,7 @@ class Instance:
         self.baseline = take_baseline({"work": self.work, "home": self.home, "temp": self.temp}, self.mark)
         return self.baseline
 
-    def clean(self, *keep: str) -> Clean | Dirty:
+    def clean(self, *keep: str) -> VerifiedClean | Dirty:
         *steps, verdict = clean(self.baseline, KeepList.of(keep))
         assert all(isinstance(step, Cleaning) for step in steps)
         assert not isinstance(verdict, Cleaning)
@@ -78,7 +78,7 @@ def dig(top: Path, levels: int) -> None:
 
 
 def test_an_untouched_instance_is_clean(instance: Instance) -> None:
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert (instance.home / ".config" / "tool").read_text() == "set up at boot"
 
 
@@ -89,7 +89,7 @@ def test_files_planted_in_work_home_and_temp_are_gone(instance: Instance) -> Non
         (place / "directory" / "inner" / "planted").write_text("token")
     (instance.home / ".config" / "planted").write_text("token")
     assert verify(instance.baseline, NOTHING)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert everything_below(instance.work) == everything_below(instance.temp) == []
     assert everything_below(instance.home) == [".config", ".config/tool"]
 
@@ -105,7 +105,7 @@ def test_sockets_fifos_odd_names_and_dangling_links_are_gone(
     with socket.socket(socket.AF_UNIX) as listener:
         monkeypatch.chdir(instance.temp)  # the path of a socket must be short
         listener.bind("socket")
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert os.listdir(instance.temp) == []
 
 
@@ -115,13 +115,13 @@ def test_directories_locked_by_the_job_are_gone(instance: Instance) -> None:
     (locked / "file").touch()
     for directory in (locked, locked.parent):
         directory.chmod(0)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert everything_below(instance.work) == []
 
 
 def test_a_link_to_a_directory_outside_is_removed_and_its_target_left_alone(instance: Instance) -> None:
     (instance.work / "link").symlink_to(instance.outside)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert everything_below(instance.outside) == ["precious"]
     assert everything_below(instance.work) == []
 
@@ -141,7 +141,7 @@ def test_a_directory_swapped_for_a_link_at_the_last_instant_leads_nowhere(
         return enter(name, parent, mount, unlock=unlock)
 
     monkeypatch.setattr(sweep, "enter", swap_then_enter)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert everything_below(instance.outside) == ["precious"]
     assert stat.S_IMODE(instance.outside.stat().st_mode) == before
     assert everything_below(instance.work) == []
@@ -158,7 +158,7 @@ def test_a_directory_swapped_for_a_link_between_two_steps_leads_nowhere(instance
     bait.parent.symlink_to(instance.outside)
     *_, verdict = steps
     assert everything_below(instance.outside) == ["precious"]
-    assert verdict == Clean()
+    assert verdict == VerifiedClean()
 
 
 def test_a_place_that_was_replaced_is_not_cleaned_and_makes_the_instance_dirty(instance: Instance) -> None:
@@ -174,7 +174,7 @@ def test_a_place_that_was_replaced_is_not_cleaned_and_makes_the_instance_dirty(i
 @pytest.mark.slow
 def test_a_tree_deeper_than_any_path_is_gone(instance: Instance) -> None:
     dig(instance.work, 3000)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert os.listdir(instance.work) == []
 
 
@@ -209,11 +209,11 @@ def test_what_is_on_the_keep_list_stays_with_all_below_it(instance: Instance) ->
     wheel.touch()
     (instance.home / ".cache" / "other").touch()
     (instance.temp / "pip").touch()
-    assert instance.clean("home/.cache/p?p") == Clean()
+    assert instance.clean("home/.cache/p?p") == VerifiedClean()
     assert wheel.exists()
     assert everything_below(instance.home / ".cache") == ["pip", "pip/wheels", "pip/wheels/one"]
     assert everything_below(instance.temp) == []
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert not wheel.exists()
 
 
@@ -221,7 +221,7 @@ def test_a_link_or_an_empty_directory_on_the_way_to_something_kept_goes(instance
     (instance.outside / "pip").touch()
     (instance.home / ".cache").symlink_to(instance.outside)
     (instance.work / ".cache").mkdir()
-    assert instance.clean("home/.cache/pip", "work/.cache/pip") == Clean()
+    assert instance.clean("home/.cache/pip", "work/.cache/pip") == VerifiedClean()
     assert everything_below(instance.home) == [".config", ".config/tool"]
     assert everything_below(instance.work) == []
     assert everything_below(instance.outside) == ["pip", "precious"]
@@ -239,7 +239,7 @@ def test_a_changed_file_of_the_baseline_is_named(instance: Instance) -> None:
     tool.write_text("set up at BOOT")
     os.utime(tool, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert instance.reasons() == "home/.config/tool was changed: changed"
-    assert instance.clean("home/.config/tool") == Clean()
+    assert instance.clean("home/.config/tool") == VerifiedClean()
 
 
 def test_a_missing_or_replaced_entry_of_the_baseline_is_named(instance: Instance) -> None:
@@ -256,7 +256,7 @@ def test_a_place_inside_another_is_cleaned_under_its_own_name(instance: Instance
     instance.boot()
     (instance.work / "_tool").touch()
     (instance.work / "planted").touch()
-    assert instance.clean("work/_tool") == Clean()
+    assert instance.clean("work/_tool") == VerifiedClean()
     assert everything_below(instance.work) == ["_tool"]
 
 
@@ -280,7 +280,7 @@ def test_a_file_that_cannot_be_removed_is_named_with_the_reason(instance: Instan
             "'work/directory/stuck\\n' could not be cleaned: operation not permitted\nwork/directory was left behind"
         )
     assert everything_below(instance.work) == ["directory", "directory/stuck\n"]
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
 
 
 @pytest.mark.parametrize("options", [["--bind"], ["-t", "tmpfs"]])
@@ -295,7 +295,7 @@ def test_a_mount_is_not_crossed_and_is_named(instance: Instance, options: list[s
         assert (point / "precious").exists()
     finally:
         subprocess.run(["umount", point], check=True)
-    assert instance.clean() == Clean()
+    assert instance.clean() == VerifiedClean()
     assert everything_below(instance.outside) == ["precious"]
 
 
@@ -314,7 +314,7 @@ def test_a_background_process_left_by_a_job_is_gone_and_one_from_boot_stays(inst
             stray = identify(int(job.stdout.readline()))
             assert stray
             assert verify(instance.baseline, NOTHING)
-            assert instance.clean() == Clean()
+            assert instance.clean() == VerifiedClean()
             assert await_end(stray, 0)
         assert daemon.poll() is None
         daemon.kill()
@@ -323,7 +323,7 @@ def test_a_background_process_left_by_a_job_is_gone_and_one_from_boot_stays(inst
 def test_an_unmarked_orphan_of_a_job_is_ended_by_an_agent_that_is_a_subreaper(instance: Instance) -> None:
     agent = f"""
 from bullpen.agent.cleaning.baseline import take_baseline, verify
-from bullpen.agent.cleaning.clean import Clean, clean
+from bullpen.agent.cleaning.clean import VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import become_subreaper
 become_subreaper()
@@ -335,7 +335,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 print(len(verify(baseline, KeepList())))
-print([*clean(baseline, KeepList())][-1] == Clean())
+print([*clean(baseline, KeepList())][-1] == VerifiedClean())
 """
     with spawn(agent, instance.mark) as process:
         assert process.communicate()[0].split() == ["1", "True"]
@@ -352,4 +352,4 @@ def test_a_process_that_cannot_be_ended_makes_the_instance_dirty(
         with monkeypatch.context() as deaf:
             deaf.setattr(signal, "pidfd_send_signal", lambda *_: None)
             assert f"process {stray.pid} (python" in instance.reasons()
-        assert instance.clean() == Clean()
+        assert instance.clean() == VerifiedClean()

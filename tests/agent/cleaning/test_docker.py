@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.agent.cleaning.baseline import take_baseline
-from bullpen.agent.cleaning.clean import Clean, Cleaning, Dirty, clean
+from bullpen.agent.cleaning.clean import Cleaning, Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.docker import AT_ONCE, Docker
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Turn
@@ -234,7 +234,7 @@ def test_a_cleaning_waits_for_docker_without_blocking_and_tells_its_verdict(stub
         seen.append(outcome)
         if isinstance(outcome, Cleaning) and outcome.waits:
             await_child(docker)
-    assert isinstance(seen[-1], Clean)
+    assert isinstance(seen[-1], VerifiedClean)
     assert Cleaning(0, waits=True) in seen
     stub.trouble("fails", "network ls")
     *_, verdict = clean(baseline, NOTHING_KEPT, [docker])

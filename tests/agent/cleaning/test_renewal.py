@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.cleaning.test_clean import Instance, everything_below, instance
-from bullpen.agent.cleaning.clean import Clean, Dirty, clean
+from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 
 __all__ = ["instance"]
@@ -19,12 +19,12 @@ __all__ = ["instance"]
 PLACES = ("work", "home", "temp")
 
 
-def renewed(instance: Instance, *keep: str) -> Clean | Dirty:
+def renewed(instance: Instance, *keep: str) -> VerifiedClean | Dirty:
     *_, verdict = clean(instance.baseline, KeepList.of(keep), renews=PLACES)
-    if isinstance(verdict, Clean):
+    if isinstance(verdict, VerifiedClean):
         assert verdict.baseline is not None
         instance.baseline = verdict.baseline
-    assert isinstance(verdict, Clean | Dirty)
+    assert isinstance(verdict, VerifiedClean | Dirty)
     return verdict
 
 
@@ -41,14 +41,14 @@ def test_a_directory_that_was_passed_on_is_not_the_next_run_s(instance: Instance
     (instance.temp / "of-a-job").mkdir()
     directories = (instance.work, instance.home, instance.home / ".config", instance.temp)
     held += [os.open(directory, os.O_RDONLY) for directory in directories]
-    assert renewed(instance) == Clean()
+    assert renewed(instance) == VerifiedClean()
     for directory in directories:
         (directory / "of-the-next-run").touch()
     assert [os.listdir(descriptor) for descriptor in held] == [[], [], [], []]
     for descriptor in held:
         with pytest.raises(FileNotFoundError):
             os.open("planted", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor)
-    assert renewed(instance) == Clean()
+    assert renewed(instance) == VerifiedClean()
     assert everything_below(instance.home) == [".config", ".config/tool"]
 
 
@@ -61,7 +61,7 @@ def test_a_file_of_boot_that_was_passed_on_is_not_the_next_run_s(instance: Insta
     before = tool.stat()
     instance.boot()
     held.append(os.open(tool, os.O_RDWR))
-    assert renewed(instance) == Clean()
+    assert renewed(instance) == VerifiedClean()
     os.pwrite(held[0], b"planted", 0)
     assert tool.read_text() == "set up at boot"
     after, kinds = tool.stat(), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
@@ -93,7 +93,7 @@ def test_links_sockets_modes_and_attributes_of_boot_are_as_they_were(
         listener.bind("socket")
         listener.listen()
         instance.boot()
-        assert renewed(instance) == Clean()
+        assert renewed(instance) == VerifiedClean()
         monkeypatch.chdir(instance.temp)
         caller.connect("socket")
     assert (instance.home / "link").readlink() == Path("/no/where")
@@ -106,17 +106,17 @@ def test_what_is_kept_moves_over_as_it_is_and_the_way_to_it_is_new(instance: Ins
     wheel.touch()
     kept = wheel.stat()
     held.append(os.open(wheel.parents[1], os.O_RDONLY))
-    assert renewed(instance, "home/.cache/pip") == Clean()
+    assert renewed(instance, "home/.cache/pip") == VerifiedClean()
     assert (wheel.stat().st_ino, os.listdir(held[0])) == (kept.st_ino, [])
-    assert renewed(instance) == Clean()
+    assert renewed(instance) == VerifiedClean()
     assert everything_below(instance.home) == [".config", ".config/tool"]
 
 
 def test_a_file_of_boot_that_is_kept_and_not_changed_is_still_the_boot_s(instance: Instance) -> None:
-    assert renewed(instance, "home/.config/tool") == Clean()
-    assert renewed(instance) == Clean()
+    assert renewed(instance, "home/.config/tool") == VerifiedClean()
+    assert renewed(instance) == VerifiedClean()
     (instance.home / ".config" / "tool").write_text("changed")
-    assert renewed(instance, "home/.config/tool") == Clean()
+    assert renewed(instance, "home/.config/tool") == VerifiedClean()
     assert isinstance(renewed(instance), Dirty)
 
 
@@ -136,8 +136,8 @@ def test_files_of_boot_with_several_names_are_taken_over(instance: Instance, kee
         (directory / name).parent.mkdir(exist_ok=True)
         os.link(tool, directory / name)
     instance.boot()
-    assert renewed(instance, *keep) == Clean()
-    assert renewed(instance) == Clean()
+    assert renewed(instance, *keep) == VerifiedClean()
+    assert renewed(instance) == VerifiedClean()
     assert {(directory / name).read_text() for name in names} == {"set up at boot"}
     (instance.home / "again").write_text("changed")
     assert isinstance(renewed(instance), Dirty)
@@ -153,5 +153,5 @@ def test_a_file_system_that_cannot_copy_by_itself_costs_no_content(
         return answer  # as some kernels do, instead of an error
 
     monkeypatch.setattr(os, "copy_file_range", copy_file_range)
-    assert renewed(instance) == Clean()
+    assert renewed(instance) == VerifiedClean()
     assert (instance.home / ".config" / "tool").read_text() == "set up at boot"

@@ -20,8 +20,8 @@ import httpx
 from bullpen.agent.account import account_of
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.loop import Agent
-from bullpen.agent.progress import Holder, Job, Kind, Record, State
+from bullpen.agent.loop import AgentLoop
+from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import AgentStore, Grant, NoCredentials, OwnList, RunnerCredentials
 from bullpen.engines.github.naming import runner_name
 from bullpen.host.processes import end_tree, mark_of
@@ -65,11 +65,11 @@ class Store:
     hub: FakeGithub
     api: httpx.Client
     instance_id: str
-    record: Record | NoRecord = ABSENT
+    record: InstanceRecord | NoRecord = ABSENT
     jit: bool = False
     direct: bool = False  # the agent removes its registration itself
     oldest: str = ""
-    reports: list[tuple[Kind, str, str]] = field(default_factory=list)
+    reports: list[tuple[SignalKind, str, str]] = field(default_factory=list)
     beats: list[Activity | None] = field(default_factory=list)
     leaving: bool = False  # as the last beat says
     passes: list[RunnerCredentials] = field(default_factory=list)
@@ -79,18 +79,18 @@ class Store:
     def has_changed(self) -> bool:
         return True
 
-    def look(self) -> Record | NoRecord:
+    def look(self) -> InstanceRecord | NoRecord:
         return self.record
 
-    def beat(self, job: Job | None, leaving: datetime | None, activity: str) -> Grant:
+    def beat(self, job: HeldJob | None, leaving: datetime | None, activity: str) -> Grant:
         self.beats.append(parse(activity))
         self.leaving = leaving is not None
-        return Grant(Holder(f"{self.instance_id}/a", 1))
+        return Grant(LeaseHolder(f"{self.instance_id}/a", 1))
 
-    def report(self, kind: Kind, record: Record, text: str) -> None:
+    def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         self.reports.append((kind, record.round, text))
 
-    def register(self, record: Record) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if record != self.record:
             return OwnList.MOVED_ON
         name = runner_name("pool", self.instance_id, record.round, len(self.passes))
@@ -129,7 +129,7 @@ class Stage:
     def __init__(self, ground: Path, hub: FakeGithub, config: Config, store: Store) -> None:
         self.ground, self.hub, self.config, self.store = ground, hub, config, store
         self.log: list[str] = []
-        self.agent = Agent(config, cast(AgentStore, store), None, self.log.append)
+        self.agent = AgentLoop(config, cast(AgentStore, store), None, self.log.append)
 
     def until(self, condition: Callable[[], object]) -> None:
         ends = time.monotonic() + PATIENCE
@@ -139,23 +139,25 @@ class Stage:
                 raise Over(reason)
 
     def claimed(self, run_id: str, round: str = "r1", **changes: Any) -> None:
-        self.store.record = Record(State.CLAIMED, run_id, round, time.time() + 600, trust_domain="t", **changes)
+        self.store.record = InstanceRecord(
+            InstanceState.CLAIMED, run_id, round, time.time() + 600, trust_domain="t", **changes
+        )
 
     def commits(self) -> None:
-        assert isinstance(self.store.record, Record)
-        self.store.record = replace(self.store.record, state=State.RUNNING)
+        assert isinstance(self.store.record, InstanceRecord)
+        self.store.record = replace(self.store.record, state=InstanceState.RUNNING)
 
     def releases(self, round: str = "r2") -> None:
-        self.store.record = Record(State.IDLE, "", round, time.time() + 120, trust_domain="t")
+        self.store.record = InstanceRecord(InstanceState.IDLE, "", round, time.time() + 120, trust_domain="t")
 
     def serves(self, run_id: str, **changes: Any) -> None:
         self.claimed(run_id, **changes)
-        self.reported(Kind.REG_OK)
+        self.reported(SignalKind.REG_OK)
         self.commits()
 
-    def reported(self, kind: Kind) -> str:
+    def reported(self, kind: SignalKind) -> str:
         """The text, once the agent has reported this, or a failure, in the record's round."""
-        assert isinstance(self.store.record, Record)
+        assert isinstance(self.store.record, InstanceRecord)
         round = self.store.record.round
         self.until(lambda: any(at == round and (one is kind or one.is_failure) for one, at, _ in self.store.reports))
         texts = [text for one, at, text in self.store.reports if at == round and one is kind]

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.github.fixtures import a_stage
-from bullpen.agent.progress import Kind, Record
+from bullpen.agent.progress import InstanceRecord, SignalKind
 from bullpen.agent.store.base import NoCredentials
 from fakes.github.hub import FakeGithub
 
@@ -13,15 +13,15 @@ pytestmark = pytest.mark.slow
 def test_it_says_so_instead_of_waiting_for_jobs_that_never_reach_it(github: FakeGithub) -> None:
     with a_stage(github, ci="") as stage:
         stage.claimed("4711")
-        assert "engines.ci" in stage.reported(Kind.REG_FAILED)
+        assert "engines.ci" in stage.reported(SignalKind.REG_FAILED)
         assert github.runners() == []
 
 
 def test_it_says_the_same_where_github_refuses_a_pass(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Record) -> None:
+    def refuse(_: InstanceRecord) -> None:
         raise NoCredentials("GitHub says no")
 
     with a_stage(github, ci="") as stage:
         monkeypatch.setattr(stage.store, "register", refuse)
         stage.claimed("4711")
-        assert "engines.ci" in stage.reported(Kind.REG_FAILED)
+        assert "engines.ci" in stage.reported(SignalKind.REG_FAILED)

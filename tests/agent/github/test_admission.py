@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.agent.github.admission import Asked, activity_of, refusal
-from bullpen.agent.progress import Record, State
+from bullpen.agent.github.admission import AdmissionRequest, activity_of, refusal
+from bullpen.agent.progress import InstanceRecord, InstanceState
 
-ASKED = Asked("1-1", "4711", "2", "acme/widgets", "pool.i-1.r1", "build")
-RECORD = Record(State.RUNNING, "4711", "r1", 0.0)
+ASKED = AdmissionRequest("1-1", "4711", "2", "acme/widgets", "pool.i-1.r1", "build")
+RECORD = InstanceRecord(InstanceState.RUNNING, "4711", "r1", 0.0)
 
 
-@pytest.mark.parametrize("state", [State.CREATED, State.CLAIMED, State.RUNNING])
+@pytest.mark.parametrize("state", [InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING])
 @pytest.mark.parametrize("label", ["4711", "4711-1", "4711-2", "4711-large", "4711-2-large"])
-def test_a_job_of_the_run_may_run_whatever_the_label_is_made_of(state: State, label: str) -> None:
+def test_a_job_of_the_run_may_run_whatever_the_label_is_made_of(state: InstanceState, label: str) -> None:
     assert refusal(ASKED, replace(RECORD, state=state, run_id=label), "r1") == ""
 
 
@@ -30,8 +30,8 @@ def test_a_job_of_the_repository_may_run_if_one_is_named(repository: str) -> Non
         (None, "r1"),
         (RECORD, "r0"),
         (RECORD, ""),
-        (replace(RECORD, state=State.IDLE, run_id=""), "r1"),
-        (replace(RECORD, state=State.TERMINATED), "r1"),
+        (replace(RECORD, state=InstanceState.IDLE, run_id=""), "r1"),
+        (replace(RECORD, state=InstanceState.TERMINATED), "r1"),
         (replace(RECORD, run_id="4712"), "r1"),
         (replace(RECORD, run_id="4711-3"), "r1"),
         (replace(RECORD, run_id="471"), "r1"),
@@ -39,7 +39,7 @@ def test_a_job_of_the_repository_may_run_if_one_is_named(repository: str) -> Non
         (replace(RECORD, repository="acme/gadgets"), "r1"),
     ],
 )
-def test_any_other_job_is_refused_with_a_reason(record: Record | None, registered_for: str) -> None:
+def test_any_other_job_is_refused_with_a_reason(record: InstanceRecord | None, registered_for: str) -> None:
     assert refusal(ASKED, record, registered_for).startswith("This runner ")
 
 

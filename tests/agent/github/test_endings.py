@@ -15,7 +15,7 @@ import pytest
 from agent.github.fixtures import PATIENCE, USER, Stage, a_stage
 from agent.github.test_listener import listeners, the_listener
 from bullpen.agent.github import listener
-from bullpen.agent.progress import Kind
+from bullpen.agent.progress import SignalKind
 from bullpen.agent.shutdown import leave
 from bullpen.agent.store.base import RunnerCredentials
 from fakes.github.hub import FakeGithub
@@ -52,9 +52,9 @@ def test_github_hears_of_a_job_s_end_though_the_runner_is_given_back_when_it_say
     assert run.state != "completed"
     stage.releases()
     actions = stage.agent._tasks.github
-    stage.until(lambda: actions._listener is not None and actions._listener.stage is listener.Stage.STOPPING)
+    stage.until(lambda: actions._listener is not None and actions._listener.stage is listener.ListenerStage.STOPPING)
     go.touch()
-    stage.reported(Kind.CLEAN_OK)
+    stage.reported(SignalKind.CLEAN_OK)
     assert run.conclusion == "failure"
     assert stage.hub.runners() == []
 
@@ -112,7 +112,7 @@ def test_a_registration_is_removed_by_a_token_that_holds_then(
         monkeypatch.setattr(stage.store, "register", with_an_old_token(stage))
         stage.serves("4711")
         stage.releases()
-        stage.reported(Kind.REMOVE_REG_OK)
+        stage.reported(SignalKind.REMOVE_REG_OK)
         assert github.runners() == []
 
 
@@ -124,9 +124,9 @@ def test_a_registration_that_stays_behind_is_told_and_the_machine_is_not_offered
         stage.serves("4711")
         stage.releases()
         with pytest.raises(AssertionError):
-            stage.reported(Kind.REMOVE_REG_OK)
+            stage.reported(SignalKind.REMOVE_REG_OK)
         kind, _, text = stage.store.reports[-1]
-        assert kind is Kind.REMOVE_REG_FAILED
+        assert kind is SignalKind.REMOVE_REG_FAILED
         assert text.startswith("its registration stays behind: ")
         assert len(github.runners()) == 1
 
@@ -143,7 +143,7 @@ def test_a_job_cannot_keep_its_registration_by_a_tree_that_is_too_deep_to_be_rem
         stage.until(lambda: run.state == "completed")
         assert run.conclusion == "success", run.job("build").log
         stage.releases()
-        stage.reported(Kind.CLEAN_OK)
+        stage.reported(SignalKind.CLEAN_OK)
         assert github.runners() == []
 
 
@@ -156,7 +156,7 @@ def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_
         stage.releases()
         stage.until(lambda: stage.store.reports[-1][1] == "r2")
         kind, _, text = stage.store.reports[-1]
-        assert kind is Kind.REMOVE_REG_FAILED
+        assert kind is SignalKind.REMOVE_REG_FAILED
         assert text.startswith("its registration stays behind: something unexpected went wrong")
         assert len(github.runners()) == 1
 
@@ -166,10 +166,10 @@ def test_a_mistake_that_costs_the_runner_of_a_served_agent_leaves_its_removal_to
 ) -> None:
     stage.serves("4711")
     with monkeypatch.context() as broken:
-        broken.setattr(listener.Listener, "_ended", surprising)
+        broken.setattr(listener.RunnerListener, "_ended", surprising)
         stage.releases()
         stage.until(lambda: stage.agent._tasks.github._listener is None)
-    stage.reported(Kind.CLEAN_OK)
+    stage.reported(SignalKind.CLEAN_OK)
     assert stage.hub.runners() == []
 
 
@@ -185,11 +185,11 @@ def test_a_registration_that_may_have_reached_github_before_config_sh_failed_cou
             "#!/bin/bash\n[[ $1 == --version ]] || exit 1\necho 2.336.0\n"
         )
         stage.claimed("4711")
-        stage.until(lambda: any(kind is Kind.REG_FAILED for kind, *_ in stage.store.reports))
+        stage.until(lambda: any(kind is SignalKind.REG_FAILED for kind, *_ in stage.store.reports))
         stage.releases()
         stage.until(lambda: stage.store.reports[-1][1] == "r2")
         kind, _, text = stage.store.reports[-1]
-        assert kind is Kind.REMOVE_REG_FAILED
+        assert kind is SignalKind.REMOVE_REG_FAILED
         assert "whether GitHub registered it is not known" in text
 
 
@@ -227,7 +227,7 @@ def test_a_jit_runner_that_ends_without_a_job_is_removed_first_and_followed_afte
     with suppress(ProcessLookupError):
         for pid in listeners(jit):
             os.kill(pid, signal.SIGKILL)
-    jit.until(lambda: actions._listener is not None and actions._listener.stage is listener.Stage.PAUSING)
+    jit.until(lambda: actions._listener is not None and actions._listener.stage is listener.ListenerStage.PAUSING)
     paused_at = time.monotonic()
     jit.until(lambda: len(jit.store.passes) == 2)
     assert time.monotonic() - paused_at >= 0.4

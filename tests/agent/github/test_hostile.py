@@ -10,7 +10,7 @@ import pytest
 
 from agent.github.fixtures import USER, Over, Stage, a_stage
 from bullpen.agent.github.hook_scripts import ANSWER_WITHIN
-from bullpen.agent.progress import Kind
+from bullpen.agent.progress import SignalKind
 from bullpen.host.processes import descendants, mark_of
 from bullpen.model.activity import Activity
 from fakes.github.hub import FakeGithub, JobSpec
@@ -159,7 +159,7 @@ def test_a_job_that_asks_without_end_delays_no_heartbeat_and_nobody_after_it(sta
     assert len([line for line in stage.log if "admits" in line or "refuses" in line]) == 1
     stage.until(lambda: stage.activity is None)  # the note that it is over came last of all that it wrote
     stage.releases()
-    stage.reported(Kind.CLEAN_OK)
+    stage.reported(SignalKind.CLEAN_OK)
     later = stage.starts("true")
     began = time.monotonic()
     stage.serves(str(later.id), round="r3")

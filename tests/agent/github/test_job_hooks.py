@@ -15,7 +15,7 @@ import pytest
 
 from agent.github.fixtures import AS_JOBS, USER, a_ground
 from bullpen.agent.account import account_of
-from bullpen.agent.github.admission import Asked
+from bullpen.agent.github.admission import AdmissionRequest
 from bullpen.agent.github.job_hooks import LONGEST, Hooks
 from bullpen.host.processes import descendants, identify
 
@@ -67,7 +67,7 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def heard(hooks: Hooks) -> Asked:
+def heard(hooks: Hooks) -> AdmissionRequest:
     assert select.select([hooks], [], [], 20)[0]
     (asked,) = hooks.asked()
     return asked

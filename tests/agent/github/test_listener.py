@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.github.fixtures import PATIENCE, Over, Stage, a_stage
-from bullpen.agent.progress import Kind
+from bullpen.agent.progress import SignalKind
 from bullpen.host.processes import descendants, mark_of
 from fakes.github.hub import FakeGithub, JobSpec
 
@@ -50,7 +50,7 @@ def listeners(stage: Stage) -> set[int]:
 
 def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(stage: Stage) -> None:
     stage.claimed("4711")
-    stage.reported(Kind.REG_OK)
+    stage.reported(SignalKind.REG_OK)
     assert stage.hub.is_online(stage.runner)
     (runner,) = stage.hub.runners()
     assert runner.labels == ("4711",)
@@ -61,7 +61,7 @@ def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(sta
 def test_its_version_is_told_when_it_is_booted_and_when_it_is_clean(stage: Stage) -> None:
     stage.serves("4711")
     stage.releases()
-    assert stage.reported(Kind.CLEAN_OK) == "runner=2.336.0"
+    assert stage.reported(SignalKind.CLEAN_OK) == "runner=2.336.0"
 
 
 def test_the_token_is_nowhere_but_in_the_environment_of_what_registers(stage: Stage) -> None:
@@ -95,8 +95,8 @@ def test_a_registration_that_github_refuses_is_told_without_the_token_whatever_t
     stage.hub.add_runner("acme/widgets", f"pool.{stage.config.instance_id}.r1")
     stage.claimed("4711")
     with pytest.raises(AssertionError):
-        stage.reported(Kind.REG_OK)
-    (failure,) = [text for kind, _, text in stage.store.reports if kind is Kind.REG_FAILED]
+        stage.reported(SignalKind.REG_OK)
+    (failure,) = [text for kind, _, text in stage.store.reports if kind is SignalKind.REG_FAILED]
     assert "A runner exists with the same name" in failure
     assert "token: ***" in failure
     assert stage.store.passes[0].token not in "".join([failure, *stage.log])
@@ -106,8 +106,8 @@ def test_a_runner_that_github_refuses_soon_is_not_registered(github: FakeGithub)
     with a_stage(github, "2.299.0", oldest="2.300.0") as stage:
         stage.claimed("4711")
         with pytest.raises(AssertionError):
-            stage.reported(Kind.REG_OK)
-        assert (Kind.REG_FAILED, "r1") in [report[:2] for report in stage.store.reports]
+            stage.reported(SignalKind.REG_OK)
+        assert (SignalKind.REG_FAILED, "r1") in [report[:2] for report in stage.store.reports]
         assert "runner 2.299.0 is too old" in stage.store.reports[-1][2]
         assert github.runners() == []
 
@@ -116,7 +116,7 @@ def test_a_runner_that_github_refuses_soon_is_not_registered(github: FakeGithub)
 def test_as_root_the_boot_fails_with_the_reason(github: FakeGithub) -> None:
     with a_stage(github, runner_user="") as stage:
         stage.claimed("4711")
-        stage.until(lambda: any(kind is Kind.FAILED for kind, _, _ in stage.store.reports))
+        stage.until(lambda: any(kind is SignalKind.FAILED for kind, _, _ in stage.store.reports))
         assert "refuses to run as root: local.runner-users says" in stage.store.reports[-1][2]
 
 
@@ -226,9 +226,9 @@ def test_a_runner_given_back_is_off_github_s_list_at_once_and_the_machine_clean(
     with a_stage(github, direct=direct) as stage:
         stage.serves("4711")
         stage.releases()
-        stage.reported(Kind.REMOVE_REG_OK)
+        stage.reported(SignalKind.REMOVE_REG_OK)
         assert github.runners() == []
-        stage.reported(Kind.CLEAN_OK)
+        stage.reported(SignalKind.CLEAN_OK)
         assert commands(stage) == {}
         left = {path.name for path in (stage.config.directory / "runner").iterdir()}
         assert left == {"bin", ".env", "config.sh", "env.sh", "run.sh", "run-helper.sh.template"}
@@ -237,9 +237,9 @@ def test_a_runner_given_back_is_off_github_s_list_at_once_and_the_machine_clean(
 def test_a_cleaned_runner_serves_the_next_run_under_a_new_name(stage: Stage) -> None:
     stage.serves("4711")
     stage.releases()
-    stage.reported(Kind.CLEAN_OK)
+    stage.reported(SignalKind.CLEAN_OK)
     stage.claimed("4712", "r3")
-    stage.reported(Kind.REG_OK)
+    stage.reported(SignalKind.REG_OK)
     (runner,) = stage.hub.runners()
     assert (runner.name, runner.labels) == (stage.runner, ("4712",))
 
@@ -250,15 +250,15 @@ def test_a_job_goes_on_when_the_runner_is_given_back_under_it(stage: Stage) -> N
     stage.serves(str(run.id))
     stage.until(lambda: stage.activity)
     stage.releases()
-    stage.until(lambda: any(kind is Kind.REMOVE_REG_FAILED for kind, _, _ in stage.store.reports))
+    stage.until(lambda: any(kind is SignalKind.REMOVE_REG_FAILED for kind, _, _ in stage.store.reports))
     assert stage.store.reports[-1][2].startswith("busy: ")
     go.touch()
-    stage.until(lambda: any(kind is Kind.CLEAN_OK for kind, _, _ in stage.store.reports))
+    stage.until(lambda: any(kind is SignalKind.CLEAN_OK for kind, _, _ in stage.store.reports))
     assert run.conclusion == "success"
     assert [kind for kind, at, _ in stage.store.reports if at == "r2"] == [
-        Kind.REMOVE_REG_FAILED,
-        Kind.REMOVE_REG_OK,
-        Kind.CLEAN_OK,
+        SignalKind.REMOVE_REG_FAILED,
+        SignalKind.REMOVE_REG_OK,
+        SignalKind.CLEAN_OK,
     ]
 
 
@@ -266,7 +266,7 @@ def test_a_claim_that_is_rolled_back_while_it_registers_leaves_no_registration(s
     stage.claimed("4711")
     stage.until(lambda: stage.store.passes)
     stage.releases()
-    stage.reported(Kind.CLEAN_OK)
+    stage.reported(SignalKind.CLEAN_OK)
     assert stage.hub.runners() == []
 
 
@@ -287,7 +287,7 @@ def test_a_runner_that_github_forgot_is_registered_anew(stage: Stage) -> None:
     stage.hub.delete_runner(stage.runner)
     stage.until(lambda: len(stage.store.passes) == 2 and stage.agent._progress.registered_for == "r1")
     stage.until(lambda: stage.hub.runners() and stage.hub.is_online(stage.runner))
-    assert [kind for kind, _, _ in stage.store.reports].count(Kind.REG_OK) == 1
+    assert [kind for kind, _, _ in stage.store.reports].count(SignalKind.REG_OK) == 1
 
 
 def test_a_runner_that_ends_again_and_again_ends_the_agent(stage: Stage) -> None:
@@ -332,5 +332,5 @@ def test_each_job_of_a_jit_runner_has_a_registration_of_its_own_and_a_clean_mach
         assert len(set(names)) == 2
         stage.until(lambda: len(stage.store.passes) == 3)
         stage.releases()
-        stage.reported(Kind.CLEAN_OK)
+        stage.reported(SignalKind.CLEAN_OK)
         assert github.runners() == []

@@ -9,7 +9,7 @@ import pytest
 from bullpen.agent.account import Account
 from bullpen.agent.config import Config
 from bullpen.agent.github.runner import Actions
-from bullpen.agent.github.runner_files import Registration
+from bullpen.agent.github.runner_files import RegistrationFiles
 from bullpen.host import scheduled_jobs
 
 PROGRAMS = ("config.sh", "bin")
@@ -28,7 +28,7 @@ def contents(directory: Path) -> dict[str, str]:
 
 
 def test_files_that_a_job_changed_or_removed_are_as_they_were(directory: Path) -> None:
-    before, registration = contents(directory), Registration(directory)
+    before, registration = contents(directory), RegistrationFiles(directory)
     (directory / ".runner").write_text("another runner")
     (directory / ".credentials").unlink()
     registration.bring_back(directory, PROGRAMS, None)
@@ -36,7 +36,7 @@ def test_files_that_a_job_changed_or_removed_are_as_they_were(directory: Path) -
 
 
 def test_whatever_a_job_added_is_gone(directory: Path) -> None:
-    before, registration = contents(directory), Registration(directory)
+    before, registration = contents(directory), RegistrationFiles(directory)
     (directory / ".env").write_text("https_proxy=http://elsewhere")
     (directory / "_diag").mkdir()
     (directory / "_diag" / "log").touch()
@@ -49,7 +49,7 @@ def test_nothing_is_written_through_what_a_job_put_there(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "file"
     elsewhere.write_text("precious")
-    before, registration = contents(directory), Registration(directory)
+    before, registration = contents(directory), RegistrationFiles(directory)
     (directory / ".runner").unlink()
     (directory / ".runner").symlink_to(elsewhere)
     (directory / ".credentials").unlink()
@@ -70,5 +70,5 @@ def test_what_a_daemon_would_start_for_jobs_goes_before_what_they_left_running(
     monkeypatch.setattr("bullpen.agent.github.runner.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
     actions = Actions(config, Account("somebody", 3_000_000, 3_000_000, ()), print)
-    assert actions._undo(Registration(runner)) == ""
+    assert actions._undo(RegistrationFiles(runner)) == ""
     assert when_ending == [False]

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from bullpen.agent.store.connection import FIRST_PAUSE, LONGEST_PAUSE, Caller, Given, ServiceAway
+from bullpen.agent.store.connection import FIRST_PAUSE, LONGEST_PAUSE, Caller, FixedToken, ServiceAway
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b'{"a":true}'
 BUSY = b"HTTP/1.1 429 Busy\r\nContent-Length: 16\r\nRetry-After: 7\r\n\r\n" + b'{"error":"busy"}'
@@ -63,7 +63,7 @@ def begin() -> Iterator[Begin]:
 
     def start(*answers: bytes, per_connection: int = 100, patience: float = 5.0) -> tuple[Service, Caller]:
         service = Service(list(answers), per_connection)
-        begun.append((service, Caller(service.url, Given("secret"), patience)))
+        begun.append((service, Caller(service.url, FixedToken("secret"), patience)))
         return begun[-1]
 
     yield start

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bullpen.agent.aws.dynamodb import Away, DynamoDB, Refused, Throttled
+from bullpen.agent.aws.dynamodb import DynamoDB, DynamoRefused, DynamoThrottled, DynamoUnanswered
 from bullpen.agent.config import Config
-from bullpen.agent.progress import Holder, Kind, Record, State
+from bullpen.agent.progress import InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, NoCredentials, OwnList, StoreUnreachable
 from bullpen.agent.store.dynamodb import ATTEMPTS, RUNNING_EVERY, WAITING_EVERY, DynamoStore
 from bullpen.engines.aws.dynamodb import entries, items
@@ -28,7 +28,7 @@ INSTANCE = "i-00000000000000aa"
 KEY = f"{INSTANCE}/direct"
 THRESHOLD = datetime(2030, 1, 1, 12, 0, 0, 500000, tzinfo=UTC)
 SECRET_KEY = items.raw_key("Secret", "github")
-CLAIMED = Record(State.CLAIMED, "run-1", "a1", THRESHOLD.timestamp())
+CLAIMED = InstanceRecord(InstanceState.CLAIMED, "run-1", "a1", THRESHOLD.timestamp())
 
 
 class Table(DynamoDB):
@@ -136,7 +136,7 @@ def test_the_record_is_looked_at_often_while_somebody_may_claim_us_and_seldom_wh
 
 def test_a_first_beat_is_a_worker_that_sweepers_find(store: DynamoStore) -> None:
     grant = store.beat(None)
-    assert (grant.holder, grant.retired) == (Holder(KEY, 1), False)
+    assert (grant.holder, grant.retired) == (LeaseHolder(KEY, 1), False)
     assert 4.5 <= grant.next_in <= 5.0
     found = stored(store, "Heartbeat")
     assert found is not None
@@ -154,7 +154,7 @@ def test_a_beat_moves_no_timer_that_a_sweeper_has_set(store: DynamoStore) -> Non
     found = stored(store, "Heartbeat")
     assert found is not None
     put(store, "Heartbeat", found | {"dueSort": {"S": "2030"}, "epoch": {"N": "4"}, "version": {"N": "9"}})
-    assert store.beat(None).holder == Holder(KEY, 4)
+    assert store.beat(None).holder == LeaseHolder(KEY, 4)
     found = stored(store, "Heartbeat")
     assert found is not None
     assert (found["dueSort"], found["version"], found["seq"]) == ({"S": "2030"}, {"N": "9"}, {"N": "2"})
@@ -190,7 +190,7 @@ def test_a_beat_does_not_bring_back_what_is_cleaned_up(store: DynamoStore) -> No
 @pytest.mark.parametrize("lands", [True, False])
 def test_after_a_beat_without_an_answer_the_next_one_counts(store: DynamoStore, table: Table, lands: bool) -> None:
     store.beat(None)
-    table.fails, table.lands = Away("no answer"), lands
+    table.fails, table.lands = DynamoUnanswered("no answer"), lands
     with pytest.raises(StoreUnreachable, match="no answer"):
         store.beat(None)
     assert not store.beat(None).retired
@@ -218,8 +218,8 @@ def test_a_beat_is_one_request(store: DynamoStore, table: Table) -> None:
 
 
 def test_a_signal_says_what_of_which_round(store: DynamoStore) -> None:
-    store.report(Kind.CLAIM_SEEN, CLAIMED, "")
-    store.report(Kind.REG_FAILED, CLAIMED, "x" * (TEXT_LIMIT + 1))
+    store.report(SignalKind.CLAIM_SEEN, CLAIMED, "")
+    store.report(SignalKind.REG_FAILED, CLAIMED, "x" * (TEXT_LIMIT + 1))
     found = stored(store, "WS")
     assert found is not None
     assert found["value"] == {"M": {"signal": {"S": "UD_REG_FAILED"}, "runId": {"S": "run-1"}}}
@@ -230,13 +230,13 @@ def test_a_signal_says_what_of_which_round(store: DynamoStore) -> None:
 
 def test_a_signal_sent_again_over_a_new_connection_is_the_same_signal(store: DynamoStore, table: Table) -> None:
     table.sent_again = True
-    store.report(Kind.REG_OK, CLAIMED, "")
+    store.report(SignalKind.REG_OK, CLAIMED, "")
     assert table.requests == 1
 
 
 def test_a_signal_of_the_same_number_by_another_does_not_pass_for_ours(store: DynamoStore) -> None:
     put(store, "WS", {"seq": {"N": "1"}, "round": {"S": "a0"}, "updatedAt": {"S": "2020-01-01T00:00:00.000000Z"}})
-    store.report(Kind.REG_OK, CLAIMED, "")
+    store.report(SignalKind.REG_OK, CLAIMED, "")
     found = stored(store, "WS")
     assert found is not None
     assert (found["seq"], found["round"]) == ({"N": "2"}, {"S": "a1"})
@@ -278,25 +278,27 @@ def test_a_secret_that_says_nothing_to_us_is_none(github_store: DynamoStore, spo
 
 def test_whoever_may_be_registered_is_not_before_it_says_so(store: DynamoStore, table: Table) -> None:
     put_record(store)
-    table.fails, table.lands = Away("no answer"), True
+    table.fails, table.lands = DynamoUnanswered("no answer"), True
     with pytest.raises(StoreUnreachable):
         store.register(CLAIMED)
     assert stored(store, "Registration") is not None
-    store.report(Kind.REMOVE_REG_OK, replace(CLAIMED, state=State.IDLE, run_id="", round="a2"), "")
+    store.report(SignalKind.REMOVE_REG_OK, replace(CLAIMED, state=InstanceState.IDLE, run_id="", round="a2"), "")
     assert stored(store, "Registration") is None
 
 
 # --------------------------------------------------------------------------------------------------------- out of reach
 
 
-@pytest.mark.parametrize("failure", [Throttled("slow down"), Away("no answer"), Refused("AccessDenied", "not yours")])
+@pytest.mark.parametrize(
+    "failure", [DynamoThrottled("slow down"), DynamoUnanswered("no answer"), DynamoRefused("AccessDenied", "not yours")]
+)
 def test_whatever_keeps_the_table_from_answering_is_a_store_out_of_reach(
     store: DynamoStore, table: Table, failure: Exception
 ) -> None:
     for ask in (
         store.look,
         lambda: store.beat(None),
-        lambda: store.report(Kind.OK, CLAIMED, ""),
+        lambda: store.report(SignalKind.OK, CLAIMED, ""),
         lambda: store.register(CLAIMED),
         store.deregister,
     ):
@@ -312,11 +314,11 @@ def test_a_table_that_does_not_exist_is_a_store_out_of_reach(store: DynamoStore)
 
 
 def test_credentials_that_were_refused_are_forgotten(store: DynamoStore, table: Table, forgotten: list[str]) -> None:
-    table.fails = Refused("AccessDeniedException", "not yours")
+    table.fails = DynamoRefused("AccessDeniedException", "not yours")
     with pytest.raises(StoreUnreachable):
         store.look()
     assert forgotten == []
-    table.fails = Refused("ExpiredTokenException", "too old")
+    table.fails = DynamoRefused("ExpiredTokenException", "too old")
     with pytest.raises(StoreUnreachable):
         store.look()
     assert forgotten == ["forgotten"]
@@ -331,5 +333,5 @@ def test_a_rival_that_writes_without_end_is_not_fought_for_ever(store: DynamoSto
 
     table.__class__ = Rival
     with pytest.raises(StoreUnreachable, match="overtaken"):
-        store.report(Kind.OK, CLAIMED, "")
+        store.report(SignalKind.OK, CLAIMED, "")
     assert table.requests == ATTEMPTS

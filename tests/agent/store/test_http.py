@@ -15,17 +15,17 @@ import pytest
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
-from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.agent.store.connection import ServiceAway
 from bullpen.agent.store.http import HttpStore
 from bullpen.agent.store.log_buffer import CHUNK, MOST_KEPT, HttpLog
-from bullpen.agent.wakeup import Bell
+from bullpen.agent.wakeup import ThreadWakeup
 
 INSTANCE = "i-00000000000000aa"
 BEATEN = {"token": 1, "epoch": 1, "nextInSeconds": 5.0, "stop": [], "resurrected": False, "state": "active"}
 ABSENCE = {"found": False, "seen": "0.0"}
-RECORD = Record(State.RUNNING, "r", "a1", 0.0)
+RECORD = InstanceRecord(InstanceState.RUNNING, "r", "a1", 0.0)
 
 
 class Answers:
@@ -52,7 +52,7 @@ class Answers:
 @pytest.fixture
 def store() -> Iterator[HttpStore]:
     config = Config(INSTANCE, Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 1.0, (), serve_url="http://127.0.0.1:1")
-    bell = Bell()
+    bell = ThreadWakeup()
     store = HttpStore(config, bell)
     store._poll = Answers()  # type: ignore[assignment]
     yield store
@@ -65,8 +65,8 @@ def answering(store: HttpStore, *answers: tuple[int, dict[str, Any]] | ServiceAw
     return store._caller  # type: ignore[return-value]
 
 
-def a_job(worker: str, epoch: int = 1, **more: Any) -> Job:
-    return Job("j-1", 1, "a1", 0.0, Holder(worker, epoch), **more)
+def a_job(worker: str, epoch: int = 1, **more: Any) -> HeldJob:
+    return HeldJob("j-1", 1, "a1", 0.0, LeaseHolder(worker, epoch), **more)
 
 
 def test_the_next_beat_comes_when_the_service_expects_it(store: HttpStore) -> None:
@@ -175,7 +175,7 @@ def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(store: Ht
 def test_a_signal_goes_on_from_what_an_agent_before_us_reached(store: HttpStore) -> None:
     reached = (200, ABSENCE | {"signalSeq": 9})
     asked = answering(store, (200, {"stored": False}), reached, (200, {"stored": True})).asked
-    store.report(Kind.OK, RECORD, "")
+    store.report(SignalKind.OK, RECORD, "")
     assert [body["seq"] for method, _, body in asked if method == "POST"] == [1, 10]
 
 
@@ -185,9 +185,9 @@ def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(sto
     ).asked
     with pytest.raises(StoreUnreachable):
         store.register(RECORD)
-    store.report(Kind.REMOVE_REG_OK, RECORD, "")
+    store.report(SignalKind.REMOVE_REG_OK, RECORD, "")
     assert [method for method, *_ in asked] == ["PUT", "DELETE", "POST"]
-    store.report(Kind.REMOVE_REG_OK, RECORD, "")
+    store.report(SignalKind.REMOVE_REG_OK, RECORD, "")
     assert [method for method, *_ in asked[3:]] == ["POST"]
 
 
@@ -235,7 +235,7 @@ def test_beats_and_signals_go_their_own_way_while_all_else_has_to_pause(store: H
         with pytest.raises(StoreUnreachable):
             ask()
     store.beat(None)
-    store.report(Kind.OK, RECORD, "")
+    store.report(SignalKind.OK, RECORD, "")
     store.beat(None)
 
 

@@ -15,14 +15,14 @@ import pytest
 
 from bullpen.agent.config import Config
 from bullpen.agent.github import token_source
-from bullpen.agent.progress import End, Kind, Record, State
+from bullpen.agent.progress import End, InstanceRecord, InstanceState, SignalKind
 from bullpen.agent.store.base import NoCredentials, Order, StoreUnreachable
 from bullpen.agent.store.sqlite import SqliteStore
 from bullpen.engines.sqlite.migrations import load_scripts, open_home
 from bullpen.engines.sqlite.notify import CONTROL, Listener, socket_directory
 from bullpen.engines.sqlite.turnstile import Turnstile
 
-RUNNING = Record(State.RUNNING, "run-1", "r1", 1000.0, False, "default")
+RUNNING = InstanceRecord(InstanceState.RUNNING, "run-1", "r1", 1000.0, False, "default")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def store(tmp_path: Path, database: sqlite3.Connection) -> Iterator[SqliteStore]
     store.close()
 
 
-def put_record(database: sqlite3.Connection, record: Record, id_: str = "i-1") -> None:
+def put_record(database: sqlite3.Connection, record: InstanceRecord, id_: str = "i-1") -> None:
     row: dict[str, Any] = {
         "id": id_,
         "state": record.state.value,
@@ -63,7 +63,7 @@ def put_record(database: sqlite3.Connection, record: Record, id_: str = "i-1") -
         "cpu": 1,
         "mem": 1024,
         "repository": record.repository,
-        "owes_kind": "await-and-offer" if record.state is State.IDLE and not record.attested else None,
+        "owes_kind": "await-and-offer" if record.state is InstanceState.IDLE and not record.attested else None,
     }
     names, marks = ", ".join(row), ", ".join("?" * len(row))
     database.execute(f"INSERT OR REPLACE INTO instances ({names}) VALUES ({marks})", tuple(row.values()))
@@ -98,7 +98,7 @@ def put_job(database: sqlite3.Connection, id_: str = "j-1", **changes: Any) -> N
     database.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(row.values()))
 
 
-def taken(store: SqliteStore, record: Record = RUNNING) -> Order:
+def taken(store: SqliteStore, record: InstanceRecord = RUNNING) -> Order:
     order = store.take_job(record)
     assert order is not None
     return order
@@ -141,7 +141,7 @@ def test_a_signal_wakes_the_control_plane(store: SqliteStore, tmp_path: Path) ->
     listener = Listener(socket_directory(tmp_path), f"{CONTROL}test")
     store.beat(None)
     assert listener.drain() == []
-    store.report(Kind.OK, RUNNING, "")
+    store.report(SignalKind.OK, RUNNING, "")
     assert len(listener.drain()) == 1
     listener.close()
 

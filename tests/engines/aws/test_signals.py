@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from builders import NOW, later
-from bullpen.agent.progress import Kind as AgentKind
-from bullpen.agent.progress import Record, State
+from bullpen.agent.progress import InstanceRecord, InstanceState
+from bullpen.agent.progress import SignalKind as AgentKind
 from bullpen.engines.aws.dynamodb.beats import POINTERS_LAST
 from bullpen.engines.aws.dynamodb.items import Item, number, raw_key, text
 from bullpen.engines.aws.dynamodb.signals import SIGNALS_LAST, DynamoSignals
@@ -159,7 +159,7 @@ async def test_a_number_that_no_agent_reaches_is_none_and_keeps_nobody_out(
 
 
 def in_direct_mode(bench: Bench) -> None:
-    record = Record(State.CLAIMED, "run-1", "round-1", 0.0)
+    record = InstanceRecord(InstanceState.CLAIMED, "run-1", "round-1", 0.0)
     bench.agent().report(AgentKind.CLAIM_SEEN, record, "")
 
 

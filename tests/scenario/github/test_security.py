@@ -24,7 +24,7 @@ import pytest
 from agent.github.fixtures import Stage, a_stage
 from builders import claimed, open_provision
 from bullpen.agent.account import account_of
-from bullpen.agent.progress import Kind, Phase
+from bullpen.agent.progress import Phase, SignalKind
 from bullpen.agent.store.base import RunnerCredentials
 from bullpen.host import scheduled_jobs, subordinate_ids
 from bullpen.host.processes import end_tree
@@ -244,7 +244,7 @@ def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
             for path in left[1:3]:
                 os.chown(path, 3_999_000_007, 3_999_000_007)  # as a rootless container would have made it
             stage.releases()
-            stage.reported(Kind.CLEAN_OK)
+            stage.reported(SignalKind.CLEAN_OK)
             assert [path for path in left if path.exists()] == []
             assert not os.path.exists(f"/proc/{pid}/exe")
         finally:
@@ -269,7 +269,7 @@ def test_c17_nothing_is_left_that_a_daemon_would_do_for_the_user_later(
         assert run.conclusion == "success", run.job("build").log
         assert all(path.exists() for path in left)
         stage.releases()
-        stage.reported(Kind.CLEAN_OK)
+        stage.reported(SignalKind.CLEAN_OK)
         assert [path for path in left if path.exists()] == []
 
 
@@ -332,10 +332,10 @@ def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the
             stage.until(lambda: run.state == "completed" and friend.has())
             assert run.conclusion == "success", run.job("build").log
             stage.releases()
-            stage.reported(Kind.CLEAN_OK)
+            stage.reported(SignalKind.CLEAN_OK)
         later = stage.starts(friend.is_passed(places["work"]))
         stage.claimed(str(later.id), "r3")
-        stage.reported(Kind.REG_OK)
+        stage.reported(SignalKind.REG_OK)
         for place in ("work", "home"):
             (places[place] / "of-the-next-run").touch()
         *used, beside_the_runner, beside_the_pipe = friend.uses_it(str(later.id))
@@ -346,7 +346,9 @@ def test_c18_what_a_job_passes_to_a_job_of_another_instance_does_not_lead_to_the
         stage.until(lambda: later.state == "completed" and friend.has())
         assert later.conclusion == "success", later.job("build").log
         stage.releases("r4")
-        stage.until(lambda: stage.store.reports[-1][1] == "r4" and stage.store.reports[-1][0] is not Kind.REMOVE_REG_OK)
+        stage.until(
+            lambda: stage.store.reports[-1][1] == "r4" and stage.store.reports[-1][0] is not SignalKind.REMOVE_REG_OK
+        )
         kind, _, text = stage.store.reports[-1]
-        assert kind is Kind.CLEAN_FAILED
+        assert kind is SignalKind.CLEAN_FAILED
         assert f"process {friend.pid} (python" in text

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import ZipFile
 
-from bullpen.agent.aws.dynamodb import Away, DynamoDB, Refused
+from bullpen.agent.aws.dynamodb import DynamoDB, DynamoRefused, DynamoUnanswered
 from bullpen.agent.aws.imds import Metadata, NoMetadata
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Boot:
     def _record(self) -> Item:
         found = self._item("Instance", self.identity.instance_id, consistent=True)
         if found is None or "round" not in found:
-            raise Away(f"{self.identity.instance_id} has no record")
+            raise DynamoUnanswered(f"{self.identity.instance_id} has no record")
         return found
 
     def _item(self, kind: str, id_: str, *, consistent: bool) -> Item | None:
@@ -127,7 +127,7 @@ def persistently(ask: Callable[[], T], patience: float = PATIENCE) -> T:
     while True:
         try:
             return ask()
-        except (Away, NoMetadata, Refused) as exc:
+        except (DynamoUnanswered, NoMetadata, DynamoRefused) as exc:
             if time.monotonic() >= until:
                 raise BootFailed(str(exc)) from exc
             say(f"again in {AGAIN_AFTER:g} s: {exc}")

@@ -18,15 +18,15 @@ from bullpen.agent.aws.sigv4 import Credentials, signed
 LATER = ("Throttling", "ThroughputExceeded", "LimitExceeded", "TransactionConflict", "TransactionInProgress")
 
 
-class Away(Exception):
+class DynamoUnanswered(Exception):
     """No answer that says anything: whether the request was carried out is not known."""
 
 
-class Throttled(Away):
+class DynamoThrottled(DynamoUnanswered):
     """Not now; nothing was done."""
 
 
-class Refused(Exception):
+class DynamoRefused(Exception):
     """The same again will not help."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -54,7 +54,7 @@ class DynamoDB:
         self._connection: HTTPConnection | None = None
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
-        """Raise Away, Throttled, ConditionFailed or Refused, and what `credentials` raises."""
+        """Raise DynamoUnanswered, DynamoThrottled, ConditionFailed or DynamoRefused, and what `credentials` raises."""
         body = json.dumps(request).encode()
         kind = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"DynamoDB_20120810.{operation}"}
         host = self._url.netloc
@@ -63,7 +63,7 @@ class DynamoDB:
             status, found = self._exchange(body, headers)
         except (OSError, HTTPException, ValueError) as exc:
             self.close()
-            raise Away(f"{operation}: {host}: {exc!r}") from exc
+            raise DynamoUnanswered(f"{operation}: {host}: {exc!r}") from exc
         if status == 200:
             return found
         raise _error(operation, status, found)
@@ -104,5 +104,5 @@ def _error(operation: str, status: int, found: dict[str, Any]) -> Exception:
     if any(said.startswith("ConditionalCheckFailed") for said in codes):
         return ConditionFailed(message, [reason.get("Item") for reason in reasons])
     if any(word in said for said in (code, *codes) for word in LATER):
-        return Throttled(message)
-    return Away(message) if status >= 500 else Refused(code or str(status), message)
+        return DynamoThrottled(message)
+    return DynamoUnanswered(message) if status >= 500 else DynamoRefused(code or str(status), message)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.aws.sigv4 import Credentials, signed
 from bullpen.agent.config import Config
-from bullpen.agent.store.connection import Answer, Caller, Given, ServiceAway
+from bullpen.agent.store.connection import Answer, Caller, FixedToken, ServiceAway
 from bullpen.model import proof
 
 PATIENCE = 3.0  # seconds for an answer: whoever waits may be the loop that sends the heartbeat
@@ -24,7 +24,7 @@ class Attested:
     def __init__(self, config: Config, metadata: Metadata) -> None:
         self._config = config
         self._metadata = metadata
-        self._caller = Caller(config.serve_url, Given(""), PATIENCE)
+        self._caller = Caller(config.serve_url, FixedToken(""), PATIENCE)
         self._lock = Lock()
         self._token = ""
 

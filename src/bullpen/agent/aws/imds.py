@@ -25,7 +25,7 @@ class NoMetadata(Exception):
     """The service did not answer, or not as it should."""
 
 
-class Identity(NamedTuple):
+class MachineIdentity(NamedTuple):
     instance_id: str
     zone: str
     region: str
@@ -44,12 +44,12 @@ class Metadata:
         self._credentials: tuple[str, str, str] | None = None
         self._renew_at = self._expire_at = 0.0
 
-    def identity(self) -> Identity:
+    def identity(self) -> MachineIdentity:
         path = "/latest/dynamic/instance-identity/document"
         names = ("instanceId", "availabilityZone", "region", "instanceType", "accountId")
         if (found := self.texts(path, *names)) is None:
             raise NoMetadata("the metadata service knows no identity")
-        return Identity(*found)
+        return MachineIdentity(*found)
 
     def credentials(self) -> tuple[str, str, str]:
         """Those of our role: access key, secret key, session token. Kept until minutes before they expire."""

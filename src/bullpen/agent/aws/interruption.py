@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from bullpen.agent.aws.imds import Metadata, NoMetadata, time_of
-from bullpen.agent.wakeup import Bell
+from bullpen.agent.wakeup import ThreadWakeup
 
 EVERY = 5.0  # seconds: EC2 gives two minutes at most
 SPOT = "/latest/meta-data/spot/instance-action"
@@ -40,7 +40,7 @@ def current(metadata: Metadata) -> Notice | None:
 class Notices:
     """What EC2 said last. A notice stands until a more urgent one takes its place: none is ever taken back."""
 
-    def __init__(self, metadata: Metadata, bell: Bell) -> None:
+    def __init__(self, metadata: Metadata, bell: ThreadWakeup) -> None:
         self.notice: Notice | None = None
         self._metadata = metadata
         self._bell = bell

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bullpen.agent.cleaning import attributes
 from bullpen.agent.cleaning.attributes import Attributes
 from bullpen.agent.cleaning.keep_list import KeepList
-from bullpen.host.processes import Identity, descendants, identify, name_of
+from bullpen.host.processes import ProcessIdentity, descendants, identify, name_of
 from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
 
 
@@ -53,7 +53,7 @@ class Baseline:
 
     places: Mapping[str, str]
     entries: Mapping[Path, Fingerprint]
-    processes: frozenset[Identity]  # spared by a cleaning, but for those that run as `user` by then
+    processes: frozenset[ProcessIdentity]  # spared by a cleaning, but for those that run as `user` by then
     mark: str
     growing: frozenset[Path] = frozenset()
     user: int | None = None  # whoever runs jobs here and nothing else: all its processes are the jobs'
@@ -135,7 +135,7 @@ def survives(baseline: Baseline, keep: KeepList) -> Callable[[Path, os.stat_resu
     return enters
 
 
-def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
+def _compare(sight: FoundEntry, baseline: Baseline, keep: KeepList) -> str | None:
     if sight.status is None or sight.trouble:
         return f"cannot be looked into: {sight.trouble}"
     was = baseline.entries.get(sight.path)
@@ -148,7 +148,7 @@ def _compare(sight: Sight, baseline: Baseline, keep: KeepList) -> str | None:
     return f"was changed: {', '.join(changes)}" if changes else None
 
 
-class Sight(NamedTuple):
+class FoundEntry(NamedTuple):
     """`status`: None if we cannot even know what it is, like a mount of a user's that lets nobody else look."""
 
     path: Path
@@ -161,7 +161,7 @@ Enters = Callable[[Path, os.stat_result], bool]
 Mend = Callable[[Path, int], None]
 
 
-def look(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Iterator[Sight]:
+def look(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Iterator[FoundEntry]:
     """Everything in a place, parents first, looking only into the directories that `enters` names. `mend` is given
     each of these before it is looked at, and open."""
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -172,16 +172,16 @@ def look(place: str, name: str, enters: Enters, mend: Mend | None = None) -> Ite
         os.close(top)
 
 
-def _looked_into(fd: int, path: Path, status: os.stat_result, mend: Mend | None) -> Sight:
+def _looked_into(fd: int, path: Path, status: os.stat_result, mend: Mend | None) -> FoundEntry:
     if mend is not None:
         mend(path, fd)
     try:
-        return Sight(path, status, attributes=attributes.read(fd))
+        return FoundEntry(path, status, attributes=attributes.read(fd))
     except OSError as failure:
-        return Sight(path, status, _reason(failure))
+        return FoundEntry(path, status, _reason(failure))
 
 
-def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[Sight]:
+def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[FoundEntry]:
     with os.scandir(fd) as entries:
         for entry in entries:
             below = (*path, entry.name)
@@ -190,17 +190,17 @@ def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | Non
             except FileNotFoundError:
                 continue  # gone while we looked
             except OSError as failure:
-                yield Sight(below, None, _reason(failure))
+                yield FoundEntry(below, None, _reason(failure))
                 continue
             if not (stat.S_ISDIR(status.st_mode) and enters(below, status)):
-                yield Sight(below, status)
+                yield FoundEntry(below, status)
             elif len(below) > DEEPEST:
-                yield Sight(below, status, "nested too deep")
+                yield FoundEntry(below, status, "nested too deep")
             else:
                 try:
                     inner = enter(entry.name, fd, mount)
                 except OSError as failure:
-                    yield Sight(below, status, _reason(failure))
+                    yield FoundEntry(below, status, _reason(failure))
                     continue
                 try:
                     yield _looked_into(inner, below, status, mend)

@@ -25,7 +25,7 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.renewal import Renewal
 from bullpen.agent.cleaning.slices import Turn
 from bullpen.host.processes import TreeSurvived, end_tree, identify
-from bullpen.host.sweep import Fate, Judge, Path, sweep
+from bullpen.host.sweep import EntryFate, Judge, Path, sweep
 
 # A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
 STRAY_TURNS = 5
@@ -42,7 +42,7 @@ class Cleaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
+class VerifiedClean:
     """The second look found the baseline and nothing else: the instance may be attested."""
 
     baseline: Baseline | None = field(default=None, compare=False)  # as it is from now on
@@ -67,7 +67,7 @@ class Aspect(Protocol):
 
 def clean(
     baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = (), renews: Collection[str] = ()
-) -> Iterator[Cleaning | Clean | Dirty]:
+) -> Iterator[Cleaning | VerifiedClean | Dirty]:
     """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last. The
     places `renews` are other directories afterwards, unless they are Dirty: the verdict says what is their baseline."""
     yield from _end_strays(baseline)
@@ -94,7 +94,7 @@ def clean(
         looks = chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside))
         yield from _note(looks, found, gone)
     resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
-    yield Dirty((*resisted, *found)) if found else Clean(baseline)
+    yield Dirty((*resisted, *found)) if found else VerifiedClean(baseline)
 
 
 def _note(looks: Iterable[str | Turn | None], found: list[str], gone: int) -> Iterator[Cleaning]:
@@ -146,14 +146,14 @@ def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[s
 def _judge(baseline: Baseline, keep: KeepList) -> Judge:
     roots = {baseline.root(name) for name in baseline.places}
 
-    def judge(path: Path, status: os.stat_result) -> Fate:
+    def judge(path: Path, status: os.stat_result) -> EntryFate:
         # A place inside another place is swept under its own name.
         if keep.covers(path) or where(status) in roots:
-            return Fate.STAYS
+            return EntryFate.STAYS
         if path in baseline.entries:
-            return Fate.STAYS_INSIDE_JUDGED
+            return EntryFate.STAYS_INSIDE_JUDGED
         if keep.leads_on(path) and stat.S_ISDIR(status.st_mode):
-            return Fate.GOES_WHEN_EMPTY
-        return Fate.GOES
+            return EntryFate.GOES_WHEN_EMPTY
+        return EntryFate.GOES
 
     return judge

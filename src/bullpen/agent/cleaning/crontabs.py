@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 
-class Timers:
+class UserCrontabs:
     """Those of one user. None is anybody's baseline."""
 
     def __init__(self, account: Account) -> None:

@@ -27,7 +27,7 @@ MOST_SHOWN = 200  # characters of what docker says
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DockerObjects:
     """A kind of thing that docker holds: how to list it, and how to remove some of it."""
 
     name: str
@@ -36,10 +36,12 @@ class Kind:
 
 
 KINDS = (
-    Kind("container", ("ps", "--all", "--quiet", "--no-trunc"), ("rm", "--force", "--volumes")),
-    Kind("image", ("images", "--no-trunc", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}"), ("rmi", "--force")),
-    Kind("volume", ("volume", "ls", "--quiet"), ("volume", "rm", "--force")),
-    Kind("network", ("network", "ls", "--quiet", "--no-trunc", "--filter", "type=custom"), ("network", "rm")),
+    DockerObjects("container", ("ps", "--all", "--quiet", "--no-trunc"), ("rm", "--force", "--volumes")),
+    DockerObjects(
+        "image", ("images", "--no-trunc", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}"), ("rmi", "--force")
+    ),
+    DockerObjects("volume", ("volume", "ls", "--quiet"), ("volume", "rm", "--force")),
+    DockerObjects("network", ("network", "ls", "--quiet", "--no-trunc", "--filter", "type=custom"), ("network", "rm")),
 )
 BUILD_CACHE = (
     "builder",
@@ -48,7 +50,7 @@ BUILD_CACHE = (
     "--force",
 )  # nobody's baseline: losing it costs time, keeping it tells tales
 
-Holdings = dict[Kind, dict[str, None]]
+Holdings = dict[DockerObjects, dict[str, None]]
 
 
 class DockerFailed(Exception):
@@ -106,7 +108,7 @@ class Docker:
         if self._cache_resists:
             yield f"docker's build cache could not be removed: {self._cache_resists}"
 
-    def _stays(self, kind: Kind, entry: str, keep: KeepList) -> bool:
+    def _stays(self, kind: DockerObjects, entry: str, keep: KeepList) -> bool:
         """An image may be kept by its name, as `images/registry/name:tag`."""
         if entry in (self._baseline or {}).get(kind, {}):
             return True
@@ -118,7 +120,7 @@ class Docker:
             held[kind] = yield from self._listed(kind)
         return held
 
-    def _listed(self, kind: Kind) -> Generator[Turn, None, dict[str, None]]:
+    def _listed(self, kind: DockerObjects) -> Generator[Turn, None, dict[str, None]]:
         said = yield from self._run(*kind.listed)
         return dict.fromkeys(line.strip() for line in said.splitlines() if line.strip())
 

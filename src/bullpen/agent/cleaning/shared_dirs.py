@@ -12,10 +12,10 @@ from contextlib import suppress
 from bullpen.agent.account import Account, may_change
 from bullpen.agent.cleaning import attributes
 from bullpen.agent.cleaning.attributes import Attributes
-from bullpen.agent.cleaning.baseline import Fingerprint, Sight, look, where
+from bullpen.agent.cleaning.baseline import Fingerprint, FoundEntry, look, where
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
-from bullpen.host.sweep import STRIDE, Fate, Path, shown, sweep
+from bullpen.host.sweep import STRIDE, EntryFate, Path, shown, sweep
 
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 LOGINS = "/run/user"  # has a directory for every user that is logged in, by its number
@@ -91,23 +91,23 @@ class SharedPlaces:
                         )
 
     def _enters_at_boot(self, path: Path, status: os.stat_result) -> bool:
-        return self._judge(path, status) in (Fate.GOES, Fate.STAYS_INSIDE_JUDGED)
+        return self._judge(path, status) in (EntryFate.GOES, EntryFate.STAYS_INSIDE_JUDGED)
 
     def _enters(self, path: Path, status: os.stat_result) -> bool:
-        return self._judge(path, status) is Fate.STAYS_INSIDE_JUDGED
+        return self._judge(path, status) is EntryFate.STAYS_INSIDE_JUDGED
 
-    def _judge(self, path: Path, status: os.stat_result) -> Fate:
+    def _judge(self, path: Path, status: os.stat_result) -> EntryFate:
         if where(status) in self._spare:
-            return Fate.STAYS
+            return EntryFate.STAYS
         is_directory = stat.S_ISDIR(status.st_mode)
         if path in self._known:
-            return Fate.STAYS_INSIDE_JUDGED if is_directory else Fate.STAYS
+            return EntryFate.STAYS_INSIDE_JUDGED if is_directory else EntryFate.STAYS
         if self._account.owns(status.st_uid) or path[:-1] in self._known:
-            return Fate.GOES
+            return EntryFate.GOES
         is_open = not self._shares_machine or may_change(self._account, status)
-        return Fate.STAYS_INSIDE_JUDGED if is_open and is_directory else Fate.STAYS
+        return EntryFate.STAYS_INSIDE_JUDGED if is_open and is_directory else EntryFate.STAYS
 
-    def _compare(self, sight: Sight) -> str:
+    def _compare(self, sight: FoundEntry) -> str:
         """How it differs from what was there when this was made; empty: it does not."""
         if self._must_go(sight):
             return f"cannot be looked into: {sight.trouble}" if sight.trouble else "was left behind"
@@ -120,14 +120,14 @@ class SharedPlaces:
         changed += attributes.changes(self._attributes.get(sight.path, attributes.NONE), sight.attributes)
         return f"was changed: {', '.join(changed)}" if changed else ""
 
-    def _must_go(self, sight: Sight) -> bool:
+    def _must_go(self, sight: FoundEntry) -> bool:
         if len(sight.path) == 1:
             return False
         if sight.status is None:
             # A user's mount (FUSE) lets not even root look. What lies below our user's waits for the next job.
             is_ours = not self._shares_machine or "/".join(sight.path) in _mounted_by(self._account.user)
             return is_ours and sight.path not in self._known
-        return self._judge(sight.path, sight.status) is Fate.GOES
+        return self._judge(sight.path, sight.status) is EntryFate.GOES
 
     def _places(self) -> list[str]:
         """Those that there are: one of the user's own comes and goes with its logins."""

@@ -17,7 +17,7 @@ IPC_RMID = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IpcKind:
     """How the kernel lists one kind, and by which call one of them is removed."""
 
     name: str
@@ -27,9 +27,9 @@ class Kind:
 
 
 KINDS = (
-    Kind("memory", "shm", "shmctl", (IPC_RMID, None)),
-    Kind("queue", "msg", "msgctl", (IPC_RMID, None)),
-    Kind("semaphores", "sem", "semctl", (0, IPC_RMID)),
+    IpcKind("memory", "shm", "shmctl", (IPC_RMID, None)),
+    IpcKind("queue", "msg", "msgctl", (IPC_RMID, None)),
+    IpcKind("semaphores", "sem", "semctl", (0, IPC_RMID)),
 )
 
 
@@ -38,7 +38,7 @@ class SystemV:
 
     def __init__(self, user: int, *, empty: bool = False) -> None:
         self._uids = uids_of(user)
-        self._known: dict[Kind, list[str]] = {}
+        self._known: dict[IpcKind, list[str]] = {}
         if not empty:
             self._known = {kind: self._found(kind) for kind in KINDS}
 
@@ -60,7 +60,7 @@ class SystemV:
             for id_ in self._found(kind):
                 yield f"System V {kind.name} {id_} was left behind"
 
-    def _found(self, kind: Kind) -> list[str]:
+    def _found(self, kind: IpcKind) -> list[str]:
         try:
             with open(f"{SHOWN}/{kind.listed}", encoding="ascii") as file:
                 names, *rows = (line.split() for line in file)

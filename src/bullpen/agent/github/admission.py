@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bullpen.agent.progress import Record, State
+from bullpen.agent.progress import InstanceRecord, InstanceState
 from bullpen.model.activity import Activity
 from bullpen.model.label import parse
 
-SERVING = (State.CREATED, State.CLAIMED, State.RUNNING)
+SERVING = (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmissionRequest:
     """A job that is about to begin, or whose last step is over, as GitHub's runner names it. `id` tells the asking from
     others."""
 
@@ -29,7 +29,7 @@ class Asked:
     is_over: bool = False
 
 
-def refusal(asked: Asked, record: Record | None, registered_for: str) -> str:
+def refusal(asked: AdmissionRequest, record: InstanceRecord | None, registered_for: str) -> str:
     """Why the job must not run here, for whoever reads its log; empty if it may."""
     if record is None or record.state not in SERVING or record.round != registered_for:
         return "This runner was given back before the job began. Run the job again."
@@ -43,6 +43,6 @@ def refusal(asked: Asked, record: Record | None, registered_for: str) -> str:
     return ""
 
 
-def activity_of(asked: Asked, record: Record, runner: str) -> Activity:
+def activity_of(asked: AdmissionRequest, record: InstanceRecord, runner: str) -> Activity:
     """What an admitted job is to the control plane; `runner` is the name that we registered under."""
     return Activity(asked.repository, asked.run, int(asked.attempt), record.run_id, runner, asked.job)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bullpen.agent.github.admission import Asked
+from bullpen.agent.github.admission import AdmissionRequest
 from bullpen.agent.github.hook_scripts import script
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Hooks:
     def fileno(self) -> int:
         return self._ask
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[AdmissionRequest]:
         """The questions about jobs that are about to begin, and notes that one is over, since the last time. Never
         waits."""
         if self._ask < 0:
@@ -103,7 +103,7 @@ class Hooks:
         self._heard = rest[-LONGEST:]
         return [asked for line in lines if (asked := _parsed(line)) is not None]
 
-    def answer(self, asked: Asked, refusal: str) -> None:
+    def answer(self, asked: AdmissionRequest, refusal: str) -> None:
         """Tell whoever asks; empty: the job may run. Earlier answers go: their askers have read them, or are gone."""
         with suppress(OSError):
             for name in os.listdir(self._answers):
@@ -115,10 +115,10 @@ class Hooks:
             draft.rename(self._answers / asked.id)
 
 
-def _parsed(line: bytes) -> Asked | None:
+def _parsed(line: bytes) -> AdmissionRequest | None:
     """None for what is no question: a job may write anything."""
     found = QUESTION.fullmatch(line.decode(errors="replace"))
     if found is None:
         return None
     id_, event, run, attempt, repository, runner, job = found.groups()
-    return Asked(id_, run, attempt, repository, runner, job, is_over=event == "completed")
+    return AdmissionRequest(id_, run, attempt, repository, runner, job, is_over=event == "completed")

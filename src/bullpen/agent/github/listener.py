@@ -22,7 +22,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from bullpen.agent.child_process import Child
-from bullpen.agent.github.runner_files import Registration
+from bullpen.agent.github.runner_files import RegistrationFiles
 from bullpen.agent.store.base import RunnerCredentials, Sink
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
@@ -53,7 +53,7 @@ class Installed:
         return (self.directory / ".runner").exists()
 
 
-class Stage(Enum):
+class ListenerStage(Enum):
     CONFIGURING = auto()
     STARTING = auto()
     LISTENING = auto()
@@ -99,7 +99,7 @@ class Lines:
         return whole
 
 
-class Listener:
+class RunnerListener:
     def __init__(
         self,
         launch: Launch,
@@ -108,13 +108,13 @@ class Listener:
         hooks: Mapping[str, str],
         given: RunnerCredentials,
         restarts: Restarts,
-        undo: Callable[[Registration], str],
+        undo: Callable[[RegistrationFiles], str],
         removal: Callable[[], str],
     ) -> None:
         """`hooks` is what run.sh is told of them, in its environment. `undo` undoes whatever jobs have done to what
         removes a registration, or says why it cannot; `removal` is a token to remove it with that holds now. Nothing is
         started yet."""
-        self.stage = Stage.STARTING if given.jit else Stage.CONFIGURING
+        self.stage = ListenerStage.STARTING if given.jit else ListenerStage.CONFIGURING
         self.why = ""  # it is broken, or its registration stays behind
         self.has_job = False
         self.jobs = 0  # so many have begun
@@ -123,7 +123,7 @@ class Listener:
         self.child: Child | None = None
         self._launch, self._installed, self._work, self._hooks = launch, installed, work, hooks
         self._given, self._restarts, self._undo, self._removal = given, restarts, undo, removal
-        self._registration: Registration | None = None
+        self._registration: RegistrationFiles | None = None
         self._lines = Lines()
         self._is_wanted = True
         self._has_listened = False
@@ -134,7 +134,7 @@ class Listener:
         return bool(self._given.removal) and not self._given.jit
 
     def begin(self, now: float) -> None:
-        if self.stage is Stage.STARTING:
+        if self.stage is ListenerStage.STARTING:
             self._run(now)
             return
         given = self._given
@@ -146,7 +146,7 @@ class Listener:
     def check(self, now: float) -> None:
         """Take what was said, and notice what has ended. Never waits for long."""
         if self.child is None:
-            if self.stage is Stage.PAUSING and now >= self.until:
+            if self.stage is ListenerStage.PAUSING and now >= self.until:
                 # What was made for one start is not started again: it is removed, and another one made.
                 (self._remove if self._given.jit else self._run)(now)
             return
@@ -167,10 +167,10 @@ class Listener:
         """Let it leave, then have it removed. What is being registered is registered first: only then can it be; and
         what it has to tell GitHub of its last job it tells, though it says here before that the job is over."""
         self._is_wanted = False
-        if self.stage in (Stage.STARTING, Stage.LISTENING) and self.child is not None:
-            self.stage, self.until = Stage.STOPPING, now + STOPPED_WITHIN
+        if self.stage in (ListenerStage.STARTING, ListenerStage.LISTENING) and self.child is not None:
+            self.stage, self.until = ListenerStage.STOPPING, now + STOPPED_WITHIN
             self.child.interrupt()
-        elif self.stage in (Stage.PAUSING, Stage.LOST, Stage.BROKEN):
+        elif self.stage in (ListenerStage.PAUSING, ListenerStage.LOST, ListenerStage.BROKEN):
             self._remove(now)
 
     def cut_off(self, why: str) -> None:
@@ -185,7 +185,7 @@ class Listener:
     # ---------------------------------------------------------------------------------------------------------- in turn
 
     def _run(self, now: float) -> None:
-        self.stage = Stage.STARTING
+        self.stage = ListenerStage.STARTING
         told = {"RUNNER_MANUALLY_TRAP_SIG": "1", "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE": "1"}
         if self._given.jit:
             told["ACTIONS_RUNNER_INPUT_JITCONFIG"] = self._given.jit
@@ -193,35 +193,39 @@ class Listener:
 
     def _remove(self, now: float) -> None:
         if not self.removes_itself:
-            self.stage, self.until = Stage.OVER, 0.0  # the service removes it, by its name
+            self.stage, self.until = ListenerStage.OVER, 0.0  # the service removes it, by its name
         elif self._registration is None:
             # config.sh failed or was ended: GitHub may have heard of us before.
             unknown = "its registration may stay behind: whether GitHub registered it is not known"
-            self.stage, self.until, self.why = Stage.OVER, 0.0, f"{unknown}; {self.why}" if self.why else unknown
+            self.stage, self.until, self.why = (
+                ListenerStage.OVER,
+                0.0,
+                f"{unknown}; {self.why}" if self.why else unknown,
+            )
         elif trouble := self._undo(self._registration):
-            self.stage, self.until, self.why = Stage.OVER, 0.0, f"its registration stays behind: {trouble}"
+            self.stage, self.until, self.why = ListenerStage.OVER, 0.0, f"its registration stays behind: {trouble}"
         else:
-            self.stage = Stage.REMOVING
+            self.stage = ListenerStage.REMOVING
             self._given = replace(self._given, removal=self._removal())
             told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._installed.directory)}
             self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
 
     def _ended(self, code: int | None, said: str, now: float) -> None:
         self.until = 0.0
-        if self.stage is Stage.CONFIGURING and self._installed.is_configured:
-            self._registration = Registration(self._installed.directory)
+        if self.stage is ListenerStage.CONFIGURING and self._installed.is_configured:
+            self._registration = RegistrationFiles(self._installed.directory)
         match self.stage:
-            case Stage.CONFIGURING if not self._is_wanted:
+            case ListenerStage.CONFIGURING if not self._is_wanted:
                 self._remove(now)
-            case Stage.CONFIGURING if code == 0 and self._installed.is_configured:
+            case ListenerStage.CONFIGURING if code == 0 and self._installed.is_configured:
                 self._run(now)
-            case Stage.CONFIGURING:
+            case ListenerStage.CONFIGURING:
                 self._break(f"GitHub's runner could not be registered: {said}")
-            case Stage.STOPPING:
+            case ListenerStage.STOPPING:
                 self._remove(now)
-            case Stage.REMOVING:
-                self.stage, self.why = Stage.OVER, "" if code == 0 else f"its registration stays behind: {said}"
-            case Stage.STARTING if code != DEPRECATED and not self._has_listened:
+            case ListenerStage.REMOVING:
+                self.stage, self.why = ListenerStage.OVER, "" if code == 0 else f"its registration stays behind: {said}"
+            case ListenerStage.STARTING if code != DEPRECATED and not self._has_listened:
                 self._break(f"GitHub's runner does not listen for jobs: {said}")
             case _:
                 self._ended_by_itself(code, said, now)
@@ -233,7 +237,7 @@ class Listener:
             # Nobody tells GitHub how the job ended, and it waits for minutes: whoever counts on us should know now.
             self._break(f"GitHub's runner ended under its job: {said}")
         elif self._given.jit and self.jobs and not self._installed.is_configured:
-            self.stage = Stage.LOST
+            self.stage = ListenerStage.LOST
         elif (pause := self._restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
         elif not self._given.jit and (not self._installed.is_configured or "has been deleted" in said):
@@ -241,10 +245,10 @@ class Listener:
             # removes any more.
             self._remove(now)
         else:
-            self.stage, self.until = Stage.PAUSING, now + pause
+            self.stage, self.until = ListenerStage.PAUSING, now + pause
 
     def _break(self, why: str) -> None:
-        self.stage, self.why = Stage.BROKEN, why
+        self.stage, self.why = ListenerStage.BROKEN, why
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
@@ -264,8 +268,8 @@ class Listener:
             listens, begins, _ = found.groups()
             self.jobs += bool(begins)
             self.has_job = bool(begins)
-            if listens and self.stage is Stage.STARTING:
-                self.stage, self.until, self._has_listened = Stage.LISTENING, 0.0, True
+            if listens and self.stage is ListenerStage.STARTING:
+                self.stage, self.until, self._has_listened = ListenerStage.LISTENING, 0.0, True
 
     def _said(self) -> str:
         """The last it printed, for people: no secret, whatever it printed."""

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.child_process import Child, start
-from bullpen.agent.cleaning.crontabs import Timers
+from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import Config
-from bullpen.agent.github.admission import Asked, activity_of, refusal
+from bullpen.agent.github.admission import AdmissionRequest, activity_of, refusal
 from bullpen.agent.github.install import PROGRAMS, install, strip
 from bullpen.agent.github.job_hooks import Hooks
-from bullpen.agent.github.listener import STOPPED_WITHIN, Installed, Lines, Listener, Restarts, Stage
-from bullpen.agent.github.runner_files import Registration
-from bullpen.agent.progress import Phase, Progress, Record
+from bullpen.agent.github.listener import STOPPED_WITHIN, Installed, Lines, ListenerStage, Restarts, RunnerListener
+from bullpen.agent.github.runner_files import RegistrationFiles
+from bullpen.agent.progress import AgentProgress, InstanceRecord, Phase
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
-from bullpen.host.processes import Identity, TreeSurvived, descendants, end_tree, identify, mark_of
+from bullpen.host.processes import ProcessIdentity, TreeSurvived, descendants, end_tree, identify, mark_of
 from bullpen.host.sweep import Path as Entry
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Actions:
         self._config, self._account, self._log = config, account, log
         self._directory = config.directory / "runner"
         self._hooks: Hooks | None = None
-        self._listener: Listener | None = None
+        self._listener: RunnerListener | None = None
         self._asking: Child | None = None  # for the runner's version
         self._restarts = Restarts()
         self._job = 0  # the number of the one that runs, since we registered
@@ -60,7 +60,7 @@ class Actions:
         self._due, self._overdue = math.inf, ""  # by then it must have been judged, or have ended; what if not
         self._is_over = False  # the job's last step; its runner still has to tell GitHub
         self._children = 0
-        self._at_boot: frozenset[Identity] = frozenset()  # what the pre-runner script left running
+        self._at_boot: frozenset[ProcessIdentity] = frozenset()  # what the pre-runner script left running
         self._programs: frozenset[str] = frozenset()  # what lies in the runner's directory without a registration
 
     def settle(self) -> Generator[Turn, None, tuple[Entry, ...]]:
@@ -103,7 +103,7 @@ class Actions:
 
     # ------------------------------------------------------------------------------------------------- what decide says
 
-    def register(self, store: AgentStore, progress: Progress, record: Record) -> Progress:
+    def register(self, store: AgentStore, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
         """Begin to appear at GitHub; `check` tells when it is done. Raise StoreUnreachable."""
         assert self._hooks is not None, "not settled"
         try:
@@ -123,11 +123,11 @@ class Actions:
         work, told = self._config.places["work"], self._hooks.variables
         installed = Installed(self._directory, self.version)
         undo, removal = self._undo, partial(_removal, store, given)
-        self._listener = Listener(self._launch, installed, work, told, given, self._restarts, undo, removal)
+        self._listener = RunnerListener(self._launch, installed, work, told, given, self._restarts, undo, removal)
         self._listener.begin(time.monotonic())
         return self.check(began)
 
-    def hang_up(self, progress: Progress, record: Record) -> Progress:
+    def hang_up(self, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
         """Begin to leave GitHub; `check` tells when it is done."""
         if self._listener is None:
             return progress.hung_up()
@@ -139,13 +139,13 @@ class Actions:
         """A job has begun that nobody has asked about yet. Any other question is late, or made up by a job."""
         return self._listener is not None and self._job > self._judged
 
-    def admit(self, progress: Progress, asked: Asked) -> tuple[Progress, bool]:
+    def admit(self, progress: AgentProgress, asked: AdmissionRequest) -> tuple[AgentProgress, bool]:
         """Bind the job that has begun if it may run here, and have it wait until it is let go; else have it end. Says
         which it was, and of one job only once: what runs cannot pass for another."""
         assert self._hooks is not None, "not settled"
         assert self._listener is not None, "nobody can have asked"
         self._judged, self._due = self._job, math.inf
-        is_leaving = self._listener.stage is Stage.STOPPING
+        is_leaving = self._listener.stage is ListenerStage.STOPPING
         why = refusal(asked, progress.seen, "" if is_leaving else progress.registered_for)
         job = f"job {asked.job} of {asked.repository} run={asked.run} attempt={asked.attempt}"
         if why or progress.seen is None:
@@ -156,7 +156,7 @@ class Actions:
         self._log(f"admits {job!r}")
         return progress.bound(activity_of(asked, progress.seen, progress.runner), time.monotonic()), True
 
-    def let_go(self, asked: Asked) -> None:
+    def let_go(self, asked: AdmissionRequest) -> None:
         assert self._hooks is not None, "not settled"
         self._hooks.answer(asked, "")
 
@@ -173,14 +173,14 @@ class Actions:
     def awaited(self) -> list[int]:
         return [child.pid for child in self._running()]
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> AdmissionRequest | None:
         """What asks for our word first, of all that have since the last time. That a job is over is only noted, for the
         next check."""
         heard = self._hooks.asked() if self._hooks is not None else []
         self._is_over |= any(asked.is_over for asked in heard)
         return next((asked for asked in heard if not asked.is_over), None)
 
-    def check(self, progress: Progress) -> Progress:
+    def check(self, progress: AgentProgress) -> AgentProgress:
         listener = self._listener
         if listener is None:
             return progress
@@ -199,17 +199,17 @@ class Actions:
             listener.cut_off(self._overdue)
         begun = progress.registration
         match listener.stage:
-            case Stage.LISTENING if begun is not None and begun.phase is Phase.UNDER_WAY:
+            case ListenerStage.LISTENING if begun is not None and begun.phase is Phase.UNDER_WAY:
                 self._log(f"listens as {progress.runner}")
                 return progress.listening()
-            case Stage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
+            case ListenerStage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
                 self._log(f"serves no more: {listener.why}")
                 return progress.listening(listener.why)
-            case Stage.LOST if progress.removal is None:
+            case ListenerStage.LOST if progress.removal is None:
                 self._log("its registration is over")
                 self._hang_up()
                 return progress.forgotten()
-            case Stage.OVER:
+            case ListenerStage.OVER:
                 self._log(f"listens no more{f', but {listener.why}' if listener.why else ''}")
                 self._hang_up()
                 if listener.why and progress.removal is None:
@@ -217,7 +217,7 @@ class Actions:
                 return progress.hung_up(listener.why)
         return progress
 
-    def give_up(self, progress: Progress, why: str) -> Progress:
+    def give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
         """What nobody foresaw costs the runner, never the agent. A registration that only we can remove stays behind:
         what removes it may be what failed."""
         listener = self._listener
@@ -237,7 +237,7 @@ class Actions:
             return
         until = time.monotonic() + LEAVING_WITHIN + (STOPPED_WITHIN if listener.has_job else 0.0)
         listener.stop(time.monotonic())
-        while listener.stage is not Stage.OVER and time.monotonic() < until:
+        while listener.stage is not ListenerStage.OVER and time.monotonic() < until:
             select.select([child.output for child in self._running() if child.output >= 0], [], [], LOOK_AGAIN)
             listener.check(time.monotonic())
 
@@ -252,13 +252,13 @@ class Actions:
         """As whom nothing runs on this machine but our jobs; None if that is what we are."""
         return self._account.user if self._account is not None else None
 
-    def _undo(self, registration: Registration) -> str:
+    def _undo(self, registration: RegistrationFiles) -> str:
         """What jobs have done to our removing of a registration, or why it cannot be undone. What they left running
         could read the token in the environment of config.sh, for it has the same user."""
         me, mark = identify(os.getpid()), mark_of(self._config.instance_id)
         try:
             if self._account is not None:
-                Timers(self._account).stop()
+                UserCrontabs(self._account).stop()
             end_tree(me, mark, patience=ENDED_WITHIN, spare=self._at_boot, user=self._user)
             registration.bring_back(self._directory, self._programs, self._account)
         except (TreeSurvived, OSError) as exc:

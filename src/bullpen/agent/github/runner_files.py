@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILES = re.compile(r"\.runner.*|\.credentials.*")
 
 
-class Registration:
+class RegistrationFiles:
     """The files as they are when this is made: before the first job."""
 
     def __init__(self, directory: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from bullpen.agent.progress import Record
+from bullpen.agent.progress import InstanceRecord
 from bullpen.agent.store.base import NoCredentials, RunnerCredentials
 from bullpen.engines.github.naming import fresh_number, runner_name
 
@@ -22,7 +22,7 @@ class CredentialIssuer:
         self._instance_id = instance_id
         self._last = 0
 
-    def issue(self, content: str, expires: float, record: Record) -> RunnerCredentials:
+    def issue(self, content: str, expires: float, record: InstanceRecord) -> RunnerCredentials:
         """What the stored secret gives for the record's round. Raise NoCredentials if it expired or cannot be read."""
         if expires <= time.time():
             raise NoCredentials(MISSING)

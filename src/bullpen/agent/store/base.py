@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from bullpen.agent.decide import NoRecord
-from bullpen.agent.progress import End, Holder, Job, Kind, Record
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, LeaseHolder, SignalKind
 
 TEXT_LIMIT = 2000
 """Characters of a signal's text: the control plane shows them to people."""
@@ -34,7 +34,7 @@ class Grant:
     plane ends this instance. `next_in` is when the next heartbeat is expected, in seconds; 0: as configured.
     """
 
-    holder: Holder
+    holder: LeaseHolder
     resurrected: bool = False
     retired: bool = False
     next_in: float = 0.0
@@ -69,7 +69,7 @@ class OwnList(Enum):
 class Order:
     """A job that was taken, the command it runs, and its number among the jobs submitted with it."""
 
-    job: Job
+    job: HeldJob
     command: tuple[str, ...]
     index: int = 0
 
@@ -85,30 +85,30 @@ class Sink(Protocol):
 class AgentJobs(Protocol):
     """Jobs of Bullpen's own queue. The rules are those of `bullpen.model.job`, on every store."""
 
-    def take_job(self, record: Record) -> Order | None:
+    def take_job(self, record: InstanceRecord) -> Order | None:
         """Take the next job of the record's run that suits this worker.
 
         None: no job waits, the worker's lease has run out or its machine leaves, or the instance does not run in this
         round any more. Called only after a first heartbeat.
         """
 
-    def standing(self, job: Job) -> End | None:
+    def standing(self, job: HeldJob) -> End | None:
         """Why the job must end, as the store has it; None: it may go on.
 
         The answer may be as old as the last heartbeat.
         """
 
-    def settle_job(self, job: Job) -> bool:
+    def settle_job(self, job: HeldJob) -> bool:
         """Write the job's end. False: it was refused, because the assignment is not the current one any more.
 
         Settling the same end twice answers True twice: the first answer may have been lost.
         """
 
-    def give_back_job(self, job: Job, why: str) -> None:
+    def give_back_job(self, job: HeldJob, why: str) -> None:
         """Give the job to another worker, or fail it if it has lost too many. The agent leaves, and nothing of the job
         runs any more. A job that this worker does not hold stays as it is."""
 
-    def open_log(self, job: Job) -> Sink:
+    def open_log(self, job: HeldJob) -> Sink:
         """Where the output of this assignment goes. Raise OSError."""
 
 
@@ -125,13 +125,13 @@ class AgentStore(Protocol):
         Every change is announced within some seconds of its write. The answer may be True although nothing changed.
         """
 
-    def look(self) -> Record | NoRecord:
+    def look(self) -> InstanceRecord | NoRecord:
         """The instance's record as it is stored, or ABSENT. A record that this agent cannot read is StoreUnreachable.
 
         `has_job` is True only for a worker that could take the job: not before its first heartbeat.
         """
 
-    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+    def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         """Renew the lease, and report in the same write which job runs here and when the machine will be taken away.
 
         The first one registers the worker and describes it. `activity` is a job of a CI with jobs of its own; a
@@ -144,13 +144,13 @@ class AgentStore(Protocol):
         Does nothing before the first heartbeat, nor on a store where only a sweeper decides about workers.
         """
 
-    def report(self, kind: Kind, record: Record, text: str) -> None:
+    def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         """Write a signal of this record's round and wake the control plane; `text` is cut to TEXT_LIMIT.
 
         Its number is higher than that of every signal of the instance before it, also of an earlier process.
         """
 
-    def register(self, record: Record) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         """Appear under the label of the record's run, or get what it takes to register with GitHub.
 
         Nothing is written, and no secret is given, for a record that has moved on. Raise NoCredentials, which says why,

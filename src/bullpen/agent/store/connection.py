@@ -33,7 +33,7 @@ class Badge(Protocol):
         """The service does not know it (any more)."""
 
 
-class Given:
+class FixedToken:
     """A token that was given to us once and for all."""
 
     def __init__(self, token: str) -> None:

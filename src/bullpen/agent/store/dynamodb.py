@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bullpen import __version__
-from bullpen.agent.aws.dynamodb import Away, ConditionFailed, DynamoDB, Refused
+from bullpen.agent.aws.dynamodb import ConditionFailed, DynamoDB, DynamoRefused, DynamoUnanswered
 from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import Holder, Job, Kind, Record, State
+from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
@@ -71,14 +71,14 @@ class DynamoStore:
         """True if it is time to look again."""
         return time.monotonic() >= self._look_at
 
-    def look(self) -> Record | NoRecord:
+    def look(self) -> InstanceRecord | NoRecord:
         found = self._call("GetItem", Key=raw_key("Instance", self._id), ConsistentRead=True).get("Item")
         record = ABSENT if found is None else _record(found)
-        is_running = isinstance(record, Record) and record.state is State.RUNNING
+        is_running = isinstance(record, InstanceRecord) and record.state is InstanceState.RUNNING
         self._look_at = time.monotonic() + (RUNNING_EVERY if is_running else WAITING_EVERY)
         return record
 
-    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+    def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         """One write: its number and the length of the lease. Whoever sweeps sets the deadline, by its own clock."""
         pulse: dict[str, Value | None] = {
             "instanceId": text(self._id),
@@ -94,7 +94,7 @@ class DynamoStore:
             self._beats += 1
             is_ours, found = self._count_up("Heartbeat", self._beats, pulse, _entries(self._id, leaving))
             epoch = int(found.get("epoch", {}).get("N", 1))
-            holder = Holder(direct_key(self._id), epoch)
+            holder = LeaseHolder(direct_key(self._id), epoch)
             if found.get("fate") == text("retire") or found.get("state") == text("cleaned-up"):
                 return Grant(holder, retired=True)
             if is_ours:
@@ -110,8 +110,8 @@ class DynamoStore:
     def stop(self) -> None:
         """Nothing: a sweeper decides what becomes of a worker whose beats it accepts itself."""
 
-    def report(self, kind: Kind, record: Record, words: str) -> None:
-        if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
+    def report(self, kind: SignalKind, record: InstanceRecord, words: str) -> None:
+        if kind is SignalKind.REMOVE_REG_OK and self._may_be_registered:
             self.deregister()
         signal: dict[str, Value | None] = {
             "value": {"M": {"signal": text(kind), "runId": text(record.run_id)}},
@@ -127,10 +127,12 @@ class DynamoStore:
             self._signals = _seq(found)
         raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times")
 
-    def register(self, record: Record) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
             return self._credentials(record)
-        states = {f":{state}": text(state) for state in (State.CREATED, State.CLAIMED, State.RUNNING)}
+        states = {
+            f":{state}": text(state) for state in (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
+        }
         check = {
             "TableName": self._config.table,
             "Key": raw_key("Instance", self._id),
@@ -155,13 +157,13 @@ class DynamoStore:
             return OwnList.MOVED_ON
         return OwnList.LISTED
 
-    def _credentials(self, record: Record) -> RunnerCredentials | OwnList:
+    def _credentials(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
         found = self.look()
-        if not isinstance(found, Record) or (found.run_id, found.round) != (record.run_id, record.round):
+        if not isinstance(found, InstanceRecord) or (found.run_id, found.round) != (record.run_id, record.round):
             return OwnList.MOVED_ON
-        if found.state not in (State.CREATED, State.CLAIMED, State.RUNNING):
+        if found.state not in (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING):
             return OwnList.MOVED_ON
         self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
         return self._issuer.issue(*self._secret(), record)
@@ -227,23 +229,23 @@ class DynamoStore:
     def _ask(self, operation: str, **request: Any) -> dict[str, Any]:
         try:
             return self._client.call(operation, **request)
-        except (Away, NoMetadata) as exc:
+        except (DynamoUnanswered, NoMetadata) as exc:
             raise StoreUnreachable(str(exc)) from exc
-        except Refused as exc:
+        except DynamoRefused as exc:
             if exc.code.startswith(REFUSED_CREDENTIALS):
                 self._forget_credentials()
             raise StoreUnreachable(str(exc)) from exc
 
 
-def _record(item: Item) -> Record:
+def _record(item: Item) -> InstanceRecord:
     try:
         found = items.decode(Instance, item)
-        state = State(found.state)
+        state = InstanceState(found.state)
     except (Unreadable, ValueError) as exc:
         raise StoreUnreachable(str(exc)) from exc
     threshold = found.threshold.timestamp()
     owned = (state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
-    return Record(*owned, repository=found.repository)
+    return InstanceRecord(*owned, repository=found.repository)
 
 
 def _secret(item: Item) -> tuple[str, float]:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import (
     TEXT_LIMIT,
     Grant,
@@ -27,9 +27,9 @@ from bullpen.agent.store.base import (
     RunnerCredentials,
     StoreUnreachable,
 )
-from bullpen.agent.store.connection import Answer, Badge, Caller, Given, ServiceAway
+from bullpen.agent.store.connection import Answer, Badge, Caller, FixedToken, ServiceAway
 from bullpen.agent.store.log_buffer import HttpLog
-from bullpen.agent.wakeup import Bell
+from bullpen.agent.wakeup import ThreadWakeup
 
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
 REGISTRATION_PATIENCE = 6.0  # the service asks the CI in turn; a lease lasts longer
@@ -40,7 +40,7 @@ ATTEMPTS = 3  # to find the token or key that the service accepts
 class HttpStore:
     """See `base.AgentStore` for what each method promises."""
 
-    def __init__(self, config: Config, bell: Bell) -> None:
+    def __init__(self, config: Config, bell: ThreadWakeup) -> None:
         self._config = config
         self._bell = bell
         self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
@@ -74,7 +74,7 @@ class HttpStore:
         self._changed = False  # before the look that follows: news of the poll's thread that come now are looked at
         return True
 
-    def look(self) -> Record | NoRecord:
+    def look(self) -> InstanceRecord | NoRecord:
         if self._watcher is None:
             self._news = self._call("GET", f"{self._base}/record")  # without an answer, the next look begins here
             self._watcher = threading.Thread(target=self._watch, name="bullpen-poll", daemon=True)
@@ -84,14 +84,14 @@ class HttpStore:
             return ABSENT
         self._seq = max(self._seq, found["signalSeq"])  # news may be older than our last signal
         try:
-            state = State(found["state"])
+            state = InstanceState(found["state"])
         except ValueError as exc:
             raise StoreUnreachable(str(exc)) from exc
         has_job = found["hasJob"] and self._epoch > 0
         owned = (state, found["runId"], found["round"], found["threshold"], found["attested"], found["trustDomain"])
-        return Record(*owned, has_job, found.get("repository", ""))
+        return InstanceRecord(*owned, has_job, found.get("repository", ""))
 
-    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+    def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         for _ in range(ATTEMPTS):
             said = self._beat(job, leaving, activity)
             status, answer = self._exchange("POST", "/v1/heartbeats", said, self._pulse)
@@ -101,7 +101,7 @@ class HttpStore:
                 case "token-mismatch":
                     self._token = answer["token"]
                 case "retired":
-                    return Grant(Holder(self._key, self._epoch), retired=True)
+                    return Grant(LeaseHolder(self._key, self._epoch), retired=True)
                 case "cleaned-up" | "unknown-worker":
                     self._take_new_key()
                 case error:
@@ -113,15 +113,15 @@ class HttpStore:
             said = urlencode({"token": self._token, "epoch": self._epoch})
             self._exchange("DELETE", f"/v1/workers/{quote(self._key)}?{said}", caller=self._pulse)
 
-    def standing(self, job: Job) -> End | None:
+    def standing(self, job: HeldJob) -> End | None:
         if job.id not in self._told_to_stop:
             return None
         held = {"worker": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
         answer = self._call("GET", f"{self._base}/jobs/{quote(job.id)}/standing?{urlencode(held)}")
         return {"cancelled": End.CANCELLED, "lost": End.LOST}.get(answer["standing"])
 
-    def report(self, kind: Kind, record: Record, text: str) -> None:
-        if kind is Kind.REMOVE_REG_OK and self._may_be_registered:
+    def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
+        if kind is SignalKind.REMOVE_REG_OK and self._may_be_registered:
             self.deregister()  # the answer to a registration may have been lost
         for _ in range(ATTEMPTS):
             said = {"kind": kind.value, "runId": record.run_id, "round": record.round, "seq": self._seq + 1}
@@ -133,7 +133,7 @@ class HttpStore:
             self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
         raise StoreUnreachable(f"{kind} was not stored")
 
-    def register(self, record: Record) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         self._may_be_registered = True
         asked = {"runId": record.run_id, "round": record.round}
         answer = self._call("PUT", f"{self._base}/registration", asked, self._registrar)
@@ -151,17 +151,17 @@ class HttpStore:
     def removal_token(self) -> str:
         raise NoCredentials("the server deregisters this runner")
 
-    def take_job(self, record: Record) -> Order | None:
+    def take_job(self, record: InstanceRecord) -> Order | None:
         asked = {"workerInstanceKey": self._key, "round": record.round}
         taken = self._call("POST", f"{self._base}/jobs/take", asked)["job"]
         self._news = None  # whether another one waits is another question now
         if taken is None:
             return None
-        holder = Holder(taken["worker"], taken["epoch"])
-        job = Job(taken["id"], taken["fence"], record.round, time.monotonic(), holder, taken["timeoutSeconds"])
+        holder = LeaseHolder(taken["worker"], taken["epoch"])
+        job = HeldJob(taken["id"], taken["fence"], record.round, time.monotonic(), holder, taken["timeoutSeconds"])
         return Order(job, tuple(taken["command"]), taken["index"])
 
-    def settle_job(self, job: Job) -> bool:
+    def settle_job(self, job: HeldJob) -> bool:
         from bullpen.agent.store.jobs import verdict
 
         for log in self._logs:
@@ -173,10 +173,10 @@ class HttpStore:
         status, answer = self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/finish", said)
         return status == 200 and bool(answer["accepted"])
 
-    def give_back_job(self, job: Job, why: str) -> None:
+    def give_back_job(self, job: HeldJob, why: str) -> None:
         self._exchange("POST", f"{self._base}/jobs/{quote(job.id)}/give-back", self._held(job) | {"why": why})
 
-    def open_log(self, job: Job) -> HttpLog:
+    def open_log(self, job: HeldJob) -> HttpLog:
         log = HttpLog(self._caller, f"{self._base}/jobs/{quote(job.id)}/log", job.fence)
         self._logs.append(log)
         return log
@@ -195,7 +195,7 @@ class HttpStore:
         self._epoch = self._token = 0
         self._request = os.urandom(8).hex()
 
-    def _beat(self, job: Job | None, leaving: datetime | None, activity: str) -> Answer:
+    def _beat(self, job: HeldJob | None, leaving: datetime | None, activity: str) -> Answer:
         beat: Answer = {
             "workerInstanceKey": self._key,
             "token": self._token,
@@ -209,7 +209,7 @@ class HttpStore:
             beat["activity"] = activity
         if job is not None:
             # A job of an earlier epoch is asked about, not claimed: the answer says that it is over.
-            is_ours = job.holder == Holder(self._key, self._epoch)
+            is_ours = job.holder == LeaseHolder(self._key, self._epoch)
             field = "boundActivities" if is_ours and job.exit_code is None else "runningActivities"
             beat[field] = [{"jobId": job.id, "fence": job.fence}]
         if self._epoch == 0:
@@ -225,16 +225,16 @@ class HttpStore:
             }
         return beat
 
-    def _granted(self, answer: Answer, job: Job | None) -> Grant:
+    def _granted(self, answer: Answer, job: HeldJob | None) -> Grant:
         self._token, self._epoch = answer["token"], answer["epoch"]
         # A new one only now: until it is answered, the same beat again must not count twice.
         self._request = os.urandom(8).hex()
         self._told_to_stop = tuple(answer["stop"])
         if job is not None and job.id in self._told_to_stop:
             self._changed = True
-        return Grant(Holder(self._key, self._epoch), answer["resurrected"], next_in=answer["nextInSeconds"])
+        return Grant(LeaseHolder(self._key, self._epoch), answer["resurrected"], next_in=answer["nextInSeconds"])
 
-    def _held(self, job: Job) -> Answer:
+    def _held(self, job: HeldJob) -> Answer:
         return {"workerInstanceKey": job.holder.worker, "epoch": job.holder.epoch, "fence": job.fence}
 
     # ---------------------------------------------------------------------------------------------------------- calling
@@ -275,7 +275,7 @@ class HttpStore:
 def _badge(config: Config) -> Badge:
     """On EC2 nobody could give us a token before we started: we prove who we are."""
     if config.token or not config.imds:
-        return Given(config.token)
+        return FixedToken(config.token)
     from bullpen.agent.aws.identity import Attested
     from bullpen.agent.aws.imds import Metadata
 

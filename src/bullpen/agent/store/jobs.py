@@ -42,7 +42,7 @@ def next_job(connection: sqlite3.Connection, config: Config, key: str, run_id: s
     return row[0] if row else None
 
 
-def standing(connection: sqlite3.Connection, held: progress.Job) -> End | None:
+def standing(connection: sqlite3.Connection, held: progress.HeldJob) -> End | None:
     """Why a job that runs here must end, as the store has it; None: it may go on."""
     stored = JOBS.read(connection, held.id)
     if stored is None or not _assignment(held).is_current(stored):
@@ -50,7 +50,7 @@ def standing(connection: sqlite3.Connection, held: progress.Job) -> End | None:
     return End.CANCELLED if stored.cancelling else None
 
 
-def finish(connection: sqlite3.Connection, config: Config, held: progress.Job, at: datetime) -> bool:
+def finish(connection: sqlite3.Connection, config: Config, held: progress.HeldJob, at: datetime) -> bool:
     """Write the job's end; False if it was refused, because the assignment is not the current one."""
     stored = JOBS.read(connection, held.id)
     assert held.exit_code is not None, "a job that has not ended"
@@ -73,7 +73,7 @@ def finish(connection: sqlite3.Connection, config: Config, held: progress.Job, a
     return True
 
 
-def verdict(held: progress.Job) -> tuple[Result, str]:
+def verdict(held: progress.HeldJob) -> tuple[Result, str]:
     """The result of a job that has ended, and why."""
     match held.end:
         case End.CANCELLED:
@@ -85,7 +85,7 @@ def verdict(held: progress.Job) -> tuple[Result, str]:
     return (Result.SUCCEEDED, "") if held.exit_code == 0 else (Result.FAILED, f"exit code {held.exit_code}")
 
 
-def give_back(connection: sqlite3.Connection, config: Config, held: progress.Job, why: str, at: datetime) -> None:
+def give_back(connection: sqlite3.Connection, config: Config, held: progress.HeldJob, why: str, at: datetime) -> None:
     """The agent leaves: the job goes to another worker now, and not when the lease runs out."""
     stored = JOBS.read(connection, held.id)
     if stored is not None and _assignment(held).is_current(stored):
@@ -93,7 +93,7 @@ def give_back(connection: sqlite3.Connection, config: Config, held: progress.Job
         JOBS.land(connection, change)
 
 
-def _assignment(held: progress.Job) -> Assignment:
+def _assignment(held: progress.HeldJob) -> Assignment:
     return Assignment(held.holder.worker, held.holder.epoch, held.fence)
 
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from bullpen import __version__
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
-from bullpen.agent.progress import Job
+from bullpen.agent.progress import HeldJob
 from bullpen.agent.store.rows import JOBS, WORKERS
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job as jobs
@@ -109,7 +109,7 @@ class Lease:
         return outcome.code is Code.RETIRED
 
 
-def bind(connection: sqlite3.Connection, held: Job, worker: Worker, at: datetime) -> None:
+def bind(connection: sqlite3.Connection, held: HeldJob, worker: Worker, at: datetime) -> None:
     """Say that we run the job, unless it is not ours any more or we have said so: whoever looks at it finds out."""
     stored = JOBS.read(connection, held.id)
     if stored is None or stored.bound or held.holder.epoch != worker.epoch:

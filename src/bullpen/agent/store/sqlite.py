@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import End, Holder, Job, Kind, Record, State
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, Grant, Order, OwnList, RunnerCredentials, Sink, StoreUnreachable
 from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
@@ -58,16 +58,16 @@ class SqliteStore:
             self._version = version
             return changed
 
-    def look(self) -> Record | NoRecord:
+    def look(self) -> InstanceRecord | NoRecord:
         with self._translated():
             connection = self._connected()
             row = connection.execute(_LOOK, (self._id,)).fetchone()
             if row is None:
                 return ABSENT
             state, run_id, round, threshold, attested, trust_domain, repository = row
-            has_job = state == State.RUNNING and self._lease is not None and self._has_job(connection, run_id)
-            owned = (State(state), run_id, round, threshold / 1e6, bool(attested), trust_domain)
-            return Record(*owned, has_job, repository)
+            has_job = state == InstanceState.RUNNING and self._lease is not None and self._has_job(connection, run_id)
+            owned = (InstanceState(state), run_id, round, threshold / 1e6, bool(attested), trust_domain)
+            return InstanceRecord(*owned, has_job, repository)
 
     def _has_job(self, connection: sqlite3.Connection, run_id: str) -> bool:
         from bullpen.agent.store import jobs
@@ -75,7 +75,7 @@ class SqliteStore:
         assert self._lease is not None, "nobody takes a job before its first beat"
         return jobs.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
-    def beat(self, job: Job | None, leaving: datetime | None = None, activity: str = "") -> Grant:
+    def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
         # waits for our registration, not for our pulse.
         from bullpen.agent.store.lease import Lease, bind
@@ -90,7 +90,7 @@ class SqliteStore:
                     bind(connection, job, outcome.worker, at)
             if lease.heard(outcome):
                 break
-        holder = Holder(lease.key, lease.epoch)
+        holder = LeaseHolder(lease.key, lease.epoch)
         if isinstance(outcome, Accepted):
             return Grant(holder, resurrected=outcome.resurrected)
         return Grant(holder, retired=True)
@@ -100,17 +100,17 @@ class SqliteStore:
             with self._transaction(tells_control=True) as connection:
                 self._lease.stop(connection, _now())
 
-    def standing(self, job: Job) -> End | None:
+    def standing(self, job: HeldJob) -> End | None:
         from bullpen.agent.store import jobs
 
         with self._translated():
             return jobs.standing(self._connected(), job)
 
-    def report(self, kind: Kind, record: Record, text: str) -> None:
+    def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         with self._transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
 
-    def register(self, record: Record) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
             return self._credentials(record)
         with self._transaction() as connection:
@@ -120,7 +120,7 @@ class SqliteStore:
             is_listed = found.fetchone() == (record.run_id, record.round)
         return OwnList.LISTED if is_listed else OwnList.MOVED_ON
 
-    def _credentials(self, record: Record) -> RunnerCredentials | OwnList:
+    def _credentials(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
         with self._translated():
@@ -139,7 +139,7 @@ class SqliteStore:
 
         return token_source.removal_of(*token_source.read_file(self._config.home))
 
-    def take_job(self, record: Record) -> Order | None:
+    def take_job(self, record: InstanceRecord) -> Order | None:
         from bullpen.agent.store import jobs
 
         assert self._lease is not None, "nobody takes a job before its first beat"
@@ -148,11 +148,11 @@ class SqliteStore:
             if taken is None:
                 return None
             connection.execute("UPDATE registrations SET busy = 1 WHERE name = ?", (self._id,))
-        holder = Holder(taken.worker, taken.epoch)
-        job = Job(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
+        holder = LeaseHolder(taken.worker, taken.epoch)
+        job = HeldJob(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
         return Order(job, taken.command, taken.index)
 
-    def settle_job(self, job: Job) -> bool:
+    def settle_job(self, job: HeldJob) -> bool:
         from bullpen.agent.store import jobs
 
         with self._transaction(tells_control=True) as connection:
@@ -160,13 +160,13 @@ class SqliteStore:
             connection.execute("UPDATE registrations SET busy = 0 WHERE name = ?", (self._id,))
         return accepted
 
-    def give_back_job(self, job: Job, why: str) -> None:
+    def give_back_job(self, job: HeldJob, why: str) -> None:
         from bullpen.agent.store import jobs
 
         with self._transaction(tells_control=True) as connection:
             jobs.give_back(connection, self._config, job, why, _now())
 
-    def open_log(self, job: Job) -> Sink:
+    def open_log(self, job: HeldJob) -> Sink:
         logs = self._config.home / "jobs"
         logs.mkdir(mode=0o700, exist_ok=True)
         return LogFile(logs / f"{job.id}.{job.fence}.log")

@@ -22,7 +22,7 @@ from bullpen.engines.sqlite.tokens import SqliteTokens
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import BullpenError
 from bullpen.host import scheduled_jobs
-from bullpen.host.processes import Identity, descendants, is_running, mark_of
+from bullpen.host.processes import ProcessIdentity, descendants, is_running, mark_of
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Chance, Clock, Sighting
@@ -163,7 +163,7 @@ class LocalCompute:
         """Start the processes of machines, given their users, and note them; return why, for those that do not run."""
         tokens = await self._agent_tokens(given) if self._settings.agent.serve_url else {}
 
-        def start(id_: str) -> Identity | NotLaunched:
+        def start(id_: str) -> ProcessIdentity | NotLaunched:
             try:
                 return launch(self._home, id_, self._settings, given[id_], tokens.get(id_, ""))
             except NotLaunched as exc:
@@ -172,7 +172,7 @@ class LocalCompute:
         outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in given))
         outcome_of = dict(zip(given, outcomes, strict=True))
         failures = {id_: _why(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
-        started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, Identity)}
+        started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, ProcessIdentity)}
         self._children += [process.pid for process in started.values()]
         at = self._clock.now()
 

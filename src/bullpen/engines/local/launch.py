@@ -25,7 +25,7 @@ from typing import Any
 import bullpen
 from bullpen.config import Settings
 from bullpen.engines.local import users
-from bullpen.host.processes import Identity, TreeSurvived, end_tree, identify, mark_of
+from bullpen.host.processes import ProcessIdentity, TreeSurvived, end_tree, identify, mark_of
 from bullpen.host.sweep import remove_tree
 from bullpen.model.job import LOSSES
 from bullpen.settings.agents import told_of_ci
@@ -58,7 +58,7 @@ def directory_of(home: Path, instance_id: str) -> Path:
     return home / "instances" / instance_id
 
 
-def launch(home: Path, instance_id: str, settings: Settings, user: str = "", token: str = "") -> Identity:
+def launch(home: Path, instance_id: str, settings: Settings, user: str = "", token: str = "") -> ProcessIdentity:
     """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched.
 
     `user` is as whom its jobs run, and those of no other machine; empty: as we do. `token` is its own at `bullpen
@@ -119,7 +119,7 @@ def _make_directory(home: Path, directory: Path, work_dir: str, *, for_user: boo
     (place / directory.name).mkdir(mode=0o700)
 
 
-def end(home: Path, instance_id: str, process: Identity | None, user: int | None = None) -> bool | None:
+def end(home: Path, instance_id: str, process: ProcessIdentity | None, user: int | None = None) -> bool | None:
     """End everything that runs for a machine, and as the user that is its alone, and remove its directory.
 
     True if something was ended, None if there was nothing, False if something could not be ended or we run inside it.

@@ -13,7 +13,7 @@ from bullpen.config import ResourceClass
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.host.processes import Identity
+from bullpen.host.processes import ProcessIdentity
 from bullpen.model.fleet import FleetPlan, Machine
 from bullpen.model.ticket import UsageClass, matches
 
@@ -48,7 +48,7 @@ class Line:
     provision_id: str
     launched_at: datetime
     has_ended: bool
-    process: Identity | None
+    process: ProcessIdentity | None
     user: str  # as whom its jobs run, and nobody else's; empty: as we do
     uid: int | None = None  # whom that name meant when the machine was booked
 
@@ -122,7 +122,7 @@ def forget(transaction: Transaction, before: datetime) -> None:
     transaction.execute("DELETE FROM fleets WHERE answered_at < ?", (to_micros(before),))
 
 
-def note_starts(transaction: Transaction, started: dict[str, Identity]) -> list[str]:
+def note_starts(transaction: Transaction, started: dict[str, ProcessIdentity]) -> list[str]:
     """Write down the processes; return the ids whose machine was ended before, and whose process must not live."""
     late = []
     for id_, process in started.items():
@@ -161,6 +161,6 @@ def _line(
     process = None
     if pid is not None and started is not None:
         ticks, _, boot = started.partition(" ")
-        process = Identity(pid, int(ticks), boot)
+        process = ProcessIdentity(pid, int(ticks), boot)
     machine = Machine(id_, instance_type, UsageClass(usage_class), cpu, mem)
     return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process, user, uid)

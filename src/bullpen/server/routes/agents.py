@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.errors import NotFound, Refused
-from bullpen.jobs import Stale
+from bullpen.jobs import StaleResult
 from bullpen.model import job as steps
 from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment
@@ -197,8 +197,8 @@ async def finish(
             result=Result(data.result),
             why=data.why,
         )
-    stale = isinstance(outcome, Stale)
-    return FinishedJob(accepted=not stale, job=of_job(outcome.job if isinstance(outcome, Stale) else outcome))
+    stale = isinstance(outcome, StaleResult)
+    return FinishedJob(accepted=not stale, job=of_job(outcome.job if isinstance(outcome, StaleResult) else outcome))
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="It printed")
