@@ -29,7 +29,7 @@ help: ## Print this list
 
 setup: $(STAMP) ## Make .venv and install Bullpen with its development tools
 
-demo: $(STAMP) ## Tell the whole story with real processes, in under a minute
+demo: $(STAMP) ## Demonstrate the pool with real processes, in under a minute
 	@$(VENV)/bin/bullpen demo
 
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.

@@ -183,7 +183,7 @@ def test_release_answers_what_became_of_each_instance(
         "durationSeconds": 0.5,
     }
     told = bullpen("release", "--run-id", "run-1").out
-    assert "  i-4 left: a job runs there; it goes back once that has ended\n" in told
+    assert "  i-4 busy: it goes back after the job that it executes\n" in told
 
 
 def test_refresh_answers_with_a_reason_per_action(
@@ -262,7 +262,7 @@ def test_status_says_where_the_count_of_tickets_includes_expired_ones(
     assert "SQS" not in bullpen("status").out
     memory.queues["small"] = Messages()
     memory.queues["small"].add("a ticket", 0.0, math.inf)
-    assert ("SQS counts a message until it is received" in bullpen("status").out) is counts_expired
+    assert ("which SQS counts until they are received" in bullpen("status").out) is counts_expired
     pools = bullpen("status", "--json").answer["pools"]
     assert {pool["ticketsIncludeExpired"] for pool in pools} == {counts_expired}
 
@@ -284,7 +284,7 @@ def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandL
     asyncio.run(fill())
     assert "running, leaves in " in bullpen("status").out
     assert bullpen("status", "--json").answer["instances"][0]["leavingAt"] == shown
-    assert bullpen("why", "i-1").out.startswith(f"i-1 is running, and its machine is to be taken away at {shown}\n")
+    assert bullpen("why", "i-1").out.startswith(f"i-1 is running, and its machine will be taken away at {shown}\n")
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["leavingAt"] == shown
     assert f"taken away at {shown}" in bullpen("why", direct_key("i-1")).out
 

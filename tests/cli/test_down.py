@@ -22,16 +22,16 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("ends")
-def test_what_would_not_end_is_a_failure_and_named(bullpen: CommandLine) -> None:
+def test_an_instance_that_does_not_end_is_named_as_a_failure(bullpen: CommandLine) -> None:
     ran = bullpen("down")
     assert ran.code == 1
     assert "1 instance ended\n  i-1" in ran.out
-    assert "1 instance would not end: i-2 (i-2: switch its protection off)" in ran.err
+    assert "1 instance did not end: i-2 (i-2: switch its protection off)" in ran.err
     assert "process" in ran.err
 
 
 @pytest.mark.usefixtures("ends")
-def test_nobody_is_sent_to_look_for_processes_on_aws(bullpen: CommandLine) -> None:
+def test_on_aws_the_remedy_does_not_mention_processes(bullpen: CommandLine) -> None:
     needed = (
         "engines.pool=aws",
         "aws.pool=ci-pool",
@@ -42,7 +42,7 @@ def test_nobody_is_sent_to_look_for_processes_on_aws(bullpen: CommandLine) -> No
     )
     ran = bullpen("down", *(word for setting in needed for word in ("--set", setting)))
     assert ran.code == 1
-    assert "would not end: i-2" in ran.err
+    assert "did not end: i-2" in ran.err
     assert "process" not in ran.err
 
 

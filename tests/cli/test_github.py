@@ -63,7 +63,7 @@ bullpen_wiring = bullpen.wiring
 def test_status_shows_the_job_on_each_runner_and_what_github_still_allows(bullpen: CommandLine, memory: Memory) -> None:
     out = bullpen("status").out
     assert "running, job build" in out
-    assert "GitHub allows 4321 of 5000 requests of core (anew in " in out
+    assert "GitHub rate limits: core 4321 of 5000 requests left (resets in " in out
     answer = bullpen("status", "--json").answer
     assert answer["instances"][0]["job"] == {
         "repository": "acme/widgets",
@@ -87,7 +87,7 @@ def test_status_shows_the_pool_though_github_does_not_answer(
     assert ran.code == 0
     assert ran.answer["instances"][0]["instanceId"] == "i-1"
     assert ran.answer["limits"] == []
-    assert "what GitHub still allows is not known: GitHub did not answer" in ran.err
+    assert "GitHub's rate limits are not known: GitHub did not answer" in ran.err
 
 
 def test_why_tells_what_a_runner_executes(bullpen: CommandLine, memory: Memory) -> None:
@@ -111,7 +111,7 @@ def test_release_names_who_is_left_to_a_job(bullpen: CommandLine, memory: Memory
     assert ran.code == 0
     assert ran.answer["busy"] == ["i-1"]
     told = bullpen("release", "--run-id", "run-1", "--set", "timings.heartbeat=0.2").out
-    assert "i-1 left: a job runs there; it goes back once that has ended" in told
+    assert "i-1 busy: it goes back after the job that it executes" in told
 
 
 def test_provision_names_who_is_kept(bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_provision_names_who_is_kept(bullpen: CommandLine, memory: Memory, monke
     monkeypatch.setattr("bullpen.provision.provision", provision)
     ran = bullpen("provision", "--run-id", "4711", "--count", "1")
     assert ran.out.startswith("4711: 1 of 1 runner ready")
-    assert "  i-2 kept besides: a job of the run had begun there\n" in ran.out
+    assert "  i-2 also kept: a job of the run has started on it\n" in ran.out
     answer = bullpen("provision", "--run-id", "4711", "--count", "1", "--json").answer
     assert [one["instanceId"] for one in answer["instances"]] == ["i-1"]
     assert [one["instanceId"] for one in answer["kept"]] == ["i-2"]
@@ -152,4 +152,4 @@ def test_down_says_which_runners_github_would_not_forget(bullpen: CommandLine, m
     assert ran.code == 0
     assert ran.answer["listed"] == ["bullpen.i-1.0"]
     told = bullpen("down").out
-    assert "1 runner still listed at GitHub until it has given up on the job there:\n  bullpen.i-1.0\n" in told
+    assert "1 runner still listed at GitHub, until GitHub ends the job on it:\n  bullpen.i-1.0\n" in told

@@ -55,7 +55,7 @@ def test_machines_that_are_served_get_a_narrower_policy(bullpen: CommandLine) ->
         (("everybody",), "everybody"),
         (("workflow", "--account", "acme"), "--account 'acme'"),
         (("workflow", "--role", "a role"), "--role 'a role'"),
-        (("instance", "--launch"), "--launch: is for workflow, not for instance"),
+        (("instance", "--launch"), "--launch: applies only to the policy workflow, not to instance"),
         ((), "Missing argument"),
     ],
 )

@@ -33,7 +33,7 @@ def test_an_answer_that_cannot_be_written_is_said(tmp_path: Path, command: list[
     assert ran.returncode == 1
     assert ran.stderr == (
         "bullpen: error: stdout: cannot be written (No space left on device)\n"
-        "  → The work is done; only its answer is lost.\n"
+        "  → The work is done; only the output is lost.\n"
     )
 
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from bullpen.cli.progress import Progress
+from bullpen.cli.progress import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
 
 
 def shown(*lines: str, stream: io.StringIO) -> str:
-    with Progress(stream) as tell:
+    with ProgressLine(stream) as tell:
         for line in lines:
             tell(line)
     return stream.getvalue()

@@ -104,7 +104,7 @@ def test_jobs_come_from_lines_or_from_a_list(bullpen: CommandLine, answer: Answe
     [
         ("", "0 jobs"),
         ("[]", "0 jobs"),
-        ('{"command": ["x"]}\n{"command": [}', "line 2: is not JSON"),
+        ('{"command": ["x"]}\n{"command": [}', "line 2: not valid JSON"),
         ('{"command": ["x"]}\n\n7', "line 3 '7'"),
         ('[{"command": ["x"]}, "x"]', "entry 2"),
         ('{"comand": ["x"]}', "Did you mean command?"),
@@ -118,7 +118,7 @@ def test_jobs_come_from_lines_or_from_a_list(bullpen: CommandLine, answer: Answe
         ('{"command": ["x"], "timeout": 0.1}', "line 1: timeout 0.1"),
         ('{"command": ["x"], "side-effects": 1}', "true or false"),
         ('{"command": ["x"], "name": null}', "line 1: name"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "not valid JSON"),
     ],
 )
 def test_each_mistake_in_the_file_is_named_and_nothing_is_acquired(bullpen: CommandLine, text: str, said: str) -> None:
@@ -134,7 +134,7 @@ def test_each_mistake_in_the_file_is_named_and_nothing_is_acquired(bullpen: Comm
         (RUN, "COMMAND"),
         ((*RUN, "--jobs", "missing"), "missing: cannot be read"),
         ((*RUN, "--jobs", "."), "cannot be read"),
-        ((*RUN, "--jobs", "missing", "--", "x"), "each job says its own command"),
+        ((*RUN, "--jobs", "missing", "--", "x"), "each job of the file has its own command"),
         (("run", "--count", "0", "--", "x"), "--count 0"),
         ((*RUN, "--run-id", "a b", "--", "x"), "--run-id 'a b'"),
     ],
@@ -151,7 +151,7 @@ def test_a_mistake_is_named_and_nothing_is_acquired(
 def test_what_jobs_print_carries_their_name_and_the_end_tells_of_losses(bullpen: CommandLine, answer: Answer) -> None:
     answer(DONE)
     lines = bullpen(*RUN, "--", "true").out.splitlines()
-    assert lines == ["job-0 | hello", "run-1: 2 of 2 jobs succeeded; 1 time a runner was lost and its job ran again"]
+    assert lines == ["job-0 | hello", "run-1: 2 of 2 jobs succeeded; 1 runner lost, and its job ran again"]
 
 
 def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: CommandLine, answer: Answer) -> None:

@@ -80,7 +80,11 @@ def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> Non
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert json.loads(out) == {"state": "failed", "reason": "interrupted", "remedy": "Nothing is lost: run it again."}
+    assert json.loads(out) == {
+        "state": "failed",
+        "reason": "interrupted",
+        "remedy": "Nothing is lost. Run the command again.",
+    }
     assert "Traceback" not in err
 
 

@@ -50,7 +50,7 @@ def test_the_json_is_what_the_api_answers(bullpen: CommandLine) -> None:
 
 def test_a_page_that_ends_early_says_how_to_go_on(bullpen: CommandLine) -> None:
     beat("a", "b")
-    assert bullpen("workers", "--limit", "1").out.endswith("there may be more: --after a\n")
+    assert bullpen("workers", "--limit", "1").out.endswith("there may be more workers; continue with --after a\n")
 
 
 @pytest.mark.parametrize(("state", "keys"), [("active", ["a"]), ("inactive", []), ("suspect", [])])

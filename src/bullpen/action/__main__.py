@@ -92,9 +92,9 @@ def _perform(asked: Asked, job: Job, label: str, stopping: Stopping) -> int:
 
 def _served(asked: Asked, job: Job, label: str, stopping: Stopping) -> Result:
     from bullpen.action import via_server as served
-    from bullpen.cli.progress import Progress
+    from bullpen.cli.progress import ProgressLine
 
-    return served.run(asked, job, label, os.environ, stopping, Progress())
+    return served.run(asked, job, label, os.environ, stopping, ProgressLine())
 
 
 def _direct(asked: Asked, job: Job, label: str) -> Result:

@@ -1,27 +1,27 @@
-"""The command line, where people and workflows meet Bullpen."""
+"""The command line: entry point, and signals before and after the work."""
 
 import os
 import sys
 
 from bullpen import __version__
 
-TYPE_CHECKING = False  # typing, as much else, takes longer to load than all of the help
+TYPE_CHECKING = False  # importing typing takes longer than printing the help
 if TYPE_CHECKING:
     import signal as _signal
     from types import FrameType
 else:
-    # What `signal` wraps. It is part of the interpreter, so there is no moment of loading for a Ctrl-C to fall into.
+    # The C module behind `signal`. It is built into the interpreter, so Ctrl-C cannot arrive while it is being loaded.
     import _signal
 
-LEFT = "bullpen: error: interrupted\n  → Nothing is lost: run it again.\n"
-LEFT_JSON = '{"state": "failed", "reason": "interrupted", "remedy": "Nothing is lost: run it again."}\n'
+INTERRUPTED = "bullpen: error: interrupted\n  → Nothing is lost. Run the command again.\n"
+INTERRUPTED_JSON = '{"state": "failed", "reason": "interrupted", "remedy": "Nothing is lost. Run the command again."}\n'
 
 
 def main() -> int:
     """Run the command named by `sys.argv` and return the exit code. Help and version load nothing else.
 
-    From here on a signal is no traceback and no sudden death: `leave` answers it until the work begins, then whoever
-    does the work, and nobody in the end, for the exit code has been decided.
+    No signal causes a traceback or kills the process halfway. Until the work begins, `leave` handles signals; then the
+    command does; at the end they are ignored, because the exit code is decided.
     """
     for number in (_signal.SIGINT, _signal.SIGTERM):
         _signal.signal(number, leave)
@@ -32,14 +32,14 @@ def main() -> int:
 
 
 def leave(number: int, frame: "FrameType | None") -> None:
-    """Say so and end this process, while there is nothing to give back. An exception instead would have to be caught
-    around every import."""
+    """Report the interruption and end this process: there is nothing to give back yet. An exception would have to be
+    caught around every import."""
     try:
-        os.write(2, LEFT.encode())
+        os.write(2, INTERRUPTED.encode())
         if "--json" in sys.argv:
-            os.write(1, LEFT_JSON.encode())
+            os.write(1, INTERRUPTED_JSON.encode())
     except OSError:
-        pass  # nobody is there to read it
+        pass  # the reader is gone
     os._exit(130)
 
 

@@ -1,4 +1,4 @@
-"""What a person typed, checked before any work: each refusal names the option, the value and what is allowed."""
+"""Validation of command-line arguments before any work: each error names the option, the value and what is allowed."""
 
 import re
 from typing import TYPE_CHECKING, NoReturn
@@ -16,7 +16,7 @@ from bullpen.settings.setting import nearest
 if TYPE_CHECKING:
     from bullpen.jobs.request import JobRequest
 
-LONGEST_RUNTIME = 7 * 24 * 60  # minutes; no job of a CI system lasts longer than a week
+LONGEST_RUNTIME = 7 * 24 * 60  # minutes; CI systems limit jobs to less than a week
 MOST_CPU = 1024
 MOST_MEM = 32 * 1024 * 1024  # MiB
 
@@ -39,7 +39,7 @@ def checked_request(
     label_by: str = "run",
     attempt: str | None = None,
 ) -> Request:
-    """The request that these options ask for, or ConfigError."""
+    """The provision request that these options describe. Raise ConfigError."""
     patterns = allowed_types.replace(",", " ").split()
     if not 1 <= len(patterns) <= TYPES_LIMIT:
         allowed = f"1 to {TYPES_LIMIT} patterns such as 'local.* c*'"
@@ -79,11 +79,12 @@ def checked_request(
 def checked_job(
     run_id: str, words: tuple[str, ...], *, name: str, timeout: str | None, capability: str, side_effects: bool
 ) -> "JobRequest":
-    """The job that these options ask for, or ConfigError."""
+    """The job that these options describe. Raise ConfigError."""
     from bullpen.jobs.request import JobRequest, checked
 
     if not words:
-        raise ConfigError("COMMAND: must be a program and its arguments", remedy="It comes last: … -- make test")
+        remedy = "Put the command last, after --, such as: -- make test"
+        raise ConfigError("COMMAND: must be a program and its arguments", remedy=remedy)
     seconds = 0.0
     if timeout is not None:
         seconds = float(timeout) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", timeout) else -1.0
@@ -96,12 +97,12 @@ def checked_job(
 
 
 def checked_run_id(run_id: str) -> str:
-    """A run id as it goes into records, labels and messages; of a run's page, the run's number."""
+    """The run id for records, labels and messages; if the URL of a run's page was given, the run's number."""
     return named_run(run_id).id
 
 
 def checked_id(id: str) -> str:
-    """The id of any record: a run's, or one that we drew. A run may also be named by its page."""
+    """The id of any record: a run's own id, or a generated one. A run may also be given by the URL of its page."""
     if id.startswith(("http://", "https://")):
         return named_run(id).id
     if not id or not id.isprintable() or " " in id:

@@ -1,4 +1,4 @@
-"""`bullpen config show`: every setting, its value and where it comes from."""
+"""`bullpen config`: every setting with its value and origin, and the variables for Terraform."""
 
 import json
 
@@ -36,16 +36,16 @@ def command(context: click.Context) -> None:
 
 @command.command("show", epilog=EPILOG)
 @click.option(
-    "--origin", is_flag=True, help="Add where each value comes from: --set, a variable, the file or the default."
+    "--origin", is_flag=True, help="Show where each value comes from: --set, a variable, the file or the default."
 )
 @json_option
 @pool_options
 @click.pass_obj
 def show(given: Given, origin: bool, as_json: bool) -> int:
-    """Print every setting as the other commands would use it.
+    """Print every setting with the value that the other commands use.
 
-    The command line wins over BULLPEN_* variables, those over bullpen.toml, and that over the defaults. A long
-    text, such as a script, is cut short, and what may be a secret is not shown.
+    --set wins over BULLPEN_* variables, variables over bullpen.toml, and the file over the defaults. Long texts, such
+    as scripts, are shortened. Values that may be secrets are not shown.
     """
     loaded = given.load()
     values = [(name, abridged(name, value), where) for name, (value, where) in loaded.values.items()]
@@ -61,11 +61,11 @@ def show(given: Given, origin: bool, as_json: bool) -> int:
 @pool_options
 @click.pass_obj
 def terraform(given: Given) -> int:
-    """Print the variables of the Terraform module that makes what refresh would make on AWS."""
+    """Print the variables for the Terraform module, which creates the same resources on AWS as refresh."""
     settings = given.load().settings
     if settings.engines.pool != "aws":
         raise ConfigError(
-            f"engines.pool ({settings.engines.pool}): there is nothing for Terraform to make",
+            f"engines.pool ({settings.engines.pool}): only a pool on AWS has resources for Terraform",
             remedy='Set engines.pool = "aws" and the [aws] settings.',
         )
     from bullpen.wiring import terraform_variables
@@ -75,7 +75,7 @@ def terraform(given: Given) -> int:
 
 
 def _toml(value: object) -> str:
-    """The value as the file would spell it."""
+    """The value in the syntax of the settings file."""
     match value:
         case bool():
             return str(value).lower()

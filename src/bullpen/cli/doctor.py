@@ -1,4 +1,4 @@
-"""`bullpen doctor`: is this machine fit, or the account on AWS; and if not, what to do."""
+"""`bullpen doctor`: checks of the machine or the AWS account, the settings, the CI and the pool, with remedies."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """Check this machine or the AWS account, the settings, the CI and the pool; say what to do where one is amiss.
+    """Check this machine or the AWS account, the settings, the CI and the pool.
 
-    Changes nothing.
+    Prints a remedy for each problem. Changes nothing. Exit code 1 if a check failed.
     """
     findings = list(_examine(given))
     failed = any(one.health is Health.FAILED for one in findings)
@@ -56,12 +56,12 @@ def _examine(given: Given) -> Iterator[Finding]:
         loaded = given.load()
     except ConfigError as exc:
         yield from check_machine(given.directory)
-        yield Finding("settings", Health.FAILED, str(exc), exc.remedy or "Correct that value.")
+        yield Finding("settings", Health.FAILED, str(exc), exc.remedy or "Correct this value.")
         return
     is_embedded = loaded.settings.engines.pool == "embedded"
     yield from check_machine(given.directory) if is_embedded else check_interpreter()
     changed = sum(value.origin != "default" for value in loaded.values.values())
-    yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set, file: {loaded.file or 'none'}")
+    yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set; file: {loaded.file or 'none'}")
     if is_embedded:
         yield check_capacity(loaded.settings)
         yield from check_work_dir(loaded.settings)
@@ -73,7 +73,7 @@ def _examine(given: Given) -> Iterator[Finding]:
 
 
 def _examine_ci(settings: Settings) -> list[Finding]:
-    """A pool elsewhere has it among what it stands on."""
+    """Checks of the CI for an embedded pool. On AWS they are part of the checks of the infrastructure."""
     try:
         return asyncio.run(examine_ci(settings))
     except ConfigError as exc:  # such as a client that is not installed
@@ -87,12 +87,12 @@ def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:
     except BullpenError as exc:
         yield Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")
         return
-    yield _told(found)
+    yield _counts(found)
     yield from check_leftovers(given.directory, found)
 
 
 def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
-    """What the pool stands on; and if that is fine, the pool itself."""
+    """The infrastructure on AWS; if nothing failed there, the pool itself."""
     settings = loaded.settings
 
     async def look(ports: Ports, stop: asyncio.Event, tell: Tell) -> list[Finding]:
@@ -100,7 +100,7 @@ def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
         if any(one.health is Health.FAILED for one in findings):
             return findings
         try:
-            return [*findings, _told(await status(ports, settings))]
+            return [*findings, _counts(await status(ports, settings))]
         except BullpenError as exc:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 
@@ -110,6 +110,6 @@ def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
         yield Finding("aws", Health.FAILED, str(exc), exc.remedy)
 
 
-def _told(found: Status) -> Finding:
+def _counts(found: Status) -> Finding:
     claimable = sum(pool.claimable for pool in found.pools)
     return Finding("pool", Health.OK, f"{len(found.instances)} instances, {claimable} on offer")

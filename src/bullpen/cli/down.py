@@ -1,4 +1,4 @@
-"""`bullpen down`: no instance of the pool is left."""
+"""`bullpen down`: end every instance of the pool."""
 
 import click
 
@@ -18,8 +18,8 @@ Examples:
 
 
 REMEDIES = {
-    "embedded": "Run it again; `bullpen status` shows the process of each that is left.",
-    "aws": "Run it again; `bullpen status` shows what is left, and the EC2 console the state of each machine.",
+    "embedded": "Run `bullpen down` again. `bullpen status` shows the process of each remaining instance.",
+    "aws": "Run `bullpen down` again. `bullpen status` lists the remaining instances, the EC2 console their state.",
 }
 
 
@@ -28,7 +28,7 @@ REMEDIES = {
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """End every instance of the pool, running jobs included, and every process that belongs to one."""
+    """End every instance of the pool with all its processes. Running jobs are ended too."""
     settings = given.load().settings
     from bullpen.down import TakenDown, down
     from bullpen.wiring import is_unused
@@ -38,7 +38,7 @@ def command(given: Given, as_json: bool) -> int:
         done = perform(
             given.directory, settings, lambda ports, stop, tell: down(ports, settings, tell=tell), as_json=as_json
         )
-    reason = f"{plural(len(done.left), 'instance')} would not end: {', '.join(done.left)}" if done.left else ""
+    reason = f"{plural(len(done.left), 'instance')} did not end: {', '.join(done.left)}" if done.left else ""
     reason += f" ({'; '.join(done.said)})" if done.said else ""
     remedy = REMEDIES[settings.engines.pool]
     if done.trouble:
@@ -51,7 +51,7 @@ def command(given: Given, as_json: bool) -> int:
     else:
         say("\n".join([f"{plural(len(done.ended), 'instance')} ended", *(f"  {id}" for id in done.ended)]))
         if done.listed:
-            say(f"{plural(len(done.listed), 'runner')} still listed at GitHub until it has given up on the job there:")
+            say(f"{plural(len(done.listed), 'runner')} still listed at GitHub, until GitHub ends the job on it:")
             say("\n".join(f"  {name}" for name in done.listed))
     if reason:
         complain(reason, remedy)

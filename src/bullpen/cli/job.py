@@ -1,4 +1,4 @@
-"""`bullpen job`: commands for the runners of a run: submit, list, show, logs, cancel."""
+"""`bullpen job`: submit, list, show and cancel the jobs of a run, and print their logs."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -36,15 +36,17 @@ WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.group("job", epilog=EPILOG)
 @pool_options
 def command() -> None:
-    """Run commands on the runners of a run: at least once, with exactly one result."""
+    """Run commands on the runners of a run. A job runs at least once and has exactly one result."""
 
 
 @command.command("submit", context_settings=WORDS)
-@click.option("--run-id", required=True, metavar="ID", help="Whose runners take it.")
-@click.option("--name", default="", metavar="NAME", help="What it is called in logs and lists.")
-@click.option("--timeout", metavar="SECONDS", help="Ended with everything it started after so long.")
-@click.option("--capability", default="", metavar="WORD", help="What its runner must have [agent.capabilities].")
-@click.option("--side-effects", is_flag=True, help="If its runner is lost, wait until the machine is surely gone.")
+@click.option("--run-id", required=True, metavar="ID", help="Run whose runners execute the job.")
+@click.option("--name", default="", metavar="NAME", help="Name of the job in logs and lists.")
+@click.option("--timeout", metavar="SECONDS", help="End the job and all its processes after this time.")
+@click.option(
+    "--capability", default="", metavar="WORD", help="Capability that its runner must have, see agent.capabilities."
+)
+@click.option("--side-effects", is_flag=True, help="Repeat the job only after its lost machine is confirmed gone.")
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
 @json_option
 @pool_options
@@ -61,7 +63,8 @@ def submit(
 ) -> int:
     """Queue a command for the runners of a run.
 
-    It waits for a runner of the run that has the capability; one whose run has none left fails after a while.
+    The job waits for a free runner of the run that has the capability. If the run has no runners, it fails after
+    liveness.wait-for-runner.
     """
     settings = given.load().settings
     request = checked_job(run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects)
@@ -79,12 +82,12 @@ def submit(
 
 
 @command.command("list")
-@click.option("--run-id", required=True, metavar="ID", help="The run.")
+@click.option("--run-id", required=True, metavar="ID", help="Run whose jobs to list.")
 @json_option
 @pool_options
 @click.pass_obj
 def list_(given: Given, run_id: str, as_json: bool) -> int:
-    """List a run's jobs in the order in which they were submitted."""
+    """List the jobs of a run, in the order of submission."""
     settings = given.load().settings
     run_id = checked_run_id(run_id)
     from bullpen import jobs
@@ -110,7 +113,7 @@ def list_(given: Given, run_id: str, as_json: bool) -> int:
 @pool_options
 @click.pass_obj
 def show(given: Given, id: str, as_json: bool) -> int:
-    """Show a job and its story: every assignment, loss and result."""
+    """Show a job and its last steps: assignments, losses and result."""
     settings = given.load().settings
     id = checked_id(id)
     from bullpen import jobs
@@ -130,12 +133,12 @@ def show(given: Given, id: str, as_json: bool) -> int:
 
 @command.command("logs")
 @click.argument("id")
-@click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--follow", is_flag=True, help="Keep printing until the job has ended.")
 @json_option
 @pool_options
 @click.pass_obj
 def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
-    """Print what a job has printed, attempt after attempt."""
+    """Print the output of a job, attempt by attempt."""
     settings = given.load().settings
     id = checked_id(id)
     lines: list[str] = []
@@ -166,12 +169,14 @@ def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
 @pool_options
 @click.pass_obj
 def cancel(given: Given, id: str, as_json: bool) -> int:
-    """End a job: one that waits at once, one that runs with everything it started."""
+    """Cancel a job. A queued job ends at once, a running one with all its processes."""
     settings = given.load().settings
     id = checked_id(id)
     from bullpen import jobs
 
-    job = _ask(given, settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why="somebody asked"), as_json)
+    job = _ask(
+        given, settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why="requested by an operator"), as_json
+    )
     if as_json:
         print_json(of_job(job))
     else:
@@ -180,11 +185,11 @@ def cancel(given: Given, id: str, as_json: bool) -> int:
 
 
 def _ask(given: Given, settings: Settings, work: Callable[[Ports], Awaitable[T]], as_json: bool) -> T:
-    """A question to a pool that must be there: asking must not make one."""
+    """Run a query on a pool that must exist: a query must not create one."""
     from bullpen.wiring import is_unused
 
     if is_unused(given.directory, settings):
-        raise NotFound(f"there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME.")
+        raise NotFound(f"there is no pool in {given.directory}", remedy="Set --home or BULLPEN_HOME to its directory.")
     return perform(given.directory, settings, lambda ports, stop, tell: work(ports), as_json=as_json)
 
 

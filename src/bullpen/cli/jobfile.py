@@ -1,4 +1,4 @@
-"""The file of `bullpen run --jobs`: JSON lines, or one JSON list. A mistake names its line and field."""
+"""The file of `bullpen run --jobs`: JSON lines, or one JSON list. An error names the line and the field."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ FIELDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 
 def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
-    """The jobs of a file, or of standard input for `-`, still without a run id; their order is their index."""
+    """The jobs of a file, or of standard input for `-`, in order and without a run id. Raise ConfigError."""
     text = _read(name, stdin)
     entries = _listed(name, text) if text.lstrip().startswith("[") else _lines(name, text)
     if not 1 <= len(entries) <= MOST:
@@ -63,7 +63,7 @@ def _parsed(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{where}: is not JSON ({exc})") from exc
+        raise ConfigError(f"{where}: not valid JSON ({exc})") from exc
 
 
 def _job(where: str, index: int, entry: Any) -> JobRequest:
@@ -72,8 +72,8 @@ def _job(where: str, index: int, entry: Any) -> JobRequest:
     for field, value in entry.items():
         if field not in FIELDS:
             meant = nearest(field, list(FIELDS))
-            remedy = f"Did you mean {meant}?" if meant else f"There are {', '.join(FIELDS)}."
-            raise ConfigError(f"{where}: {shortened(field)} is no field of a job", remedy=remedy)
+            remedy = f"Did you mean {meant}?" if meant else f"The fields are {', '.join(FIELDS)}."
+            raise ConfigError(f"{where}: {shortened(field)} is not a field of a job", remedy=remedy)
         kind, allowed = FIELDS[field]
         if not isinstance(value, kind) or (field == "timeout" and not _is_time(value)):
             _refuse(f"{where}: {field}", value, allowed)
@@ -96,7 +96,7 @@ def _job(where: str, index: int, entry: Any) -> JobRequest:
 
 
 def _is_time(value: Any) -> bool:
-    """To Python, true is a number too, and one of 400 digits is no float."""
+    """In Python a bool is also an int, and an int of 400 digits does not fit into a float."""
     return not isinstance(value, bool) and abs(value) < 1e9
 
 

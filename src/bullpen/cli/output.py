@@ -1,4 +1,4 @@
-"""Where words go: answers to stdout, complaints to stderr. With --json a complaint is also one object on stdout."""
+"""Output: answers go to stdout, errors to stderr. With --json an error is also one object on stdout."""
 
 import json
 import os
@@ -10,20 +10,23 @@ from bullpen.errors import BullpenError
 
 
 class AnswerLost(BullpenError):
-    """What was done is done, but its answer could not be written."""
+    """The work is done, but its answer could not be written."""
 
 
 def say(text: str) -> None:
-    """Print an answer, now: a failure belongs to this line and not to the end of the program. Raise AnswerLost."""
+    """Print an answer and flush it, so that a failure is raised here and not at the end of the program.
+
+    Raise AnswerLost.
+    """
     try:
         print(text, flush=True)
     except OSError as exc:
-        remedy = "The work is done; only its answer is lost."
+        remedy = "The work is done; only the output is lost."
         raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
 
 
 def complain(reason: str, remedy: str = "", *, as_json: bool = False) -> None:
-    """Say what went wrong in a line that names its subject, and what to do in another."""
+    """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
     red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
     print(f"{red}bullpen: error:{plain} {reason}", file=sys.stderr)
@@ -35,10 +38,10 @@ def complain(reason: str, remedy: str = "", *, as_json: bool = False) -> None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Only where a person looks, and not where they asked for none."""
+    """Whether the stream is a terminal with colours, and the user has not turned them off."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _one_line(text: str) -> str:
-    """Without line breaks and control characters: what a user typed must not steer their terminal."""
+    """Without line breaks and control characters: text from outside must not control the terminal."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -1,52 +1,53 @@
-"""The commands by subject, with one line each: what `bullpen --help` prints and how commands are found.
+"""The commands by subject, with one line each: the text of `bullpen --help`, and the list of loadable commands.
 
-Kept apart and free of imports: printing it may cost little more than starting Python, and click costs thrice that.
+This module imports nothing: printing the help should cost little more than starting Python, and loading click alone
+costs three times as much.
 """
 
 COMMANDS = {
-    "Everyday": {
+    "Runners and jobs": {
         "provision": "Get N verified runners for a run, all or nothing",
-        "release": "Give a run's runners back: cleaned, attested, on offer again",
-        "run": "Get runners, run jobs on them, stream their output, give them back",
-        "job": "Submit, list, show, follow and cancel the jobs of a run",
+        "release": "Give the runners of a run back: clean them, then offer them again",
+        "run": "Get runners, run jobs on them, stream the output, release them",
+        "job": "Submit, list, show and cancel jobs of a run; print their logs",
     },
-    "Ask": {
-        "status": "Show every instance and what each pool has on offer",
-        "workers": "List the workers: their leases, builds, hosts and capabilities",
-        "why": "Tell the story of an instance, provision, job, worker or run",
+    "Inspect": {
+        "status": "Show every instance and the claimable ones of each class",
+        "workers": "List workers: leases, builds, hosts and capabilities",
+        "why": "Show the last steps of an instance, provision, job, worker or run",
     },
     "Operate": {
-        "refresh": "Bring what is to what should be; reap, reconcile, keep warm",
-        "serve": "Serve the pool over HTTP, with the loops that keep it",
-        "token": "Make a token for operators of `serve`",
+        "refresh": "Bring the pool to its desired state: reap, reconcile, keep warm",
+        "serve": "Serve the pool over HTTP and run its background controllers",
+        "token": "Create, list and revoke operator tokens for `bullpen serve`",
         "down": "End every instance of the pool",
     },
     "Set up": {
-        "doctor": "Check this machine, with what to do where something is amiss",
+        "doctor": "Check machine, settings and pool; suggest a remedy for each problem",
         "config": "Show the settings and where each one comes from",
         "iam-policy": "Print the IAM policies that a pool on AWS needs",
     },
-    "Prove": {
-        "demo": "Tell the whole story with real processes, in under a minute",
+    "Try it": {
+        "demo": "Demonstrate the pool with real processes, in under a minute",
     },
 }
 
 TOP = """\
 Usage: bullpen [OPTIONS] COMMAND ...
 
-Keeps CI runners warm: a run asks for N runners and gets N verified ones, reused
-where one fits and created where none does, all or nothing.
+Keeps CI runners warm. A run asks for N runners and gets N verified ones, or
+none. Idle runners are reused where they fit, and the rest is created.
 """
 
 OPTIONS = """\
 Options, before or after the command:
-  --home DIR         Where the pool's state lives [BULLPEN_HOME; .bullpen]
-  --config FILE      Settings [BULLPEN_CONFIG; ./bullpen.toml if there is one]
+  --home DIR         Directory of the pool's state [BULLPEN_HOME; .bullpen]
+  --config FILE      Settings file [BULLPEN_CONFIG; ./bullpen.toml if it exists]
   --set NAME=VALUE   Override one setting, such as timings.idle=600; repeatable
   --version          Print the version
-  -h, --help         Print this; after a command, its options and examples
+  -h, --help         Print this help; after a command, its options and examples
 
-Try:
+Examples:
   bullpen provision --run-id 4711 --count 3
   bullpen status
   bullpen release --run-id 4711

@@ -1,7 +1,7 @@
-"""The program: finds the command, runs it, and turns whatever happens into an exit code and at most one clear error.
+"""The program: finds the command, runs it, and turns every outcome into an exit code and at most one error message.
 
-0 done   1 failed, everything given back   2 a user's mistake, nothing changed   75 try again later
-130 after a signal   70 a fault of Bullpen itself (BULLPEN_DEBUG=1 shows where)
+0 done   1 failed, everything was given back   2 invalid arguments or settings, nothing changed   75 try again later
+130 interrupted by a signal   70 a bug in Bullpen (BULLPEN_DEBUG=1 prints the traceback)
 """
 
 import importlib
@@ -24,7 +24,7 @@ FAULT = 70
 
 
 class Program(click.Group):
-    """Loads a command's module, `bullpen.cli.<name>`, only when that command is asked for; a dash is an underscore."""
+    """Loads the module of a command, `bullpen.cli.<name>` with dashes as underscores, when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for commands in COMMANDS.values() for name in commands]
@@ -50,7 +50,7 @@ class Program(click.Group):
 @pool_options
 @click.pass_context
 def program(context: click.Context) -> None:
-    """Everything is a command; without one, say which there are."""
+    """Without a command, print the help."""
     if context.invoked_subcommand is None:
         say(overview().rstrip())
 
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Prints errors, never raises."""
     as_json = "--json" in arguments
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # where only ASCII goes, a dash must not be an error
+        sys.stdout.reconfigure(errors="backslashreplace")  # on an ASCII terminal a dash must not raise an error
     try:
         with program.make_context("bullpen", list(arguments)) as context:
             code = program.invoke(context)
@@ -67,14 +67,15 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except KeyboardInterrupt:
-        complain("interrupted", "Nothing is lost: run it again, or `bullpen refresh`.", as_json=as_json)
+        remedy = "Nothing is lost. Run the command again, or `bullpen refresh`."
+        complain("interrupted", remedy, as_json=as_json)
         return Interrupted.exit_code
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx else "bullpen"
-        complain(exc.format_message(), f"`{where} --help` shows every option with examples.", as_json=as_json)
+        complain(exc.format_message(), f"`{where} --help` lists the options, with examples.", as_json=as_json)
         return exc.exit_code
     except AnswerLost as exc:
-        if not isinstance(exc.__cause__, BrokenPipeError):  # a reader that has gone needs no message
+        if not isinstance(exc.__cause__, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
             complain(str(exc), exc.remedy)
         return exc.exit_code
     except BullpenError as exc:
@@ -85,6 +86,6 @@ def run(arguments: Sequence[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        remedy = "A fault of Bullpen: please report it with what BULLPEN_DEBUG=1 prints. `bullpen refresh` tidies up."
+        remedy = "This is a bug: report it with the output of BULLPEN_DEBUG=1. `bullpen refresh` repairs the pool."
         complain(f"unexpected {type(exc).__name__}: {exc}", remedy, as_json=as_json)
         return FAULT

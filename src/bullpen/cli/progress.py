@@ -1,7 +1,7 @@
-"""Progress on stderr while somebody waits: a live line on a terminal, elsewhere a plain line when the phase changes.
+"""Progress on stderr: a live line on a terminal, elsewhere a plain line whenever the phase changes.
 
-A phase also begins when something new is waited for, and when nothing is any longer; not when one thing of several has
-come: machines that boot at different speeds would tell of every one.
+A new phase also begins when the command waits for something new, and when it waits for nothing any more. It does not
+begin when one of several awaited things arrives: a fleet that boots would print a line for every machine.
 """
 
 import re
@@ -14,13 +14,13 @@ from bullpen.cli.output import has_colours
 if TYPE_CHECKING:
     from rich.status import Status
 
-# What differs between two ticks of one phase: numbers, and which instances are waited for.
+# The parts that differ between two lines of one phase: numbers and ids.
 _TICKING = re.compile(r"\b[ip]-[0-9a-f]{16}\b|\d+(\.\d+)?")
-_WAITING = "; waiting: "  # and what for, in a list with commas
+_WAITING = "; waiting: "  # followed by a list with commas
 
 
-class Progress:
-    """Call it with each line of progress."""
+class ProgressLine:
+    """Shows progress lines; call the object with each line."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -39,11 +39,11 @@ class Progress:
             print(f"bullpen: {line}", file=self._stream, flush=True)
 
     def _show(self, line: str) -> None:
-        # Loaded with the first line: a command that has nothing to tell does not wait for rich.
+        # Loaded with the first line: a command without progress does not wait for rich.
         from rich.console import Console
         from rich.text import Text
 
-        text = Text(line)  # never markup: a reason may hold brackets
+        text = Text(line)  # not markup: a reason may contain brackets
         if self._live is None:
             self._live = Console(file=self._stream, no_color=not has_colours(self._stream)).status(text)
             self._live.start()
@@ -58,7 +58,7 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -15,7 +15,7 @@ from bullpen.cli.text import columns, plural
 from bullpen.provision.outcome import Outcome, Request
 
 F = TypeVar("F", bound=Callable[..., Any])
-LISTED = 3  # ids of one reason; --json has them all
+LISTED = 3  # ids printed per reason; --json lists them all
 EPILOG = """
 \b
 Examples:
@@ -26,39 +26,57 @@ Examples:
   bullpen provision --run-id 4711 --label-by attempt --attempt 2 --count 2
   bullpen provision --run-id 4711 --count 3 --wait 10m
 
-A run may be named by its page at GitHub. The label that its jobs ask for in runs-on is 4711; with --label-by attempt
-4711-2, with class 4711-large, with attempt-class 4711-2-large. A second call for the same label tops up to its count.
-At a full cap (max-instances) idle runners above their target make room. With --wait it waits for room: first come,
-first served, and it holds no runner meanwhile.
-Exit code 1: not met, and everything acquired was given back. 75: an engine was away or throttled us; try again.
+The URL of a workflow run's page works as run id. The command is repeatable: a second call for the same label adds only
+the missing runners, up to its count.
+
+\b
+Label that the jobs of the run name in runs-on:
+  --label-by run              4711
+  --label-by attempt          4711-2
+  --label-by class            4711-large
+  --label-by attempt-class    4711-2-large
+
+If the pool is at its cap (max-instances), idle runners above the idle target are ended to make room. With --wait the
+command waits in a queue for room, first come, first served, and holds no runner meanwhile.
+
+\b
+Exit codes:
+  1     not enough runners; everything acquired was given back
+  75    a service was unreachable or throttled the request; try again
 """
 
 
 def runner_options(function: F) -> F:
-    """Add what a run may ask of its runners, from --count to --wait."""
+    """Add the options that describe the wanted runners, from --count to --wait."""
     for option in reversed(RUNNERS):
         function = option(function)
     return function
 
 
 RUNNERS = (
-    click.option("--count", required=True, metavar="N", help="How many runners."),
-    click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Kind of runner."),
+    click.option("--count", required=True, metavar="N", help="Number of runners."),
+    click.option("--resource-class", default="small", show_default=True, metavar="CLASS", help="Class of the runners."),
     click.option(
-        "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="How it is bought."
+        "--usage-class", default="on-demand", show_default=True, metavar="on-demand|spot", help="Purchase option."
     ),
     click.option(
-        "--allowed-instance-types", default="*", show_default=True, metavar="PATTERNS", help="Any of these types."
+        "--allowed-instance-types", default="*", show_default=True, metavar="PATTERNS", help="Instance types to use."
     ),
-    click.option("--cpu", default="0", metavar="N", help="At least so many processors."),
-    click.option("--mem", default="0", metavar="MIB", help="At least so much memory."),
-    click.option("--max-runtime-min", metavar="MINUTES", help="How long the run may last [timings.max-runtime]."),
+    click.option("--cpu", default="0", metavar="N", help="Minimum number of processors."),
+    click.option("--mem", default="0", metavar="MIB", help="Minimum memory in MiB."),
     click.option(
-        "--trust-domain", default="default", show_default=True, metavar="NAME", help="Whose used runners to take."
+        "--max-runtime-min", metavar="MINUTES", help="Longest time that the run may hold them [timings.max-runtime]."
     ),
-    click.option("--allow-partial", is_flag=True, help="Accept fewer runners than asked."),
     click.option(
-        "--wait", metavar="TIME", help="Wait for room under a full cap for up to 90s, 10m or 1h [fail at once]."
+        "--trust-domain",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help="Trust domain whose used runners may be reused.",
+    ),
+    click.option("--allow-partial", is_flag=True, help="Accept fewer runners than requested."),
+    click.option(
+        "--wait", metavar="TIME", help="If the pool is full, wait this long for room: 90s, 10m or 1h [fail at once]."
     ),
 )
 
@@ -68,17 +86,22 @@ RUNNERS = (
     "--run-id",
     required=True,
     metavar="ID",
-    help="Whose runners: the run's id, which is its jobs' label; or its page.",
+    help="Id of the run, which is also the label of its runners; or the URL of its page.",
 )
-@click.option("--repository", default="", metavar="OWNER/NAME", help="Whose run: no other job is let in.")
+@click.option(
+    "--repository",
+    default="",
+    metavar="OWNER/NAME",
+    help="Repository of the run; jobs of other repositories are refused.",
+)
 @click.option(
     "--label-by",
     default="run",
     show_default=True,
     metavar="run|attempt|class|attempt-class",
-    help="What the label tells.",
+    help="Parts of the label.",
 )
-@click.option("--attempt", metavar="N", help="The run's attempt, for --label-by attempt.")
+@click.option("--attempt", metavar="N", help="Attempt of the run, for --label-by attempt.")
 @runner_options
 @json_option
 @pool_options
@@ -86,7 +109,7 @@ RUNNERS = (
 def command(given: Given, /, allowed_instance_types: str, as_json: bool, **options: str | bool | None) -> int:
     """Get N verified runners for a run, all or nothing.
 
-    Runners are reused from the pool where one fits and created where none does.
+    Idle runners of the pool are reused where they fit, and the rest is created.
     """
     settings = given.load().settings
     request = checked_request(settings, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
@@ -117,7 +140,7 @@ def _tell(request: Request, outcome: Outcome) -> None:
         ]
         say(columns(rows, indent="  "))
         for member in outcome.kept:
-            say(f"  {member.instance.id} kept besides: a job of the run had begun there")
+            say(f"  {member.instance.id} also kept: a job of the run has started on it")
     else:
         complain(f"{request.run_id}: {outcome.reason}", outcome.remedy)
     for (reason, fate), ids in _by_reason(outcome).items():
@@ -126,7 +149,7 @@ def _tell(request: Request, outcome: Outcome) -> None:
 
 
 def _by_reason(outcome: Outcome) -> dict[tuple[str, str], list[str]]:
-    """A fleet that is given back has one reason, not fifty."""
+    """Discarded instances by reason and outcome: a fleet that is given back prints one line, not fifty."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for one in outcome.discarded:
         grouped.setdefault((one.reason, one.outcome.value), []).append(one.instance_id)

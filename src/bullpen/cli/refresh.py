@@ -1,4 +1,4 @@
-"""`bullpen refresh`: what is becomes what should be."""
+"""`bullpen refresh`: bring the pool to its desired state."""
 
 import click
 
@@ -11,20 +11,22 @@ from bullpen.cli.text import columns
 EPILOG = """
 \b
 Examples:
-  bullpen refresh --dry-run     what would be done, and why
-  bullpen refresh               do it; safe at any time, as often as you like
+  bullpen refresh --dry-run     print the actions and their reasons
+  bullpen refresh               take the actions
+
+Safe to run at any time and as often as you like, also beside other commands.
 """
 
 
 @click.command("refresh", epilog=EPILOG)
-@click.option("--dry-run", is_flag=True, help="Say what would be done and why; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the actions and their reasons; change nothing.")
 @json_option
 @pool_options
 @click.pass_obj
 def command(given: Given, dry_run: bool, as_json: bool) -> int:
-    """Bring the pool to what it should be: reap, reconcile, keep warm.
+    """Bring the pool to its desired state: reap, reconcile, keep warm.
 
-    Ends what is past its threshold, finishes what a killed process left, and keeps pools at their idle target.
+    Ends instances past their threshold, finishes the work of killed processes, and keeps each class at its idle target.
     """
     settings = given.load().settings
     from bullpen.refresh import Hindered, refresh

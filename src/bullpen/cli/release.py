@@ -1,4 +1,4 @@
-"""`bullpen release`: a run's runners go back to the pool."""
+"""`bullpen release`: give the runners of a run back to the pool."""
 
 import asyncio
 
@@ -19,23 +19,24 @@ EPILOG = """
 Examples:
   bullpen release --run-id 4711
   bullpen release --run-id 4711 --json
-  bullpen release --run-id 4711-2                                            a label by attempt
+  bullpen release --run-id 4711-2     the label of --label-by attempt
   bullpen release --run-id https://github.com/acme/widgets/actions/runs/4711
 
-Cut off anywhere, it is safe to run again. A runner on which a GitHub job runs is left to it: it goes back once that has
-ended, with `serve`, the next refresh, or the next provision or release.
+If the command is interrupted, run it again. A runner that executes a GitHub job is not interrupted: after the job,
+`serve`, the next refresh, provision or release gives it back.
 """
 
 
 @click.command("release", epilog=EPILOG)
-@click.option("--run-id", required=True, metavar="ID", help="The run whose runners go back, or its page.")
+@click.option("--run-id", required=True, metavar="ID", help="Id of the run or label, or the URL of the run's page.")
 @json_option
 @pool_options
 @click.pass_obj
 def command(given: Given, run_id: str, as_json: bool) -> int:
-    """Give a run's runners back: deregistered, cleaned, attested, then on offer again.
+    """Give the runners of a run back to the pool.
 
-    One that does not attest that it is clean is ended instead.
+    Each one is deregistered and cleaned, attests that it is clean, and is on offer again. One that does not attest is
+    ended instead.
     """
     settings = given.load().settings
     run_id = checked_run_id(run_id)
@@ -64,7 +65,7 @@ def command(given: Given, run_id: str, as_json: bool) -> int:
         for label, ids in (
             ("ended", released.terminated),
             ("still cleaning", released.pending),
-            ("left: a job runs there; it goes back once that has ended", released.busy),
+            ("busy: it goes back after the job that it executes", released.busy),
         ):
             for id in ids:
                 say(f"  {id} {label}")

@@ -1,4 +1,4 @@
-"""`bullpen run`: runners, jobs on them, their output, and everything given back."""
+"""`bullpen run`: get runners, run jobs on them, stream their output, and release the runners."""
 
 import secrets
 import sys
@@ -26,21 +26,28 @@ Examples:
   bullpen run --count 2 --jobs jobs.jsonl
   bullpen run --count 1 --resource-class large --timeout 600 -- ./bench.sh
 
-Without --jobs the command runs N times; {index} in it, and BULLPEN_JOB_INDEX, is 0 to N-1. A line of FILE, or an entry
-of a JSON list in it, is {"name": …, "command": […], "timeout": …, "capability": …, "side-effects": …}.
-A lost runner is replaced and its job runs again. The exit code is the worst of all jobs.
+Without --jobs the command runs N times. {index} in its words, and the variable BULLPEN_JOB_INDEX, is 0 to N-1.
+
+\b
+With --jobs FILE, each line, or each entry of one JSON list, describes a job. Only command is required:
+  {"name": "unit", "command": ["make", "test"], "timeout": 600, "capability": "docker", "side-effects": true}
+
+If a runner is lost, it is replaced and its job runs again. The exit code is the highest of all jobs. If the command is
+interrupted, it cancels the jobs and releases the runners.
 """
 
 
 @click.command(
     "run", epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option("--run-id", metavar="ID", help="The run's id; drawn if none is given.")
-@click.option("--jobs", "jobs_file", metavar="FILE", help="The jobs, as JSON lines or a JSON list; - reads stdin.")
-@click.option("--name", default="", metavar="NAME", help="What the jobs are called; their number follows.")
-@click.option("--timeout", metavar="SECONDS", help="Each job is ended with everything it started after so long.")
-@click.option("--capability", default="", metavar="WORD", help="What a runner must have [agent.capabilities].")
-@click.option("--side-effects", is_flag=True, help="A lost job waits until the machine is surely gone.")
+@click.option("--run-id", metavar="ID", help="Id of the run [a random one].")
+@click.option("--jobs", "jobs_file", metavar="FILE", help="Jobs as JSON lines or a JSON list; - reads stdin.")
+@click.option("--name", default="", metavar="NAME", help="Name of the jobs; their number is added.")
+@click.option("--timeout", metavar="SECONDS", help="End each job and all its processes after this time.")
+@click.option(
+    "--capability", default="", metavar="WORD", help="Capability that a runner must have, see agent.capabilities."
+)
+@click.option("--side-effects", is_flag=True, help="Repeat a job only after its lost machine is confirmed gone.")
 @runner_options
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
 @json_option
@@ -60,10 +67,7 @@ def command(
     as_json: bool,
     **options: str | bool | None,
 ) -> int:
-    """Get N runners, run jobs on them, stream what they print, and give the runners back.
-
-    Interrupted, it cancels the jobs and gives everything back.
-    """
+    """Get N runners, run jobs on them, stream their output, and release the runners."""
     settings = given.load().settings
     check_served(settings)
     run_id = checked_run_id(run_id) if run_id is not None else f"run-{secrets.token_hex(4)}"
@@ -74,7 +78,10 @@ def command(
         )
         wanted = numbered(run_id, words, request.count, template)
     elif words or name or timeout or capability or side_effects:
-        raise ConfigError("--jobs: each job says its own command and options", remedy="Leave out one of both.")
+        raise ConfigError(
+            "--jobs: each job of the file has its own command and options",
+            remedy="Remove --jobs, or the command, --name, --timeout, --capability and --side-effects.",
+        )
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
     width = max(len(job.name) for job in wanted)
@@ -106,7 +113,8 @@ def _tell(ran: Ran) -> None:
     good = sum(exit_code_of(job) == 0 for job in ran.jobs)
     lost = sum(job.losses for job in ran.jobs)
     told = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"
-    say(told + (f"; {plural(lost, 'time')} a runner was lost and its job ran again" if lost else ""))
+    again = f"; {plural(lost, 'runner')} lost, and {'its job' if lost == 1 else 'their jobs'} ran again"
+    say(told + (again if lost else ""))
     bad = [job for job in ran.jobs if exit_code_of(job) != 0]
     if bad:
         say(columns([(job.id, job.name or "–", job.result.value or job.state.value, job.reason) for job in bad], "  "))

@@ -1,4 +1,4 @@
-"""One use case on an event loop, with the pool opened, progress shown and signals turned into a stop event."""
+"""Runs one use case on an event loop: opens the pool, shows progress, and turns signals into a stop event."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
-from bullpen.cli.progress import Progress
+from bullpen.cli.progress import ProgressLine
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.config import Settings
 from bullpen.errors import Interrupted
@@ -20,19 +20,21 @@ Work = Callable[[Ports, asyncio.Event, Tell], Awaitable[T]]
 
 
 def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = False, as_json: bool = False) -> T:
-    """Open the pool at `home` and return what `work` makes of it.
+    """Open the pool at `home`, run `work` on it, and return its result.
 
-    The first signal asks the work to stop: through the event if it `stops` by itself, else by cancelling it, which is
-    as safe as a crash. A second signal ends this process at once; what is left to do stands in the records as debts.
+    The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
+    as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
     """
-    with Progress() as progress:
+    with ProgressLine() as progress:
         try:
             return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
         finally:
             finish()
 
 
-async def _perform(home: Path, settings: Settings, work: Work[T], progress: Progress, stops: bool, as_json: bool) -> T:
+async def _perform(
+    home: Path, settings: Settings, work: Work[T], progress: ProgressLine, stops: bool, as_json: bool
+) -> T:
     from bullpen.wiring import opened
 
     loop = asyncio.get_running_loop()
@@ -48,7 +50,7 @@ async def _perform(home: Path, settings: Settings, work: Work[T], progress: Prog
         if stop.is_set():
             _leave(progress, as_json)
         stop.set()
-        progress("stopping: giving back what was acquired (once more leaves that to others)" if stops else "stopping")
+        progress("stopping: giving everything back (a second signal leaves at once)" if stops else "stopping")
         if not stops:
             task.cancel()
 
@@ -59,16 +61,16 @@ async def _perform(home: Path, settings: Settings, work: Work[T], progress: Prog
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        raise Interrupted("interrupted", remedy="Nothing is lost: run it again.") from None
+        raise Interrupted("interrupted", remedy="Nothing is lost. Run the command again.") from None
     finally:
         hold()
 
 
-def _leave(progress: Progress, as_json: bool) -> NoReturn:
+def _leave(progress: ProgressLine, as_json: bool) -> NoReturn:
     progress.close()
     complain(
-        "interrupted twice: left at once; what was not given back is written down as owed",
-        "`bullpen release` of the run gives it back now; refresh and the next provision do so once it is due.",
+        "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
+        "`bullpen release` of the run gives them back now; refresh and later commands do so when it is due.",
         as_json=as_json,
     )
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`bullpen status`: every instance, and what each pool has on offer."""
+"""`bullpen status`: every instance, and the claimable ones of each class."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,10 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, as_json: bool) -> int:
-    """Show every instance, what each pool has on offer, and which provisions wait for room. Changes nothing."""
+    """Show every instance, the tickets and claimable instances of each class, and waiting provisions.
+
+    Changes nothing.
+    """
     settings = given.load().settings
     from bullpen.wiring import is_unused, rate_limits
 
@@ -40,8 +43,8 @@ def command(given: Given, as_json: bool) -> int:
     limits: Sequence[Limit] = ()
     try:
         limits = asyncio.run(rate_limits(settings)) if settings.on_github else ()
-    except BullpenError as exc:  # the pool is shown all the same
-        complain(f"what GitHub still allows is not known: {exc}", exc.remedy)
+    except BullpenError as exc:  # the pool is shown without them
+        complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
     if as_json:
         print_json(of_status(found, limits))
     else:
@@ -60,7 +63,7 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
         columns_of_waiting = ("WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE")
         say(columns([columns_of_waiting, *(_waiting(one, now) for one in found.waiting)]) + "\n")
     if found.hold:
-        say(f"nobody is declared lost: {found.hold}\n")
+        say(f"no worker is declared lost: {found.hold}\n")
     if found.failing:
         names = ("FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR")
         say(columns([names, *((f.loop, f.process, ago(f.since, now), f.error) for f in found.failing)]) + "\n")
@@ -73,13 +76,13 @@ def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
         )
     )
     if any(pool.counts_expired and pool.tickets > pool.claimable for pool in found.pools):
-        say("\nTICKETS includes expired ones: SQS counts a message until it is received")
+        say("\nTICKETS includes expired tickets, which SQS counts until they are received")
     if limits:
-        say("\nGitHub allows " + ", ".join(_left(one, now) for one in limits))
+        say("\nGitHub rate limits: " + ", ".join(_left(one, now) for one in limits))
 
 
 def _left(one: Limit, now: datetime) -> str:
-    return f"{one.remaining} of {one.limit} requests of {one.resource} (anew {ago(one.resets_at, now)})"
+    return f"{one.resource} {one.remaining} of {one.limit} requests left (resets {ago(one.resets_at, now)})"
 
 
 def _waiting(one: Provision, now: datetime) -> tuple[str, ...]:

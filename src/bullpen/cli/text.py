@@ -1,11 +1,11 @@
-"""Plain text for people: aligned columns, ages and times."""
+"""Formatting of plain text: aligned columns, relative times and plurals."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 
 def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
-    """Rows as left-aligned columns; nothing for no rows."""
+    """Rows as left-aligned columns; an empty text without rows."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
@@ -15,7 +15,7 @@ def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """How long since, or until: `12s ago`, `in 3m`."""
+    """A time relative to `now`: `12s ago`, `in 3m`."""
     if at is None:
         return "never"
     seconds = round((now - at).total_seconds())

@@ -1,4 +1,4 @@
-"""`bullpen token`: who may use `bullpen serve`."""
+"""`bullpen token`: operator tokens for `bullpen serve`."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -25,26 +25,28 @@ Examples:
   bullpen token list
   bullpen token revoke dashboard
 
-A token is printed once; the store of the pool keeps only its hash, for every host that serves the pool. A revoked token
-is refused by all of them within a few seconds.
+A token is printed once, when it is created; the store of the pool keeps only its hash. It is valid on every host that
+serves the pool. A revoked token is refused everywhere within a few seconds.
 """
 
 
 @click.group("token", epilog=EPILOG)
 @pool_options
 def command() -> None:
-    """Make, list and revoke tokens for operators of `bullpen serve`."""
+    """Create, list and revoke operator tokens for `bullpen serve`."""
 
 
 @command.command("create", epilog=EPILOG)
-@click.option("--scope", required=True, type=click.Choice(["read", "operate", "admin"]), help="What it allows.")
-@click.option("--name", metavar="NAME", default="", help="What to call it; each name is given once [a random one].")
-@click.option("--expires", metavar="TIME", help="After so long, such as 30m, 12h or 90d [never].")
+@click.option(
+    "--scope", required=True, type=click.Choice(["read", "operate", "admin"]), help="Permissions of the token."
+)
+@click.option("--name", metavar="NAME", default="", help="Unique name of the token [a random one].")
+@click.option("--expires", metavar="TIME", help="Lifetime, such as 30m, 12h or 90d [unlimited].")
 @json_option
 @pool_options
 @click.pass_obj
 def create(given: Given, scope: str, name: str, expires: str | None, as_json: bool) -> int:
-    """Make a token and print it, this once."""
+    """Create a token and print it. It is not shown again."""
     from bullpen.wiring import create_token
 
     lasts = _lasting(expires) if expires is not None else None
@@ -52,8 +54,8 @@ def create(given: Given, scope: str, name: str, expires: str | None, as_json: bo
     try:
         made = asyncio.run(create_token(given.directory, settings, scope, lasts, name))
     except Conflict as exc:
-        remedy = "Choose another: a name is not given again, even after its token was revoked."
-        raise ConfigError(f"--name {name!r}: there is a token of that name", remedy=remedy) from exc
+        remedy = "Choose another name: names are not reused, even after the token was revoked."
+        raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy) from exc
     if as_json:
         print_json({"token": made.token, **_shown(made.stored)})
     else:
@@ -66,7 +68,7 @@ def create(given: Given, scope: str, name: str, expires: str | None, as_json: bo
 @pool_options
 @click.pass_obj
 def list_all(given: Given, as_json: bool) -> int:
-    """List the tokens by name, without what makes them valid."""
+    """List the tokens with name, scope and state. Their secrets are not stored."""
     from bullpen.wiring import list_tokens
 
     found = asyncio.run(list_tokens(given.directory, given.load().settings))
@@ -91,11 +93,11 @@ def list_all(given: Given, as_json: bool) -> int:
 @pool_options
 @click.pass_obj
 def revoke(given: Given, name: str, as_json: bool) -> int:
-    """Revoke the token NAME."""
+    """Revoke the token with this name."""
     from bullpen.wiring import revoke_token
 
     if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
-        raise NotFound(f"token {name[:70]!r}: there is none of that name", remedy="`bullpen token list` shows them.")
+        raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="`bullpen token list` lists them.")
     if as_json:
         print_json({"name": name, "state": "revoked"})
     else:
@@ -130,4 +132,4 @@ def _lasting(text: str) -> timedelta:
         seconds = int(number) * UNITS[unit]
         if 0 < seconds <= LONGEST:
             return timedelta(seconds=seconds)
-    raise ConfigError(f"--expires {text[:40]!r}: must be a number with m, h or d, up to ten years")
+    raise ConfigError(f"--expires {text[:40]!r}: must be a number with m, h or d, such as 90d, and at most ten years")

@@ -1,5 +1,7 @@
-"""Signals at the end of an event loop, which takes its handlers away: for a moment SIGTERM would kill and Ctrl-C be a
-traceback. So they are held from the end of the work until `finish`, which is called when the loop is closed.
+"""Signals after the work of an event loop.
+
+A closing event loop removes its signal handlers. Without care SIGTERM would then kill the process, and Ctrl-C would
+print a traceback. So signals are blocked from the end of the work until `finish`, which runs after the loop is closed.
 """
 
 import os
@@ -12,13 +14,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def hold() -> None:
-    """Let signals wait. The last thing to be done on the loop."""
+    """Block signals. Called last on the loop."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def finish() -> None:
-    """The work is done and its answer is about to be printed: the first signal, held or still to come, is too late to
-    change either. A second one ends this process, for nobody may be reading the answer."""
+    """Unblock signals when the work is done and its answer is about to be printed.
+
+    The first signal, blocked or new, is ignored: it cannot change the result. A second one ends this process, because
+    the reader of the answer may be gone.
+    """
     for number in SIGNALS:
         signal.signal(number, _too_late)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

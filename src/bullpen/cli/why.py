@@ -1,4 +1,4 @@
-"""`bullpen why`: the story of a record."""
+"""`bullpen why`: the story of a record, which is its last steps."""
 
 import click
 
@@ -20,8 +20,8 @@ EPILOG = """
 Examples:
   bullpen why i-0123456789abcdef
   bullpen why j-0123456789abcdef
-  bullpen why build-host-7          a worker by its key, also one of another program
-  bullpen why 4711                  everything that belongs to run 4711, which may also be named by its page
+  bullpen why build-host-7          a worker, by its key
+  bullpen why 4711                  every record of run 4711; the URL of the run's page works too
 """
 
 
@@ -31,14 +31,17 @@ Examples:
 @pool_options
 @click.pass_obj
 def command(given: Given, id: str, as_json: bool) -> int:
-    """Tell the story of an instance, a provision, a job, a worker or a run: its last steps, when, by whom and why."""
+    """Show the last steps of an instance, provision, job, worker or run.
+
+    Each step has its time, the new state, the process that made it, and the reason.
+    """
     settings = given.load().settings
     id = checked_id(id)
     from bullpen.wiring import is_unused
 
     if is_unused(given.directory, settings):
         raise NotFound(
-            f"{id}: there is no pool in {given.directory}", remedy="Name its home with --home or BULLPEN_HOME."
+            f"{id}: there is no pool in {given.directory}", remedy="Set --home or BULLPEN_HOME to its directory."
         )
     found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, settings, id), as_json=as_json)
     if as_json:
@@ -50,13 +53,13 @@ def command(given: Given, id: str, as_json: bool) -> int:
 
 def _told(story: Story) -> str:
     record = story.record
-    head = f"{story.id} is {record.state}" if record else f"{story.id} is forgotten but for its steps"
+    head = f"{story.id} is {record.state}" if record else f"{story.id} is purged; its last steps remain"
     if isinstance(record, Instance | Provision) and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
     if story.activity:
         head += f", and executes {told(story.activity)}"
     if story.leaving:
-        head += f", and its machine is to be taken away at {format_time(story.leaving)}"
+        head += f", and its machine will be taken away at {format_time(story.leaving)}"
     lines = [
         (format_time(line.at), line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why)
         for line in story.lines

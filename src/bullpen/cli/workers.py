@@ -1,4 +1,4 @@
-"""`bullpen workers`: every worker, its lease, and what it says of itself."""
+"""`bullpen workers`: every worker with its lease and the details that it reports."""
 
 from datetime import UTC, datetime
 
@@ -16,24 +16,33 @@ EPILOG = """
 \b
 Examples:
   bullpen workers
-  bullpen workers --state suspect           those whose lease is out and that are not given up yet
+  bullpen workers --state suspect    workers whose lease has run out, not yet declared lost
   bullpen workers --json | jq '.workers[] | {key, buildId, host}'
 
-`bullpen why KEY` tells the story of one. Workers that are cleaned up are not listed.
+`bullpen why KEY` shows the last steps of a worker. Workers that were cleaned up are not listed.
 """
 TITLES = ("WORKER", "STATE", "EPOCH", "HEARTBEAT", "LEASE", "DOMAIN", "HOST", "PID", "BUILD", "CAPABILITIES")
 UNKNOWN = "–"
 
 
 @click.command("workers", epilog=EPILOG)
-@click.option("--state", type=click.Choice(["active", "inactive", "suspect"]), help="Only these.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many.")
-@click.option("--after", default="", metavar="KEY", help="Only keys after this one: where the last page ended.")
+@click.option("--state", type=click.Choice(["active", "inactive", "suspect"]), help="Only workers in this state.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=1000,
+    show_default=True,
+    help="Largest number of workers to list.",
+)
+@click.option("--after", default="", metavar="KEY", help="Continue after this key, the last one of the previous page.")
 @json_option
 @pool_options
 @click.pass_obj
 def command(given: Given, state: str | None, limit: int, after: str, as_json: bool) -> int:
-    """List the workers of the pool: our agents, and other programs that send heartbeats. Changes nothing."""
+    """List the workers of the pool: agents, and other programs that send heartbeats.
+
+    Changes nothing.
+    """
     settings = given.load().settings
     from bullpen.wiring import is_unused
 
@@ -64,7 +73,7 @@ def _tell(found: Roster, now: datetime) -> None:
     elif not found.next:
         say("no workers")
     if found.next:
-        say(f"\nthere may be more: --after {found.next}")
+        say(f"\nthere may be more workers; continue with --after {found.next}")
 
 
 def _row(one: Enrolled, now: datetime) -> tuple[str, ...]:
@@ -84,7 +93,7 @@ def _row(one: Enrolled, now: datetime) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """An agent that writes its own heartbeat may write anything: it must not steer a terminal."""
+    """Without control characters: an agent that writes its own heartbeat must not control the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text) or UNKNOWN
 
 

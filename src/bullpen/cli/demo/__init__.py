@@ -1,4 +1,4 @@
-"""`bullpen demo`: the whole story with real processes, in under a minute."""
+"""`bullpen demo`: a demonstration with real processes, in under a minute."""
 
 import shutil
 import signal
@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 
 from bullpen.cli.demo.acts import play
-from bullpen.cli.demo.stage import Failed, Stage
+from bullpen.cli.demo.stage import CheckFailed, DemoStage
 from bullpen.cli.output import complain, say
 from bullpen.cli.unix_signals import SIGNALS
 from bullpen.config import Settings, Timings
 
 TIMINGS = Timings(
-    heartbeat=1.0,  # a dead runner is noticed in seconds: its lease, and a moment to confirm
+    heartbeat=1.0,  # a dead runner is noticed within seconds
     lease=5.0,
-    registration=3.0,  # a frozen runner is found out sooner
+    registration=3.0,  # a frozen runner is replaced sooner
     hedge=1.0,
     validation=15.0,
     provision=20.0,
@@ -29,22 +29,22 @@ TIMINGS = Timings(
 
 @click.command("demo")
 def command() -> int:
-    """Tell the whole story with real processes, in under a minute.
+    """Demonstrate the pool with real processes, in under a minute.
 
-    It plays in a directory of its own, checks every line it prints, and leaves nothing behind.
+    The demo uses a temporary pool, verifies every line that it prints, and removes the pool at the end.
     """
     for number in SIGNALS:
-        signal.signal(number, signal.default_int_handler)  # its home is taken down, whenever it ends
+        signal.signal(number, signal.default_int_handler)  # the pool is taken down after a signal, too
     home = Path(tempfile.mkdtemp(prefix="bullpen-demo-"))
-    stage = Stage(home, Settings(timings=TIMINGS))
+    stage = DemoStage(home, Settings(timings=TIMINGS))
     try:
         play(stage)
-    except Failed as failure:
-        complain(f"demo: not true: {failure}", f"Its state was in {home} and has been taken down.")
+    except CheckFailed as failure:
+        complain(f"demo: a check failed: {failure}", f"The pool in {home} has been removed. Please report this.")
         return 1
     finally:
-        with suppress(Failed):
+        with suppress(CheckFailed):
             stage.run("down")
         shutil.rmtree(home, ignore_errors=True)
-    say("\nEverything above was checked as it was told.")
+    say("\nEvery line above was verified as it ran.")
     return 0

@@ -1,4 +1,4 @@
-"""The stage: a home of its own, the real command line as subprocesses, and a check behind every line that is told."""
+"""What the acts of the demo run on: a temporary pool, the real command line as child processes, and verified output."""
 
 import asyncio
 import json
@@ -21,11 +21,13 @@ LOOK_EVERY = 0.02
 PATIENCE = 20.0
 
 
-class Failed(Exception):
-    """A line of the story is not true."""
+class CheckFailed(Exception):
+    """A line of the demo is not true."""
 
 
-class Stage:
+class DemoStage:
+    """A pool in a directory of its own; `check` prints a line only with its verification."""
+
     def __init__(self, home: Path, settings: Settings) -> None:
         self.home = home
         self.settings = settings
@@ -39,15 +41,15 @@ class Stage:
         print(f"\n{self._plain.format(text)}", flush=True)
 
     def check(self, is_true: bool, line: str) -> None:
-        """Tell a line of the story if it is true; end the story if it is not."""
+        """Print a line and whether it is true; if not, end the demo."""
         print(f"  {self._good if is_true else self._bad} {line}", flush=True)
         if not is_true:
-            raise Failed(line)
+            raise CheckFailed(line)
 
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a user would."""
         program = "import sys; from bullpen.cli import main; sys.exit(main())"
-        # On this machine, whatever a bullpen.toml around here says.
+        # On this machine, even if a bullpen.toml in the working directory says otherwise.
         changed = {"engines.pool": "embedded", **self._timings()}
         assignments = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
         return subprocess.Popen(
@@ -66,15 +68,15 @@ class Stage:
     def answer(self, process: "subprocess.Popen[str]") -> Answer:
         output, _ = process.communicate(timeout=60)
         answer: Answer = json.loads(output)
-        if process.returncode == 2:  # a mistake of ours, not of the pool
-            raise Failed(answer["reason"])
+        if process.returncode == 2:  # the demo called the command wrongly
+            raise CheckFailed(answer["reason"])
         return answer | {"exitCode": process.returncode}
 
     def provision(self, run_id: str, count: int, *more: str) -> Answer:
         return self.run("provision", "--run-id", run_id, "--count", str(count), *more)
 
     def ask(self, question: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
-        """Look at the pool through its ports."""
+        """Run a query on the pool through its ports."""
 
         async def asked() -> T:
             async with embedded(self.home, self.settings) as ports:
@@ -83,7 +85,7 @@ class Stage:
         return asyncio.run(asked())
 
     def until(self, what: str, question: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
-        """Look again and again until the answer is true."""
+        """Repeat a query until its answer is true."""
 
         async def look(ports: Ports) -> T:
             async with asyncio.timeout(PATIENCE):
@@ -94,10 +96,10 @@ class Stage:
         try:
             return self.ask(look)
         except TimeoutError:
-            raise Failed(f"{what} did not happen within {PATIENCE:g} s") from None
+            raise CheckFailed(f"{what} did not happen within {PATIENCE:g} s") from None
 
     def run_jobs(self, run_id: str, commands: Sequence[Sequence[str]]) -> list[int]:
-        """Let the runners of a run execute commands, one each; returns their exit codes."""
+        """Execute commands on the runners of a run, one after the other; return their exit codes."""
 
         async def submitted(ports: Ports) -> list[int]:
             codes = []
@@ -121,7 +123,7 @@ class Stage:
         return self.ask(asked)
 
     def _timings(self) -> dict[str, object]:
-        """What the demo's settings change, said on each command line."""
+        """The settings of the demo that differ from the defaults, for the command line."""
         return {
             f"timings.{name.replace('_', '-')}": getattr(self.settings.timings, name)
             for name in self.settings.timings.__struct_fields__
