@@ -133,8 +133,8 @@ def test_a_mistake_in_the_file_names_the_place_the_value_and_what_is_right(text:
     ("variable", "text", "expected"),
     [
         ("BULLPEN_TIMINGS_HARTBEAT", "2", "Did you mean BULLPEN_TIMINGS_HEARTBEAT?"),
-        ("BULLPEN_TIMINGS_HEARTBEAT", "quick", "must be seconds, more than 0"),
-        ("BULLPEN_TIMINGS_HEARTBEAT", "1\nx = 2", "must be seconds, more than 0"),
+        ("BULLPEN_TIMINGS_HEARTBEAT", "quick", "must be a number of seconds, more than 0"),
+        ("BULLPEN_TIMINGS_HEARTBEAT", "1\nx = 2", "must be a number of seconds, more than 0"),
         ("BULLPEN_LIMITS_MAX_COUNT", "-3", "a whole number from 1"),
         ("BULLPEN_CLASSES_GPU_CPU", "2", "no such setting"),
     ],
@@ -180,7 +180,7 @@ def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
 
 
 def test_an_endless_file_is_not_read_to_its_end() -> None:
-    with pytest.raises(ConfigError, match="/dev/zero: more than"):
+    with pytest.raises(ConfigError, match="/dev/zero: is larger than"):
         load({}, config="/dev/zero")
 
 

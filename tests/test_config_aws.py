@@ -89,7 +89,7 @@ def test_more_trust_domains_than_one_condition_compares_are_refused() -> None:
         return msgspec.structs.replace(on_aws(), trust=Trust({"main": tuple(f"team-{n}" for n in range(number))}))
 
     (wrong,) = contradictions(inheriting(99))
-    assert "trust.inherits of 'main' names 99 trust domains: must be at most 98" in wrong
+    assert "trust.inherits of 'main' has 99 trust domains: must be at most 98" in wrong
     assert list(contradictions(inheriting(98))) == []
 
 

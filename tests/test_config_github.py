@@ -48,7 +48,7 @@ def test_no_credentials_at_all_are_named() -> None:
 
 
 def test_two_kinds_of_credentials_contradict() -> None:
-    assert "choose one" in refused(APP)
+    assert "remove one" in refused(APP)
 
 
 def test_half_an_app_is_none() -> None:
@@ -89,7 +89,7 @@ def test_a_class_that_looks_like_an_attempt_is_refused_on_github_only(tmp_path: 
     with open(file, "w") as written:
         written.write("[classes.2]\ncpu = 1\nmem = 1024\n")
     load({}, config=file)
-    with pytest.raises(ConfigError, match=r"classes\.2: on GitHub a class must not be called like an attempt"):
+    with pytest.raises(ConfigError, match=r"classes\.2: must not look like an attempt"):
         load(GOOD, config=file)
 
 

@@ -91,14 +91,14 @@ def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
     desk.reloader.reread()
     emptied.join()
     assert desk.rules.confirm == 20.0
-    assert "not a regular file" in desk.reloader.refused
+    assert "is not a regular file" in desk.reloader.refused
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("[liveness]\nconfirm = 1\n", "liveness.confirm (1) must be more than timings.heartbeat (5)"),
-        ("[liveness]\nconfirm = 'long'\n", "liveness.confirm = 'long': must be seconds"),
+        ("[liveness]\nconfirm = 'long'\n", "liveness.confirm = 'long': must be a number of seconds"),
         ("[liveness]\nconfrim = 20\n", "liveness.confrim = 20: no such setting"),
         ("[liveness]\nmin-lease = 90\n", "liveness.default-lease (60) must be at least liveness.min-lease (90)"),
         ("[liveness\n", "not valid TOML"),
@@ -180,7 +180,7 @@ def test_a_file_that_is_gone_changes_nothing(tmp_path: Path, logged: pytest.LogC
     desk = Desk(tmp_path, "[liveness]\nconfirm = 9\n")
     desk.file.unlink()
     desk.looks(4)
-    assert f'error="{desk.file}: is gone"' in said(logged, logging.ERROR)[0]
+    assert f'error="{desk.file}: does not exist any more"' in said(logged, logging.ERROR)[0]
     assert desk.rules.confirm == 9.0
     desk.write("[liveness]\nconfirm = 8\n")
     desk.looks()

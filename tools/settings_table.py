@@ -1,6 +1,6 @@
-"""The table of settings in docs/operating.md, drawn from `config.py`: `python tools/settings_table.py` draws it anew.
+"""The table of settings in docs/operating.md, generated from `config.py` by `python tools/settings_table.py`.
 
-Names, variables and defaults are what the settings really are; the reasons are the comments beside them.
+Names, variables and defaults come from the settings themselves; the meaning is the comment beside each one.
 """
 
 import ast
@@ -17,7 +17,7 @@ from bullpen.settings.setting import known_settings
 PAGE = Path(__file__).parents[1] / "docs/operating.md"
 BEGIN, END = "<!-- settings: begin -->", "<!-- settings: end -->"
 
-HEAD = "| setting | variable | default | reason |\n|---|---|---|---|\n"
+HEAD = "| setting | variable | default | meaning |\n|---|---|---|---|\n"
 
 
 def render() -> str:

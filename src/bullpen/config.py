@@ -1,6 +1,7 @@
-"""Settings: every number that decides anything, with its default and the reason beside it; parsed once, frozen.
+"""Settings: every tunable value with its default and a comment on meaning and reason. Parsed once, then immutable.
 
-One kebab-case word names a setting in `bullpen.toml`, in `BULLPEN_*` variables and on the command line.
+A setting has one kebab-case name in `bullpen.toml`, in `BULLPEN_*` variables and on the command line. The comments are
+the descriptions in the settings table of docs/operating.md.
 """
 
 from typing import Annotated, Literal
@@ -17,152 +18,152 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
-DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}\Z"  # a trust domain: a word of ours, or what a repository is called
-LONGEST_JOB = 5 * 86400.0  # seconds that GitHub lets a job take on a runner of somebody's own
-PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # fits tables, queues and templates alike
+DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}\Z"  # a trust domain: a word, or the name of a repository
+LONGEST_JOB = 5 * 86400.0  # seconds that GitHub allows a job on a self-hosted runner
+PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # also valid for queues and templates
 
 
 class Frozen(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab", omit_defaults=False):
-    """Immutable, kebab-case outside, and a misspelt setting is an error."""
+    """Immutable, with kebab-case names outside; an unknown name is an error."""
 
 
 class Timings(Frozen, frozen=True):
     """All in seconds."""
 
-    heartbeat: Seconds = 5.0  # often enough that two lost beats still fit into a lease
-    lease: Seconds = 15.0  # three beats: one may be late, one lost
-    registration: Seconds = 10.0  # a warm runner registers in about 5 s; twice that is broken
-    alive: Seconds = 15.0  # a heartbeat older than three beats proves nothing
-    hedge: Seconds = 2.0  # a live agent acknowledges a claim in well under a second
-    validation: Seconds = 180.0  # boot, pre-runner script and registration of a fresh machine
-    provision: Seconds = 600.0  # a workflow step that waits longer is better told so
-    claim_grace: Seconds = 60.0  # a claim outlives its provision's deadline by this: it never expires under a live one
-    cleaning: Seconds = 120.0  # large work directories take a while to delete
-    idle: Seconds = 420.0  # an idle machine costs money; most re-runs come within minutes
-    max_runtime: Seconds = 1800.0  # longer jobs say so with --max-runtime-min
-    takeover: Seconds = 5.0  # head start of the process that made a debt, before anybody else pays it
-    put_back: Seconds = 3.0  # long enough not to meet the same ticket at once
-    tick_first: Seconds = 0.1  # the first look at signals after a claim
-    tick_longest: Seconds = 0.5  # where no event wakes us, the slowest look
-    orphan: Seconds = 60.0  # a machine without a record is seen twice this far apart before it is ended
-    settle: Seconds = 5.0  # what an interrupted provision may take to give everything back
-    purge: Seconds = 3600.0  # a terminated record stays readable for an hour
+    heartbeat: Seconds = 5.0  # interval of an agent's heartbeats: two can get lost within one lease
+    lease: Seconds = 15.0  # lease of an agent: three heartbeats, so that one may be late and one lost
+    registration: Seconds = 10.0  # deadline for a warm runner to register: twice the usual time of about 5 s
+    alive: Seconds = 15.0  # largest age of a heartbeat that proves a live agent: three heartbeats
+    hedge: Seconds = 2.0  # delay before a second claim: a live agent acknowledges a claim in well under a second
+    validation: Seconds = 180.0  # deadline for a new machine to boot, run the pre-runner script and register
+    provision: Seconds = 600.0  # deadline of a provision: a workflow step should fail rather than wait longer
+    claim_grace: Seconds = 60.0  # a claim outlasts its provision's deadline by this, so that it never expires first
+    cleaning: Seconds = 120.0  # deadline for cleaning a runner: large work directories take a while to delete
+    idle: Seconds = 420.0  # how long an idle runner stays on offer; it costs money, and most re-runs come soon
+    max_runtime: Seconds = 1800.0  # how long a run may hold its runners; --max-runtime-min sets it for one run
+    takeover: Seconds = 5.0  # head start of the process that made a debt, before another process pays it
+    put_back: Seconds = 3.0  # delay of a ticket that did not fit, so that a provision does not receive it again at once
+    tick_first: Seconds = 0.1  # delay until signals are read for the first time after a claim
+    tick_longest: Seconds = 0.5  # longest interval of reading signals where no event wakes the process
+    orphan: Seconds = 60.0  # a machine without a record is ended after it was seen twice, this far apart
+    settle: Seconds = 5.0  # time that an interrupted provision has to give everything back
+    purge: Seconds = 3600.0  # how long the record of a terminated instance stays readable
 
 
 class Pickup(Frozen, frozen=True):
-    sightings: Annotated[int, Meta(ge=1, le=1000)] = 5  # the same ticket this often: the queue holds nothing for us
-    misses: Annotated[int, Meta(ge=1, le=1000)] = 2  # batches without a fit before the index is asked instead
+    sightings: Annotated[int, Meta(ge=1, le=1000)] = 5  # seeing one ticket this often means that the queue holds no fit
+    misses: Annotated[int, Meta(ge=1, le=1000)] = 2  # batches without a fit before the idle index is queried
 
 
 class ResourceClass(Frozen, frozen=True):
-    """A kind of runner. Instances of the class have at least `cpu` and `mem` (MiB)."""
+    """A class of runners. Its instances have at least `cpu` processors and `mem` MiB."""
 
-    cpu: Annotated[int, Meta(ge=1, le=1024)]  # processors that an instance of the class has at least
-    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]  # MiB that it has at least
-    idle_target: Count = 0  # kept on offer by refresh, never used ones created if need be
-    max_instances: Count = 0  # 0: only [limits] bounds it
+    cpu: Annotated[int, Meta(ge=1, le=1024)]  # minimum number of processors
+    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]  # minimum memory in MiB
+    idle_target: Count = 0  # instances that refresh and serve keep on offer; they create new ones if needed
+    max_instances: Count = 0  # largest number of live instances of the class; 0: only limits.max-instances applies
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
-    allowed_instance_types: tuple[str, ...] = ("*",)  # of a fleet that names none; more types are more capacity
-    spot_fallback: bool = False  # runs that ask for spot accept on-demand, which costs more: idle ones, then new ones
-    attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # fleets tried for one shortfall of capacity; more make a run wait
+    allowed_instance_types: tuple[str, ...] = ("*",)  # types for runs that name none; more types give more capacity
+    spot_fallback: bool = False  # spot runs also accept on-demand instances, which cost more: idle ones, then new ones
+    attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # fleets tried if capacity is missing; more make a run wait longer
 
 
 class Limits(Frozen, frozen=True):
-    max_instances: Count = 100  # live instances of the whole pool: a loop in a workflow must not empty the account
-    max_count: Annotated[int, Meta(ge=1, le=1000)] = 500  # runners of one provision
+    max_instances: Count = 100  # largest number of live instances of the pool, against runaway workflows
+    max_count: Annotated[int, Meta(ge=1, le=1000)] = 500  # largest number of runners of one provision
 
 
 class Trust(Frozen, frozen=True):
-    """Who may take over whose used instances: domain → domains it inherits from. By default nobody but the same."""
+    """Which used instances a trust domain may reuse besides its own: domain → domains that it inherits from."""
 
-    inherits: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what one run left, only its like may meet
+    inherits: dict[str, tuple[str, ...]] = field(default_factory=dict)  # domain → domains whose used runners it may get
 
 
 class Agent(Frozen, frozen=True):
-    pre_runner_script: str = ""  # shell text run once at boot; a non-zero exit fails the instance
-    pre_runner_timeout: Seconds = 120.0  # two thirds of timings.validation: registration still has to fit in behind it
-    keep: tuple[str, ...] = ()  # glob patterns under the runner's home that survive cleaning (tool caches)
-    serve_url: str = ""  # where agents reach `bullpen serve`; empty: they use this home's store themselves
-    capabilities: tuple[str, ...] = ()  # what jobs may ask of our machines with --capability, such as docker or gpu
+    pre_runner_script: str = ""  # shell script that runs once at boot; a non-zero exit code fails the instance
+    pre_runner_timeout: Seconds = 120.0  # longest time for that script; registration has the rest of timings.validation
+    keep: tuple[str, ...] = ()  # glob patterns below the runner's home that survive cleaning, such as tool caches
+    serve_url: str = ""  # URL at which agents reach `bullpen serve`; empty: agents use the store directly
+    capabilities: tuple[str, ...] = ()  # words that jobs can require with --capability, such as docker or gpu
 
 
 class Liveness(Frozen, frozen=True):
-    """Leases and what follows when one runs out. Times in seconds. `timings.lease` is what our own agents ask for."""
+    """Leases, and what happens when one runs out. Times in seconds. Bullpen's own agents request `timings.lease`."""
 
-    tracking: bool = True  # off: beats are answered and not recorded, and nobody is ever declared lost
-    reschedule: bool = True  # off: lost workers are marked and their jobs stay where they are, with an alarm
-    default_lease: Seconds = 60.0  # for a caller that names none; it may not know how fast we would notice
-    min_lease: Seconds = 5.0  # shorter ones cost more writes than a faster answer is worth
-    max_lease: Seconds = 3600.0  # a longer one would hide a dead worker for hours
-    confirm: Seconds = 7.0  # one beat and 2 s: a worker that lives is heard once more before it is given up
-    cleanup: Seconds = 3600.0  # how long a lost worker may come back; a partition rarely lasts longer
-    tombstone: Seconds = 86400.0  # a late worker is told for a day that it was given up; later its key is a new one
-    grace_gap: Seconds = 15.0  # no beats received for three intervals: it was us, and everybody gets a fresh lease
-    brake_from: Count = 20  # among fewer workers a percentage says little
-    brake_fraction: Fraction = 0.55  # more than half of a failure domain silent is rarely their own fault
-    brake_rate: Rate = 0.1  # losses per second and domain while braked: 6 a minute, an operator can still step in
-    hold_max: Seconds = 900.0  # everybody silent for longer: they are gone after all, at the rate of the brake
-    verify: Seconds = 120.0  # a job assigned and not taken up by then got lost on the way
-    losses: Annotated[int, Meta(ge=1, le=LOSSES)] = LOSSES  # by then it is likely the job that kills its workers
-    wait_for_runner: Seconds = 120.0  # a replacement boots in less; a job of a run without runners fails then
+    tracking: bool = True  # false: heartbeats are answered but not recorded, and no worker is declared lost
+    reschedule: bool = True  # false: lost workers are marked, and their jobs stay where they are, with an alert
+    default_lease: Seconds = 60.0  # lease of a worker that requests none
+    min_lease: Seconds = 5.0  # shortest lease: shorter ones cost more writes than faster detection is worth
+    max_lease: Seconds = 3600.0  # longest lease: a longer one would hide a dead worker for hours
+    confirm: Seconds = 7.0  # a suspect worker silent for this long is declared lost: one heartbeat and 2 s
+    cleanup: Seconds = 3600.0  # how long a lost worker may come back; a network partition rarely lasts longer
+    tombstone: Seconds = 86400.0  # how long the key of a cleaned-up worker is refused; after that it is a new worker
+    grace_gap: Seconds = 15.0  # without any heartbeat for this long, the receiver failed: all leases are renewed
+    brake_from: Count = 20  # number of workers from which the brake applies: among fewer a percentage means little
+    brake_fraction: Fraction = 0.55  # silent share of a failure domain that starts the brake: rarely the workers' fault
+    brake_rate: Rate = 0.1  # losses per second and domain while braked: at 6 a minute an operator can still step in
+    hold_max: Seconds = 900.0  # if all workers stay silent for longer, they are declared lost, at the rate of the brake
+    verify: Seconds = 120.0  # an assigned job that its worker has not confirmed by then is assigned again
+    losses: Annotated[int, Meta(ge=1, le=LOSSES)] = LOSSES  # a job that loses this many workers fails
+    wait_for_runner: Seconds = 120.0  # a job of a run without runners fails after this time; a replacement boots faster
 
 
 class Local(Frozen, frozen=True):
-    capacity: Count = 32  # machines this host runs at once
-    spot_capacity: Count = 32  # of them, at most this many as spot
-    runner_users: tuple[str, ...] = ()  # as whom jobs run if we are root: each machine takes one that is nobody else's
-    work_dir: str = ""  # where the machines' directories are made; empty: in the home, where jobs share its disk
+    capacity: Count = 32  # largest number of machines on this host
+    spot_capacity: Count = 32  # largest number of spot machines among them
+    runner_users: tuple[str, ...] = ()  # users for jobs if Bullpen runs as root; no two machines share one
+    work_dir: str = ""  # directory for the machines' files; empty: in the home, so that jobs share its disk
 
 
 class Engines(Frozen, frozen=True):
-    pool: Literal["embedded", "aws"] = "embedded"  # SQLite and processes of one machine, or DynamoDB, SQS and EC2
-    ci: Literal["builtin", "github"] = "builtin"  # whose jobs the runners execute
+    pool: Literal["embedded", "aws"] = "embedded"  # embedded: SQLite and local processes; aws: DynamoDB, SQS, EC2
+    ci: Literal["builtin", "github"] = "builtin"  # jobs of `bullpen job` and `run`, or of GitHub Actions
 
 
 class Aws(Frozen, frozen=True):
-    """The pool on DynamoDB, SQS and EC2; used with `engines.pool = "aws"`."""
+    """A pool on DynamoDB, SQS and EC2, with `engines.pool = "aws"`."""
 
-    pool: PoolName = "bullpen"  # the table's name, the prefix of queues and templates, and the tag of every machine
-    region: str = ""  # empty: as the AWS SDK finds it
+    pool: PoolName = "bullpen"  # name of the table, prefix of queues and templates, and tag of every machine
+    region: str = ""  # empty: the region that the AWS SDK finds
     endpoints: dict[str, str] = field(default_factory=dict)  # service → URL, for private endpoints and emulators
-    manage: Literal["refresh", "external"] = "refresh"  # external: Terraform makes what refresh would, which checks it
-    image: str = ""  # the AMI of every machine: Amazon Linux 2023 or Ubuntu
-    subnets: tuple[str, ...] = ()  # one for each availability zone: every zone is one more pool of capacity
-    security_groups: tuple[str, ...] = ()  # none need be open: nobody connects to a machine
-    instance_profile: str = ""  # name or ARN: what a machine may do, see `bullpen iam-policy instance`
-    instance_role: str = ""  # ARN of the profile's role; with agent.serve-url, `serve` lets its machines in
-    volume: Count = 0  # GiB of the root volume; 0: as the image has it
-    root_device: str = "/dev/xvda"  # its name in the image: Ubuntu calls it /dev/sda1
-    tags: dict[str, str] = field(default_factory=dict)  # put on every machine and volume, besides our own
+    manage: Literal["refresh", "external"] = "refresh"  # external: Terraform creates the resources, refresh checks them
+    image: str = ""  # AMI of every machine: Amazon Linux 2023 or Ubuntu
+    subnets: tuple[str, ...] = ()  # one for each availability zone: every zone adds a capacity pool
+    security_groups: tuple[str, ...] = ()  # no inbound rule is needed: only agents open connections
+    instance_profile: str = ""  # name or ARN; `bullpen iam-policy instance` prints its permissions
+    instance_role: str = ""  # ARN of the profile's role; with agent.serve-url, `serve` admits its machines
+    volume: Count = 0  # size of the root volume in GiB; 0: as in the image
+    root_device: str = "/dev/xvda"  # device name of the root volume in the image; Ubuntu has /dev/sda1
+    tags: dict[str, str] = field(default_factory=dict)  # additional tags of every machine and volume
 
 
 class Github(Frozen, frozen=True):
-    """GitHub Actions as the CI; used with `engines.ci = "github"`. A secret may be `file:` and the path of a file."""
+    """GitHub Actions as CI, with `engines.ci = "github"`. A secret may be `file:` and the path of a file."""
 
-    scope: str = ""  # owner/repository, or an organisation: where runners register
-    url: str = "https://github.com"  # of GitHub Enterprise Server: its own
-    api_url: str = ""  # empty: as the url has it
-    token: str = ""  # a personal access token; an App is better: it expires by itself and belongs to nobody
-    app_id: str = ""  # id or client id of a GitHub App, with its private-key
-    private_key: str = ""  # of the App, in PEM
-    installation_id: Annotated[int, Meta(ge=0)] = 0  # of the App; 0: the one of the scope
-    webhook_secret: str = ""  # of the webhook that points to `serve`; empty: runs are only asked after
-    pool: str = ""  # how our runners' names begin; empty: aws.pool, or "bullpen"
-    runner_group: str = ""  # of an organisation; empty: the default one
-    registration: Literal["persistent", "jit"] = "persistent"  # jit: anew for each job, with a cleaning in between
-    runner_directory: str = "/opt/actions-runner"  # where the machine has GitHub's runner
-    runner_url: str = ""  # fetched from here at boot instead: its archive, with runner-sha256
-    runner_sha256: str = ""  # of that archive: nothing unknown is executed
-    token_rotation: Seconds = 1800.0  # a registration token with less time left is replaced; GitHub gives an hour
-    drift_margin: Seconds = 259200.0  # a runner is retired this long before GitHub refuses its version: a weekend
-    poll: Seconds = 60.0  # how often `serve` asks after a run whose end no webhook has told
-    rescue: tuple[str, ...] = ()  # repositories, or "*", whose lost jobs are run again; the owner must want that
-    rescue_attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # times a run is run again for lost jobs
-    oidc_issuer: str = ""  # who signs the identity of jobs; empty: as the url has it
-    oidc_audience: str = "bullpen"  # what a job's identity must be made out to
+    scope: str = ""  # owner/repository or organisation where the runners register
+    url: str = "https://github.com"  # URL of GitHub or of your GitHub Enterprise Server
+    api_url: str = ""  # empty: derived from url
+    token: str = ""  # personal access token; an App is better: its tokens expire, and it belongs to no person
+    app_id: str = ""  # id or client id of a GitHub App, used with private-key
+    private_key: str = ""  # private key of the App, in PEM
+    installation_id: Annotated[int, Meta(ge=0)] = 0  # installation of the App; 0: that of the scope
+    webhook_secret: str = ""  # secret of the webhook that calls `serve`; empty: `serve` polls the runs
+    pool: str = ""  # prefix of the runners' names; empty: aws.pool
+    runner_group: str = ""  # runner group of an organisation; empty: the default group
+    registration: Literal["persistent", "jit"] = "persistent"  # jit: a new registration for each job, after a cleaning
+    runner_directory: str = "/opt/actions-runner"  # directory of GitHub's runner on the machine
+    runner_url: str = ""  # archive of the runner to download at boot instead; needs runner-sha256
+    runner_sha256: str = ""  # SHA-256 of that archive, so that no unknown program is executed
+    token_rotation: Seconds = 1800.0  # a registration token with less time left is replaced; GitHub's last for an hour
+    drift_margin: Seconds = 259200.0  # a runner is retired this long before GitHub refuses its version: three days
+    poll: Seconds = 60.0  # interval of polling a run whose end no webhook has reported
+    rescue: tuple[str, ...] = ()  # repositories, or "*", whose lost jobs are re-run; their owner must agree to that
+    rescue_attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # largest number of re-runs of one run for lost jobs
+    oidc_issuer: str = ""  # issuer of the jobs' OIDC tokens; empty: derived from url
+    oidc_audience: str = "bullpen"  # audience that the OIDC token of a job must have
 
     def __repr__(self) -> str:
-        """Without the secrets: settings end up in messages and tracebacks."""
+        """Without the secrets, because settings appear in messages and tracebacks."""
         return f"{type(self).__name__}(scope={self.scope!r}, url={self.url!r}, …)"
 
 
@@ -189,30 +190,30 @@ class Settings(Frozen, frozen=True):
 
     @property
     def on_github(self) -> bool:
-        """Whether jobs are GitHub's: then it, not we, says who is busy and how a job ended."""
+        """Whether the runners execute GitHub's jobs: then GitHub reports which runners are busy and how a job ended."""
         return self.engines.ci == "github"
 
     @property
     def runner_pool(self) -> str:
-        """How the names of our runners begin, by which we know them among all others of the scope."""
+        """The prefix of the runners' names at GitHub, which distinguishes them from other runners of the scope."""
         return self.github.pool or self.aws.pool
 
     @property
     def remembers(self) -> float:
-        """Seconds for which the records of instances and provisions outlive them.
+        """Seconds that the records of ended instances and provisions are kept.
 
-        A run of GitHub that has lost a runner may need days later what that was like: a job may take five.
+        To replace a lost runner of a GitHub run, its record is needed as long as a job may take: five days.
         """
         return max(self.timings.purge, LONGEST_JOB) if self.on_github else self.timings.purge
 
     @property
     def makes_queues(self) -> bool:
-        """Whether refresh makes and retires queues itself; else another tool does, and `Infrastructure` checks them."""
+        """Whether refresh creates and removes queues. Otherwise Terraform does, and refresh only checks them."""
         return self.engines.pool == "embedded" or self.aws.manage == "refresh"
 
     def resource_class(self, name: str) -> ResourceClass:
         if name not in self.classes:
-            raise ConfigError(f"resource-class {name!r}: unknown; configured are {', '.join(sorted(self.classes))}")
+            raise ConfigError(f"resource-class {name!r}: not configured; known are {', '.join(sorted(self.classes))}")
         return self.classes[name]
 
     def requirements(
@@ -226,16 +227,16 @@ class Settings(Frozen, frozen=True):
         repository: str = "",
         fallback: tuple[UsageClass, ...] | None = None,
     ) -> Requirements:
-        """What a run asks, completed with what its class and trust domain say. Without a `fallback` it is the class's.
+        """The requirements of a run, completed from its class and trust domain. `fallback` defaults to the class's.
 
-        Raise ConfigError for a class that is not configured, and for types that the class does not allow.
+        Raise ConfigError for an unknown class, and for types that the class does not allow.
         """
         own_class = self.resource_class(resource_class)
         if "*" not in allowed_types and not covers(own_class.allowed_instance_types, allowed_types):
             raise ConfigError(
-                f"allowed-instance-types {' '.join(allowed_types)}: goes beyond class {resource_class}, which allows"
+                f"allowed-instance-types {' '.join(allowed_types)}: exceeds class {resource_class}, which allows"
                 f" {' '.join(own_class.allowed_instance_types)}",
-                remedy=f"Ask for fewer types, or allow more in classes.{resource_class}.allowed-instance-types.",
+                remedy=f"Request fewer types, or add them to classes.{resource_class}.allowed-instance-types.",
             )
         if fallback is None:
             falls_back = own_class.spot_fallback and usage_class is UsageClass.SPOT

@@ -211,7 +211,7 @@ async def test_a_run_may_name_fewer_types_than_its_class_allows_and_no_others() 
         await provisioned(world, "run", 1, allowed_types=("sim.medium", "SIM.l*"))
         assert [one.instance_type for one in world.memory.yard.machines.values()] == ["sim.medium"]
         for wider in (("*.medium",), ("s*",), ("sim.medium", "other.large")):
-            with pytest.raises(ConfigError, match=r"goes beyond class small, which allows sim\.\* \*\.metal"):
+            with pytest.raises(ConfigError, match=r"exceeds class small, which allows sim\.\* \*\.metal"):
                 await provisioned(world, "other", 1, allowed_types=wider)
         assert len(machines(world)) == 1
 

@@ -1,8 +1,8 @@
-"""Loading the settings: command line over environment over `bullpen.toml` over the default.
+"""Loading of the settings: command line over environment over `bullpen.toml` over the defaults.
 
 Every setting has one dotted name, the table and key of the file: `timings.claim-grace`, `classes.small.idle-target`.
-Its variable follows by rule: `BULLPEN_TIMINGS_CLAIM_GRACE`, `BULLPEN_CLASSES_SMALL_IDLE_TARGET`. A class in the file
-adds to the built-in ones, and one of the same name takes from the built-in what it does not say itself.
+The variable follows by rule: `BULLPEN_TIMINGS_CLAIM_GRACE`, `BULLPEN_CLASSES_SMALL_IDLE_TARGET`. A class in the file
+adds to the built-in classes; one with the name of a built-in class keeps the built-in values that it does not set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ FILE = "bullpen.toml"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Settings from elsewhere, tables and keys as in the file. `origin` is what messages call the place."""
+    """Settings from another source, with tables and keys as in the file. Messages name the source by `origin`."""
 
     origin: str
     document: Mapping[str, Any]
@@ -35,7 +35,7 @@ NOTHING = Layer("", {})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings, and each value with its origin by dotted name. `file` is None if none was read."""
+    """The settings, and each value with its origin by dotted name. `file` is None if no file was read."""
 
     settings: Settings
     values: Values
@@ -51,21 +51,22 @@ def load(
     beneath: Layer = NOTHING,
     looks_here: bool = True,
 ) -> Loaded:
-    """Read all four places. `config` names the file, before `BULLPEN_CONFIG` and `./bullpen.toml`, which is read only
-    where one `looks_here`; `assignments` are `NAME=VALUE` of the command line. `above` wins over all of them, and all
-    of them win over `beneath`.
+    """Read all four sources.
 
-    Raise ConfigError for whatever cannot be meant, and for settings that contradict each other.
+    The file is `config`, else `BULLPEN_CONFIG`, else `./bullpen.toml` if `looks_here`. `assignments` are the
+    `NAME=VALUE` of the command line. `above` wins over all sources, and all sources win over `beneath`.
+
+    Raise ConfigError for an invalid value, and for settings that contradict each other.
     """
     values, file = collect(
         environ, config=config, assignments=assignments, above=above, beneath=beneath, looks_here=looks_here
     )
     if missing := [name for name, found in values.items() if found.value is NODEFAULT]:
-        remedy = "A class needs cpu (how many) and mem (in MiB)."
-        raise ConfigError(f"{file or above.origin}: {missing[0]} is not set and has no default", remedy=remedy)
+        remedy = "Set cpu (number of processors) and mem (MiB) of the class."
+        raise ConfigError(f"{file or above.origin}: {missing[0]} is required and not set", remedy=remedy)
     settings = _built(values)
     if wrong := list(contradictions(settings)):
-        raise ConfigError(f"{_places(values)}: {'; '.join(wrong)}", remedy="Change one of the values named.")
+        raise ConfigError(f"{_places(values)}: {'; '.join(wrong)}", remedy="Change one of these values.")
     return Loaded(settings, values, file)
 
 
@@ -78,8 +79,8 @@ def collect(
     beneath: Layer = NOTHING,
     looks_here: bool = True,
 ) -> tuple[Values, Path | None]:
-    """Every setting with its value and origin, each checked by itself, and the file that was read. A setting that is
-    not set and has no default is NODEFAULT."""
+    """Every setting with its value and origin, each validated separately, and the file that was read. A setting that
+    is not set and has no default is NODEFAULT."""
     named = config or environ.get("BULLPEN_CONFIG", "")
     file = Path(named or FILE) if named or (looks_here and Path(FILE).exists()) else None
     layers = [beneath, Layer(str(file), parse_file(file)) if file else NOTHING]
@@ -108,5 +109,5 @@ def _built(values: Values) -> Settings:
 
 
 def _places(values: Values) -> str:
-    """Where something was set at all: one of these places holds the contradiction."""
+    """The sources that set anything: one of them contains the contradiction."""
     return ", ".join(dict.fromkeys(found.origin for found in values.values() if found.origin != "default"))

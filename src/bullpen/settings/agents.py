@@ -1,4 +1,4 @@
-"""What agents are told of the settings, wherever they run: see `bullpen.agent.config`."""
+"""The settings that every agent receives, on any engine: see `bullpen.agent.config`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from bullpen.config import Settings
 
 
 def told_of_ci(settings: Settings) -> dict[str, Any]:
-    """Whose jobs to run, and with what. Nothing, where they are our own; and nothing of it is secret."""
+    """The agent's settings for GitHub's runner, without secrets; empty if the runners execute Bullpen's own jobs."""
     if not settings.on_github:
         return {}
     github = settings.github

@@ -1,4 +1,4 @@
-"""What AWS would refuse, refused before the first call: the `[aws]` table, names derived from it, and type patterns."""
+"""Validation of the `[aws]` settings, of names derived from them, and of type patterns, before the first AWS call."""
 
 import re
 from collections import Counter
@@ -7,23 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from bullpen.config import Aws, ResourceClass, Settings
 from bullpen.settings.redaction import shortened
 
-TYPES_LIMIT = 400  # what EC2 takes as AllowedInstanceTypes
+TYPES_LIMIT = 400  # EC2's limit for AllowedInstanceTypes
 TYPE_PATTERN = r"[A-Za-z0-9.*_-]{1,30}"
 ENDPOINT = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 SERVICES = ("dynamodb", "sqs", "ec2", "sts", "iam", "service-quotas")
 REGION = r"[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}"
 PROFILE = r"[\w+=,.@-]{1,128}|arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/[\w+=,.@/-]{1,256}"
 ROLE = r"arn:aws[a-z-]*:iam::[0-9]{12}:role/([\w+=,.@/-]{1,512}/)?[\w+=,.@-]{1,64}"
-TAGS_LIMIT = 40  # EC2 takes 50 on a resource, and ours are among them
+TAGS_LIMIT = 40  # EC2 allows 50 on a resource, including Bullpen's own
 TAG_TEXT = r"[\w \t+=.:/@-]"
 RESERVED_TAGS = ("aws:", "bullpen:")
 QUEUE_NAME_LIMIT = 80
-INHERITS_LIMIT = 98  # DynamoDB compares with 100 values at once: these, the domain itself, and of nobody yet
-LONGEST_DELAY = 900  # seconds for which SQS hides a message
+INHERITS_LIMIT = 98  # DynamoDB compares with 100 values at once: these, the domain itself, and the empty domain
+LONGEST_DELAY = 900  # seconds that SQS can delay a message
 
 
 def impossible_types(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
-    """The patterns of a class, which any engine matches against the names of its types."""
+    """Errors in the type patterns of classes, which apply to every engine."""
     for name, kind in classes.items():
         where, patterns = f"classes.{name}.allowed-instance-types", kind.allowed_instance_types
         if not 1 <= len(patterns) <= TYPES_LIMIT:
@@ -33,36 +33,36 @@ def impossible_types(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
 
 
 def impossible_aws(settings: Settings) -> Iterator[str]:
-    """Everything that the AWS engine could not work with."""
+    """Errors in the settings that the AWS engine uses."""
     aws = settings.aws
     if aws.region and not re.fullmatch(REGION, aws.region):
         yield f"aws.region ({shortened(aws.region)}) must be the name of a region, such as eu-central-1"
     yield from _impossible_machines(aws)
     if (aws.instance_role or settings.agent.serve_url) and not re.fullmatch(ROLE, aws.instance_role):
         found = f"aws.instance-role ({shortened(aws.instance_role)})"
-        yield f"{found} must be the ARN of a role: with agent.serve-url, `serve` gives tokens to its machines only"
+        yield f"{found} must be the ARN of a role: with agent.serve-url, `serve` admits only machines with this role"
     yield from _impossible_endpoints(aws.endpoints)
     yield from _impossible_tags(aws.tags)
     for name in settings.classes:
-        # A dot and an underscore take three characters each in the name of a queue.
+        # The name of a queue encodes a dot or an underscore as three characters.
         length = len(aws.pool) + 1 + len(name) + 2 * (name.count(".") + name.count("_"))
         if length > QUEUE_NAME_LIMIT:
-            limit = f"SQS takes {QUEUE_NAME_LIMIT}: shorten aws.pool ({aws.pool!r}) or the class"
+            limit = f"SQS allows {QUEUE_NAME_LIMIT}: shorten aws.pool ({aws.pool!r}) or the name of the class"
             yield f"classes.{name}: the name of its queue would have {length} characters, and {limit}"
     for domain, inherited in settings.trust.inherits.items():
         if (number := len(set(inherited))) > INHERITS_LIMIT:
-            limit = f"must be at most {INHERITS_LIMIT}, for DynamoDB compares no more at once"
-            yield f"trust.inherits of {domain!r} names {number} trust domains: {limit}"
+            limit = f"must be at most {INHERITS_LIMIT}, the limit of one DynamoDB query"
+            yield f"trust.inherits of {domain!r} has {number} trust domains: {limit}"
     if settings.timings.put_back > LONGEST_DELAY:
-        yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {LONGEST_DELAY}: SQS hides no longer"
+        yield f"timings.put-back ({settings.timings.put_back:g}) must be at most {LONGEST_DELAY}, the limit of SQS"
 
 
 def _impossible_machines(aws: Aws) -> Iterator[str]:
-    needed = 'engines.pool = "aws" needs it'
+    needed = 'it is required with engines.pool = "aws"'
     if not re.fullmatch(r"ami-[0-9a-f]{8,17}", aws.image):
         yield f"aws.image ({shortened(aws.image)}) must be the id of an AMI, such as ami-0123456789abcdef0: {needed}"
     if not aws.subnets:
-        yield f"aws.subnets ([]) must name at least one subnet, best one for each availability zone: {needed}"
+        yield f"aws.subnets ([]) must have at least one subnet, better one per availability zone: {needed}"
     if not re.fullmatch(PROFILE, aws.instance_profile):
         found = f"aws.instance-profile ({shortened(aws.instance_profile)})"
         yield f"{found} must be the name or ARN of an instance profile: {needed}"

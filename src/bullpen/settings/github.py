@@ -1,4 +1,4 @@
-"""What GitHub would refuse, refused before the first call: the `[github]` table and what has to fit with it."""
+"""Validation of the `[github]` settings, and of those that must match them, before the first call of GitHub."""
 
 import re
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from bullpen.config import Github, Settings
 from bullpen.model.label import AMBIGUOUS
 from bullpen.settings.redaction import shortened
 
-OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprises add a short code
+OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprise-managed users have a short code as suffix
 REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"
 URL = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 POOL = r"[A-Za-z][A-Za-z0-9-]{0,31}"
 SHORTEST_ROTATION, LONGEST_ROTATION = 60, 3540  # seconds
-NEEDED = 'engines.ci = "github" needs it'
+NEEDED = 'it is required with engines.ci = "github"'
 
 
 def covers(scope: str, repository: str) -> bool:
@@ -25,7 +25,7 @@ def covers(scope: str, repository: str) -> bool:
 
 
 def impossible_github(settings: Settings) -> Iterator[str]:
-    """Everything that the GitHub engine could not work with."""
+    """Errors in the settings that the GitHub engine uses."""
     hub = settings.github
     if not re.fullmatch(f"{OWNER}|{REPOSITORY}", hub.scope):
         yield f"github.scope ({shortened(hub.scope)}) must be owner/repository or an organisation: {NEEDED}"
@@ -36,25 +36,26 @@ def impossible_github(settings: Settings) -> Iterator[str]:
     if hub.pool and not re.fullmatch(POOL, hub.pool):
         yield f"github.pool ({shortened(hub.pool)}) must be 1 to 32 letters, digits and dashes, the first a letter"
     if hub.runner_group and "/" in hub.scope:
-        yield f"github.runner-group ({shortened(hub.runner_group)}) is for organisations: {hub.scope} is a repository"
+        found = f"github.runner-group ({shortened(hub.runner_group)})"
+        yield f"{found} must be empty: only organisations have runner groups, and {hub.scope} is a repository"
     if not hub.oidc_audience:
-        yield "github.oidc-audience ('') must not be empty: any job's identity would do"
+        yield "github.oidc-audience ('') must not be empty: OIDC tokens for any other service would be accepted"
     if not SHORTEST_ROTATION <= hub.token_rotation <= LONGEST_ROTATION:
         bounds = f"{SHORTEST_ROTATION} to {LONGEST_ROTATION}"
-        yield f"github.token-rotation ({hub.token_rotation:g}) must be {bounds}: GitHub's tokens last an hour"
+        yield f"github.token-rotation ({hub.token_rotation:g}) must be {bounds}: GitHub's tokens last for an hour"
     yield from _impossible_runner(settings)
     for name in hub.rescue:
         if name != "*" and not re.fullmatch(REPOSITORY, name):
             yield f'github.rescue has {shortened(name)}: must be owner/repository, or "*" for every repository'
     for name in settings.classes:
         if AMBIGUOUS.fullmatch(name):
-            yield f"classes.{name}: on GitHub a class must not be called like an attempt: label 4711-{name} is one"
+            yield f"classes.{name}: must not look like an attempt: the label 4711-{name} would be ambiguous"
 
 
 def _impossible_credentials(hub: Github) -> Iterator[str]:
-    """Named by setting, never shown."""
+    """Errors in the credentials; messages name the settings, never the values."""
     if hub.token and (hub.app_id or hub.private_key):
-        yield "github.token and github.app-id with its private-key are both set: choose one"
+        yield "github.token and github.app-id with github.private-key are both set: remove one of them"
     elif not hub.token and not (hub.app_id and hub.private_key):
         yield f"github.token, or github.app-id and github.private-key, must be set: {NEEDED}"
     if hub.app_id and not re.fullmatch(r"[A-Za-z0-9.]{1,64}", hub.app_id):
@@ -70,4 +71,4 @@ def _impossible_runner(settings: Settings) -> Iterator[str]:
     if not hub.runner_url and not hub.runner_directory.startswith("/"):
         yield f"github.runner-directory ({shortened(hub.runner_directory)}) must be an absolute path"
     if hub.registration == "jit" and not settings.agent.serve_url:
-        yield 'github.registration = "jit" needs agent.serve-url: somebody has to make each registration'
+        yield 'github.registration = "jit" needs agent.serve-url: the server makes each registration'

@@ -1,12 +1,12 @@
-"""Settings of a running process: read again when their file changes or upon request, taken over where that is safe.
+"""Reloading the settings of a running process when the file changes or on SIGHUP.
 
-    file changed, and stood still for one look ─┐
-    SIGHUP ─────────────────────────────────────┴─▶ load as at the start ─┬─▶ liveness.*   in force from now on
-                                                                          ├─▶ all others   named once: restart needed
-                                                                          └─▶ a mistake    named; the old values stay
+    file changed, then unchanged for one check ─┐
+    SIGHUP ─────────────────────────────────────┴─▶ load as at the start ─┬─▶ liveness.*   applied at once
+                                                                          ├─▶ all others   logged once: restart needed
+                                                                          └─▶ an error     logged; old values stay
 
-Variables and options keep their precedence over the file. What is taken over is checked together with what is not: the
-new `liveness.*` must go with the old `timings.*` until the restart.
+Variables and options keep their precedence over the file. The new `liveness.*` are validated together with the old
+values of all other settings, which stay in force until the restart.
 """
 
 import os
@@ -21,7 +21,7 @@ from bullpen.settings import FILE, Loaded
 from bullpen.settings.validation import contradictions
 from bullpen.structured_log import get_logger
 
-LIVE = "liveness."  # how the names begin of the settings that a running process takes over
+LIVE = "liveness."  # prefix of the settings that a running process applies
 RESTART = "Restart `serve` to change them."
 
 Signature = tuple[int, ...] | None  # None: there is no file
@@ -30,8 +30,8 @@ log = get_logger("bullpen.settings")
 
 
 class Reloader:
-    """The settings in force. `adopt` is told of new ones; `restart_needed` names those that differ from the file and
-    stay as they were, `refused` is why the file as it stands now was not taken over at all."""
+    """The settings in force. `adopt` is called with new ones. `restart_needed` names settings that changed in the file
+    and need a restart; `refused` is the reason why the current file was not applied at all."""
 
     def __init__(self, loaded: Loaded, load: Callable[[], Loaded]) -> None:
         self.settings = loaded.settings
@@ -48,14 +48,14 @@ class Reloader:
         return str(self._first.file or "")
 
     def look(self) -> None:
-        """Read the file if it has changed. Not while it changes: an editor may have written half of it."""
+        """Read the file if it has changed, but not while it is changing: an editor may have written half of it."""
         now = _signature(self._path)
         is_still, self._seen = now == self._seen, now
         if now != self._read and is_still:
             self.reread()
 
     def reread(self) -> None:
-        """Read everything now. Nothing is taken over of what holds a mistake."""
+        """Read everything now. If there is an error, nothing is applied."""
         self._read = self._seen = _signature(self._path)
         try:
             found = self._found()
@@ -69,16 +69,16 @@ class Reloader:
 
     def _found(self) -> Loaded:
         if self._read is None and self._first.file is not None:
-            raise ConfigError(f"{self._first.file}: is gone")
+            raise ConfigError(f"{self._first.file}: does not exist any more")
         if self._read is not None and not self._path.is_file():
-            raise ConfigError(f"{self._first.file or self._path}: not a regular file: it cannot be read again")
+            raise ConfigError(f"{self._first.file or self._path}: is not a regular file, and cannot be read again")
         return self._load()
 
     def _take_over(self, rules: Liveness) -> None:
         old = self.settings.liveness
         new = structs.replace(self.settings, liveness=rules)
         if wrong := list(contradictions(new)):
-            raise ConfigError(f"{self._path}: {'; '.join(wrong)}, as long as the settings that need a restart are kept")
+            raise ConfigError(f"{self._path}: {'; '.join(wrong)}, until a restart applies the other settings")
         changed = [key for key in structs.fields(Liveness) if getattr(old, key.name) != getattr(rules, key.name)]
         if not changed:
             log.info("settings read again; liveness.* is unchanged")
@@ -102,7 +102,7 @@ class Reloader:
 
 
 def _signature(path: Path) -> Signature:
-    """Changes with the content: also where a file is replaced, or a link comes to point elsewhere."""
+    """Differs after a change of the content, also if the file is replaced or a link points to another file."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""One setting: its dotted name, its variable, its default, what it allows, and how a value or a text for it is read."""
+"""One setting: dotted name, variable, default and allowed values, and the reading of a value or a text for it."""
 
 import tomllib
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ PREFIX = "BULLPEN_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`name` is the table and key of the file, `type` what msgspec checks. Not every setting has a default."""
+    """`name` is table and key of the file, `type` is validated by msgspec. A required setting has NODEFAULT."""
 
     name: str
     type: Any
@@ -25,11 +25,11 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable, by rule."""
+        """The environment variable, which follows from the name by rule."""
         return PREFIX + self.name.translate(str.maketrans(".-", "__")).upper()
 
     def checked(self, value: Any, origin: str) -> Any:
-        """The value as the settings keep it, or ConfigError with its place, itself and what is allowed."""
+        """The value as the settings store it, or ConfigError with the source, the value and what is allowed."""
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as exc:
@@ -37,7 +37,7 @@ class Setting:
             raise ConfigError(f"{origin}: {found}: must be {described(self.type)}") from exc
 
     def read(self, text: str, origin: str) -> Any:
-        """The same for a text from a variable or the command line: numbers as written, lists with commas."""
+        """The value of a text from a variable or the command line, where lists are written with commas."""
         kind = inspect.type_info(self.type)
         value: Any = text
         if isinstance(kind, inspect.BoolType | inspect.IntType | inspect.FloatType | inspect.DictType):
@@ -67,7 +67,7 @@ def _fields(table: str, struct: type[msgspec.Struct], filled: msgspec.Struct | N
 
 
 def _parsed(text: str) -> Any:
-    """The TOML value that a text spells; if it spells none or more than one, the text, for the check to refuse."""
+    """The TOML value of a text; if it is not exactly one value, the text itself, which the validation refuses."""
     try:
         match tomllib.loads(f"value = {text.strip()}"):
             case {"value": value, **others} if not others:
@@ -78,7 +78,7 @@ def _parsed(text: str) -> Any:
 
 
 def described(type_: Any) -> str:
-    """What a type allows, for a person."""
+    """What a type allows, for messages."""
     match inspect.type_info(type_):
         case inspect.IntType(ge=low, le=high):
             return f"a whole number from {low} to {high}" if high is not None else f"a whole number from {low}"
@@ -87,7 +87,7 @@ def described(type_: Any) -> str:
         case inspect.FloatType(le=high) if high is not None and high <= 1000:
             return f"a number, more than 0 and at most {high:g}"
         case inspect.FloatType(le=high):
-            return f"seconds, more than 0 and at most {high}"
+            return f"a number of seconds, more than 0 and at most {high}"
         case inspect.VarTupleType():
             return "a list of texts"
         case inspect.DictType(value_type=inspect.VarTupleType()):
@@ -97,13 +97,13 @@ def described(type_: Any) -> str:
         case inspect.LiteralType(values=allowed):
             return f"one of {', '.join(map(str, allowed))}"
         case inspect.StrType(pattern=pattern) if pattern is not None:
-            return "3 to 32 letters, digits and dashes, the first a letter"  # the one text that has a pattern
+            return "3 to 32 letters, digits and dashes, the first a letter"  # aws.pool, the only text with a pattern
     return "a text"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or nothing."""
-    import difflib  # only ever needed on the way to an error
+    """The most similar known name, or an empty text."""
+    import difflib  # needed only for an error message
 
     known = list(known)
     last = [candidate for candidate in known if candidate.endswith(f".{name}")]

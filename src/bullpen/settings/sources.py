@@ -1,8 +1,8 @@
-"""The places that settings come from: a file, the environment, the command line. Each checks what it holds.
+"""The sources of settings: a file, the environment and the command line. Each source validates its values.
 
-Whatever is not understood is refused with the place, the value, what is allowed and the nearest known name: a misspelt
-limit must not silently be no limit. Only an unknown variable is named without its value, which may be anything: a
-token of some other program.
+Unknown names and invalid values are refused with the source, the value, what is allowed and the most similar name: a
+misspelt limit must not be ignored. The value of an unknown variable is not shown, because it may be another program's
+token.
 """
 
 import re
@@ -18,11 +18,11 @@ from bullpen.settings.setting import PREFIX, Setting, nearest
 
 LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (
-    "BULLPEN_HOME",  # where the state is: it decides which pool, not how it behaves
-    "BULLPEN_CONFIG",  # where the settings are
-    "BULLPEN_DEBUG",  # show tracebacks
-    "BULLPEN_REQUIRE_ENGINES",  # tests: an engine that is missing is a failure, not a skip
-    # What an agent tells its jobs, which may call bullpen themselves:
+    "BULLPEN_HOME",  # directory of the pool's state
+    "BULLPEN_CONFIG",  # path of the settings file
+    "BULLPEN_DEBUG",  # prints tracebacks
+    "BULLPEN_REQUIRE_ENGINES",  # in tests a missing engine is a failure, not a skip
+    # Set by agents for their jobs, which may call bullpen themselves:
     "BULLPEN_INSTANCE",
     "BULLPEN_TASK",
     "BULLPEN_JOB_ID",
@@ -42,26 +42,27 @@ Values = dict[str, Value]
 
 
 def parse_file(file: Path) -> dict[str, Any]:
-    """The file as TOML, its settings not yet checked."""
+    """The file as TOML, not yet validated. Raise ConfigError."""
     try:
         with file.open("rb") as opened:
             content = opened.read(LARGEST_FILE + 1)
     except OSError as exc:
-        remedy = "Name a readable file with --config or BULLPEN_CONFIG, or none at all."
+        remedy = "Set --config or BULLPEN_CONFIG to a readable file, or remove it."
         raise ConfigError(f"{file}: cannot be read ({exc.strerror})", remedy=remedy) from exc
     if len(content) > LARGEST_FILE:
-        raise ConfigError(f"{file}: more than {LARGEST_FILE} bytes", remedy="Name a settings file with --config.")
+        remedy = "Set --config or BULLPEN_CONFIG to a settings file."
+        raise ConfigError(f"{file}: is larger than {LARGEST_FILE} bytes", remedy=remedy)
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError as exc:
         line = content[: exc.start].count(b"\n") + 1
         raise ConfigError(f"{file}: line {line} is not UTF-8", remedy="Save the file as UTF-8.") from exc
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise ConfigError(f"{file}: not valid TOML: {exc}", remedy="Correct the file there.") from exc
+        raise ConfigError(f"{file}: not valid TOML: {exc}", remedy="Correct the file at this position.") from exc
 
 
 def class_names(document: Mapping[str, Any], origin: str) -> list[str]:
-    """The resource classes that a file, or whatever has its form, speaks of."""
+    """The resource classes that a file, or a document like it, contains."""
     tables = document.get("classes", {})
     names = list(tables) if isinstance(tables, dict) else []
     for name in names:
@@ -79,7 +80,7 @@ def from_file(document: Mapping[str, Any], origin: str, known: Known, above: str
         if name in known:
             found[name] = Value(known[name].checked(value, origin), origin)
         elif name not in tables:
-            # A table is not shown: it has names of its own, and may have secrets under them.
+            # The content of a table is not shown, because it may contain secrets.
             written = name if isinstance(value, dict | list) else f"{name} = {_guessed(name, value, known)}"
             raise _unknown(f"{origin}: {written}", name, [*known, *tables])
         elif not isinstance(value, dict):
@@ -91,12 +92,12 @@ def from_file(document: Mapping[str, Any], origin: str, known: Known, above: str
 
 
 def from_environment(environ: Mapping[str, str], known: Known) -> Values:
-    """Every `BULLPEN_*` variable that is set and not empty. CI systems pass on empty ones where nothing was meant."""
+    """Every `BULLPEN_*` variable that is not empty. CI systems set empty variables for values that are not given."""
     by_variable: dict[str, Setting] = {}
     for setting in known.values():
         if (other := by_variable.setdefault(setting.variable, setting)) is not setting and setting.variable in environ:
             names = f"{other.name} and {setting.name}"
-            raise ConfigError(f"{setting.variable}: stands for both {names}", remedy="Set them in the file.")
+            raise ConfigError(f"{setting.variable}: is ambiguous: {names}", remedy="Set them in the file instead.")
     found: Values = {}
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text:
@@ -115,7 +116,7 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
         name, equals, text = assignment.partition("=")
         if not equals:
             written = shown(assignment, assignment)
-            raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy="Such as timings.idle=600.")
+            raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy="For example: --set timings.idle=600")
         if name not in known:
             raise _unknown(f"--set {name}={_guessed(name, text, known)}", name, known)
         found[name] = Value(known[name].read(text, f"--set {name}"), "--set")
@@ -123,7 +124,7 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
 
 
 def _guessed(name: str, value: Any, known: Known) -> str:
-    """The value of a name that nobody knows. In a table that has secrets it may be one of them, misspelt."""
+    """The value of an unknown name. In a table with secrets the name may be a misspelt secret."""
     table = name.rpartition(".")[0]
     is_among_secrets = any(suggests_secret(other) for other in known if other.rpartition(".")[0] == table)
     return HIDDEN if is_among_secrets else shown(name, value)

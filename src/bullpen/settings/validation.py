@@ -1,4 +1,4 @@
-"""Contradictions: what in the settings cannot be meant, by name. Settings that have any are refused at start."""
+"""Validation of settings against each other. Settings with a contradiction are refused before any work."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bullpen.settings.redaction import shortened
 
 
 def contradictions(settings: Settings) -> Iterator[str]:
-    """Each names its settings, their values and what is allowed."""
+    """Messages that name the settings, their values and what is allowed; none if the settings are valid."""
     yield from _impossible_times(settings.timings)
     yield from _impossible_agent(settings.agent, settings.timings)
     yield from _impossible_leases(settings.liveness, settings.timings)
@@ -31,20 +31,20 @@ def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
         limit = f"timings.validation ({times.validation:g})"
         yield _must("agent.pre-runner-timeout", agent.pre_runner_timeout, "be less than", limit)
     if agent.serve_url and not re.match(r"^https?://[^/?#@\s]+/?\Z", agent.serve_url):
-        yield f"agent.serve-url ({shortened(agent.serve_url)}) must be http:// or https://, a host and a port"
+        yield f"agent.serve-url ({shortened(agent.serve_url)}) must be an http:// or https:// URL of host and port"
     for pattern in agent.keep:
         try:
             keep.names_of(pattern)
         except ValueError as exc:
-            yield f"agent.keep has {pattern!r}: it is a pattern below the runner's home, {exc}"
+            yield f"agent.keep has {pattern!r}: not a pattern below the runner's home; {exc}"
 
 
 def _impossible_trust(trust: Trust) -> Iterator[str]:
     for domain, inherited in trust.inherits.items():
         if bad := [name for name in (domain, *inherited) if not re.match(DOMAIN, name)]:
-            yield f"trust.inherits names {bad[0]!r}: no trust domain has such a name"
+            yield f"trust.inherits has {bad[0]!r}: not a valid name of a trust domain"
         if domain in inherited:
-            yield f"trust.inherits of {domain!r} must not name itself: its own instances are always its own"
+            yield f"trust.inherits of {domain!r} must not contain itself: a domain always reuses its own instances"
 
 
 def _must(name: str, value: float, relation: str, other: str) -> str:
