@@ -30,7 +30,7 @@ from bullpen.pool.offering import send_tickets
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 from bullpen.wiring import on_aws
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Stage:
         assert outcome.succeeded, outcome.reason
         return outcome
 
-    async def release(self, ports: Ports, run_id: str) -> Released:
+    async def release(self, ports: Ports, run_id: str) -> ReleaseOutcome:
         return await release(ports, self.settings, run_id, stop=asyncio.Event())
 
     async def cost(

@@ -13,7 +13,7 @@ from bullpen.model.instance import RUNNING
 from bullpen.model.signal import Pulse
 from bullpen.ports import Message, Ports
 from bullpen.provision import Outcome, Request, provision
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 from bullpen.sim.agent import Temper
 from bullpen.sim.run import virtual_run
 from bullpen.sim.world import World
@@ -65,7 +65,7 @@ class Stage:
         assert outcome.succeeded, outcome.reason
         return outcome
 
-    async def release(self, ports: Ports, run_id: str) -> Released:
+    async def release(self, ports: Ports, run_id: str) -> ReleaseOutcome:
         return await release(ports, self.world.settings, run_id, stop=asyncio.Event())
 
     def running(self, run_id: str) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,11 +13,12 @@ from bullpen.engines.memory import Failure, Faults, Rates
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance, State
+from bullpen.model.progress import Tell
 from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import Action, refresh
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 from bullpen.sim.world import World
 
 
@@ -61,19 +62,19 @@ async def provisioned(
 ) -> Outcome:
     """Provision; `needs` are arguments of `Settings.requirements`, and fields of the request, and `tell`."""
     partial, lasts = needs.pop("allow_partial", False), needs.pop("max_runtime", world.settings.timings.max_runtime)
-    wait, tell = needs.pop("wait", 0.0), needs.pop("tell", lambda line: None)
+    wait, tell = needs.pop("wait", 0.0), needs.pop("tell", lambda report: None)
     resource_class = needs.pop("resource_class", "small")
     wanted = world.settings.requirements(resource_class, **needs)
     request = Request(run_id, count, wanted, lasts, allow_partial=partial, wait=wait)
     return await provision(ports or world.ports(), world.settings, request, stop=stop or asyncio.Event(), tell=tell)
 
 
-async def released(world: World, run_id: str, ports: Ports | None = None) -> Released:
+async def released(world: World, run_id: str, ports: Ports | None = None) -> ReleaseOutcome:
     return await release(ports or world.ports(), world.settings, run_id, stop=asyncio.Event())
 
 
 async def refreshed(
-    world: World, ports: Ports | None = None, *, dry_run: bool = False, tell: Callable[[str], None] = lambda line: None
+    world: World, ports: Ports | None = None, *, dry_run: bool = False, tell: Tell = lambda report: None
 ) -> list[Action]:
     return await refresh(ports or world.ports(), world.settings, dry_run=dry_run, tell=tell)
 

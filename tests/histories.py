@@ -19,7 +19,7 @@ from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 from bullpen.sim import invariants
 from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
@@ -51,7 +51,7 @@ async def provisions(world: World, ports: Ports, run_id: str, count: int, **chan
     return await provision(ports, world.settings, request, stop=asyncio.Event())
 
 
-async def releases(world: World, ports: Ports, run_id: str) -> Released:
+async def releases(world: World, ports: Ports, run_id: str) -> ReleaseOutcome:
     return await release(ports, world.settings, run_id, stop=asyncio.Event())
 
 

@@ -15,6 +15,7 @@ from bullpen.errors import ConfigError, Refused
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.model.job import QUEUED
 from bullpen.model.job import RUNNING as JOB_RUNNING
+from bullpen.model.progress import ProgressReport
 from bullpen.model.provision import ABORTED, COMMITTED
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.worker import ACTIVE, INACTIVE
@@ -104,12 +105,12 @@ async def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
 
 async def test_a_dry_run_tells_nothing_on_its_way_for_nothing_happens() -> None:
     async with a_world() as world:
-        told: list[str] = []
+        told: list[ProgressReport] = []
         planned = await refresh(world.ports(), world.settings, dry_run=True, tell=told.append)
         assert planned
         assert told == []
         await refresh(world.ports(), world.settings, tell=told.append)
-        assert told == [f"{one.what} {one.subject}: {one.reason}" for one in planned]
+        assert [report.text for report in told] == [f"{one.what} {one.subject}: {one.reason}" for one in planned]
 
 
 async def test_a_queue_is_made_for_each_class_and_one_that_is_not_configured_is_retired() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from bullpen.errors import ConfigError
+from bullpen.model import limits
 from bullpen.model.job import LOSSES
 from bullpen.model.ticket import Requirements, UsageClass, covers
 
@@ -16,9 +17,7 @@ Seconds = Annotated[float, Meta(gt=0, le=7 * 24 * 3600)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"
-Name = Annotated[str, Meta(pattern=NAME)]
-DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}\Z"  # a trust domain: a word, or the name of a repository
+Name = Annotated[str, Meta(pattern=limits.whole(limits.CLASS_NAME))]
 LONGEST_JOB = 5 * 86400.0  # seconds that GitHub allows a job on a self-hosted runner
 PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # also valid for queues and templates
 
@@ -58,8 +57,8 @@ class Pickup(Frozen, frozen=True):
 class ResourceClass(Frozen, frozen=True):
     """A class of runners. Its instances have at least `cpu` processors and `mem` MiB."""
 
-    cpu: Annotated[int, Meta(ge=1, le=1024)]  # minimum number of processors
-    mem: Annotated[int, Meta(ge=1, le=32 * 1024 * 1024)]  # minimum memory in MiB
+    cpu: Annotated[int, Meta(ge=1, le=limits.CPU)]  # minimum number of processors
+    mem: Annotated[int, Meta(ge=1, le=limits.MEM)]  # minimum memory in MiB
     idle_target: Count = 0  # instances that refresh and serve keep on offer; they create new ones if needed
     max_instances: Count = 0  # largest number of live instances of the class; 0: only limits.max-instances applies
     image_generation: Annotated[int, Meta(ge=1)] = 1  # raise it to retire instances of an older image
@@ -70,7 +69,7 @@ class ResourceClass(Frozen, frozen=True):
 
 class Limits(Frozen, frozen=True):
     max_instances: Count = 100  # largest number of live instances of the pool, against runaway workflows
-    max_count: Annotated[int, Meta(ge=1, le=1000)] = 500  # largest number of runners of one provision
+    max_count: Annotated[int, Meta(ge=1, le=limits.COUNT)] = 500  # largest number of runners of one provision
 
 
 class Trust(Frozen, frozen=True):
@@ -213,7 +212,8 @@ class Settings(Frozen, frozen=True):
 
     def resource_class(self, name: str) -> ResourceClass:
         if name not in self.classes:
-            raise ConfigError(f"resource-class {name!r}: not configured; known are {', '.join(sorted(self.classes))}")
+            known = ", ".join(sorted(self.classes))
+            raise ConfigError(f"resource-class {name!r}: not configured; known are {known}", field="resource-class")
         return self.classes[name]
 
     def requirements(
@@ -237,6 +237,7 @@ class Settings(Frozen, frozen=True):
                 f"allowed-instance-types {' '.join(allowed_types)}: exceeds class {resource_class}, which allows"
                 f" {' '.join(own_class.allowed_instance_types)}",
                 remedy=f"Request fewer types, or add them to classes.{resource_class}.allowed-instance-types.",
+                field="allowed-instance-types",
             )
         if fallback is None:
             falls_back = own_class.spot_fallback and usage_class is UsageClass.SPOT

@@ -1,6 +1,5 @@
 """Down: end every instance of the pool, whatever its state, and say what would not end."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bullpen.config import Settings
@@ -8,6 +7,7 @@ from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavail
 from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import debts, lifecycle
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports, Removal
@@ -32,7 +32,7 @@ class TakenDown:
     trouble: BullpenError | None = None
 
 
-async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] = lambda line: None) -> TakenDown:
+async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: None) -> TakenDown:
     """Mark all, end all, machines without a record included; no registration is left either, unless the CI insists."""
     ended: dict[str, None] = {}
     left: dict[str, str] = {}
@@ -43,7 +43,8 @@ async def down(ports: Ports, settings: Settings, *, tell: Callable[[str], None] 
         all_decided = await _abort_open(ports, settings, setbacks)
         ended |= dict.fromkeys(await _end_all(ports, settings, setbacks))
         left = await _remaining(ports, setbacks)
-        tell(f"{len(ended)} ended, {len(left)} left")
+        text = f"{len(ended)} ended, {len(left)} left"
+        tell(ProgressReport(WorkPhase.END, text, len(ended), len(ended) + len(left)))
         if all_decided and not left:
             break
     listed, trouble = await _deregistered(ports, settings)

@@ -33,9 +33,17 @@ class BullpenError(Exception):
 
 
 class ConfigError(BullpenError):
-    """Settings or arguments are wrong; raised before any work, and nothing has changed."""
+    """Settings or arguments are wrong; raised before any work, and nothing has changed.
+
+    `field` is what is wrong, as the message calls it at its beginning: an option, or a field of a request; empty where
+    it is no single one.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, *, remedy: str = "", field: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.field = field
 
 
 class Outdated(ConfigError):

@@ -5,14 +5,16 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.liveness import protection_state
+from bullpen.liveness.protection import DomainState
 from bullpen.model.activity import Activity
-from bullpen.model.instance import TERMINATED, Instance
+from bullpen.model.control import Control
+from bullpen.model.instance import TERMINATED, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
@@ -29,7 +31,7 @@ ROSTER_PAGE = 1000  # workers read at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InstanceView:
     """An instance as its record says, what its agent last reported, and its process where it runs on this machine.
 
     `leaving` is when its machine is to be taken away, if its worker said so; `activity` the job that a CI with jobs of
@@ -82,15 +84,19 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`hold` says why no worker is declared lost now, if so; `failing` which loops of services keep failing. `waiting`
-    are the provisions that wait for room under a cap, first come first; of a great many, some."""
+    """`counts` has live instances by class and state, `domains` workers by failure domain. `hold` says why no worker is
+    declared lost now, if so; `failing` which loops of services keep failing. `waiting` are the provisions that wait for
+    room under a cap, first come first; of a great many, some."""
 
-    instances: tuple[Standing, ...]
+    instances: tuple[InstanceView, ...]
     pools: tuple[Pool, ...]
     silent: tuple[Silence, ...] = ()
     hold: str = ""
     failing: tuple[FailingLoop, ...] = ()
     waiting: tuple[Provision, ...] = ()
+    counts: Mapping[tuple[str, State], int] = field(default_factory=dict)
+    domains: tuple[DomainState, ...] = ()
+    controls: tuple[Control, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +118,46 @@ async def status(ports: Ports, settings: Settings) -> Status:
     """Every instance that lives or whose end is owed, in order of id, and every pool."""
     pids = {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive}
     leaving = await _leaving(ports)
-    standings = []
+    found: list[InstanceView] = []
     async for page in _pages(ports):
-        pulses = await ports.signals.read([one.id for one in page])
-        jobs = _activities(ports, settings, pulses)
-        standings += [
-            Standing(one, pulses[one.id], pids.get(one.id), leaving.get(one.id), jobs.get(one.id)) for one in page
-        ]
-    offers = await pools(ports, settings, [standing.instance for standing in standings])
+        found += await _viewed(ports, settings, page, leaving, pids)
+    return replace(await overview(ports, settings, [view.instance for view in found]), instances=tuple(found))
+
+
+async def overview(ports: Ports, settings: Settings, live: Sequence[Instance]) -> Status:
+    """The pool as a whole, without its instances. `live` are all that live or whose end is owed."""
+    offers = await pools(ports, settings, live)
     protection = await protection_state(ports)
-    hold = protection.why if protection.held_since else ""
     now = ports.clock.now()
-    failing = tuple(await ports.health.noted(now))
     queue = await ports.records.waiting_provisions(PAGE)
-    waiting = tuple(one for one in queue if one.place is not None and one.place.until > now)
-    return Status(tuple(standings), offers, await _silent(ports), hold, failing, waiting)
+    return Status(
+        instances=(),
+        pools=offers,
+        silent=await _silent(ports),
+        hold=protection.why if protection.held_since else "",
+        failing=tuple(await ports.health.noted(now)),
+        waiting=tuple(one for one in queue if one.place is not None and one.place.until > now),
+        counts=Counter((one.resource_class, one.state) for one in live if one.state is not TERMINATED),
+        domains=protection.domains,
+        controls=tuple((await ports.workers.controls()).values()),
+    )
+
+
+async def views(ports: Ports, settings: Settings, some: Sequence[Instance]) -> list[InstanceView]:
+    """Instances with what their agents reported. Their processes are not looked for."""
+    return await _viewed(ports, settings, some, await _leaving(ports) if some else {}, {})
+
+
+async def _viewed(
+    ports: Ports,
+    settings: Settings,
+    some: Sequence[Instance],
+    leaving: Mapping[str, datetime],
+    pids: Mapping[str, int | None],
+) -> list[InstanceView]:
+    pulses = await ports.signals.read([one.id for one in some]) if some else {}
+    jobs = _activities(ports, settings, pulses)
+    return [InstanceView(one, pulses[one.id], pids.get(one.id), leaving.get(one.id), jobs.get(one.id)) for one in some]
 
 
 async def pools(ports: Ports, settings: Settings, live: Sequence[Instance]) -> tuple[Pool, ...]:

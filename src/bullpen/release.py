@@ -8,7 +8,6 @@ its provision goes on to owe it, and whoever pays that debt finds it free some d
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bullpen import jobs
@@ -16,6 +15,7 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Provision
 from bullpen.model.transition import Change
 from bullpen.pool import busy, debts, lifecycle, offering
@@ -28,7 +28,7 @@ TAKE_OVER = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleaseOutcome:
     """What became of the run's instances. `pending` ones are still cleaning: a later call puts them on offer. `busy`
     ones execute a job: they go back once that has ended."""
 
@@ -46,8 +46,8 @@ async def release(
     run_id: str,
     *,
     stop: asyncio.Event,
-    tell: Callable[[str], None] = lambda line: None,
-) -> Released:
+    tell: Tell = lambda report: None,
+) -> ReleaseOutcome:
     """Give every instance of a run back. Releasing a run that has none is no error: there is nothing left to do."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -70,7 +70,7 @@ async def release(
         # Clean or ended, nothing runs there any more: a job that nobody has reported on will not be.
         await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
-    return Released(
+    return ReleaseOutcome(
         run_id=run_id,
         offered=tuple(id for id, fate in fates.items() if fate is Fate.OFFERED),
         terminated=tuple(id for id, fate in fates.items() if fate in (Fate.TERMINATED, Fate.TERMINATING)),
@@ -170,7 +170,7 @@ async def _see_through(
     settings: Settings,
     landed: list[Instance],
     stop: asyncio.Event,
-    tell: Callable[[str], None],
+    tell: Tell,
     by: str,
 ) -> dict[str, Fate]:
     """End what was not ready yet; wait until the others are clean, and put them on offer."""
@@ -178,5 +178,5 @@ async def _see_through(
     cleaning = [one for one in landed if one.state is IDLE]
     certain = await lifecycle.terminate(ports, settings, marked, by=by)
     fates = {one.id: Fate.TERMINATED if one.id in certain else Fate.TERMINATING for one in marked}
-    tell(f"{len(cleaning)} deregister and clean")
+    tell(ProgressReport(WorkPhase.RELEASE, f"{len(cleaning)} deregister and clean", total=len(cleaning)))
     return fates | await offering.await_and_offer(ports, settings, cleaning, by=by, stop=stop)

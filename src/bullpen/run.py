@@ -21,10 +21,11 @@ from bullpen.jobs.request import JobRequest
 from bullpen.liveness import Liveness, leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, Job, Result
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 
 BY = "run"
 LOOK_EVERY = 0.25  # seconds; what is printed is seen this much later at most
@@ -33,7 +34,6 @@ REPLACE_AGAIN = 5.0  # seconds after a replacement that could not be had
 TIMED_OUT = 124  # as timeout(1) says it
 CANCELLED = 130
 
-Tell = Callable[[str], None]
 Write = Callable[[Job, str], None]
 """Takes a line that a job printed."""
 
@@ -44,7 +44,7 @@ class Ran:
 
     outcome: Outcome
     jobs: tuple[Job, ...] = ()
-    released: Released | None = None
+    released: ReleaseOutcome | None = None
     interrupted: bool = False
 
     @property
@@ -90,7 +90,7 @@ async def run(
     wanted: Sequence[JobRequest],
     *,
     stop: asyncio.Event,
-    tell: Tell = lambda line: None,
+    tell: Tell = lambda report: None,
     write: Write = lambda job, line: None,
 ) -> Ran:
     """Serve a whole run. Every job is checked before anything is acquired; a job that fails is no error of ours."""
@@ -120,9 +120,9 @@ def _check_capability(settings: Settings, wanted: JobRequest) -> None:
         )
 
 
-async def _give_back(ports: Ports, settings: Settings, request: Request, tell: Tell) -> Released:
+async def _give_back(ports: Ports, settings: Settings, request: Request, tell: Tell) -> ReleaseOutcome:
     """Release. A runner that has been silent for as long as it takes to be given up is ended, not waited for."""
-    tell("giving the runners back")
+    tell(ProgressReport(WorkPhase.RELEASE, "giving the runners back"))
     mute = await _mute(ports, settings, await _runners(ports, request.run_id))
     await lifecycle.expire_and_terminate(ports, settings, mute, "it was silent at the end of its run", by=BY)
     # Its own stop: whoever interrupts the run wants it to end, not to leave its runners behind.
@@ -187,7 +187,8 @@ class _Watch:
             for line in await self._followers[id].new_lines(job):
                 self._write(job, line)
         left = self._unfinished()
-        self._tell(f"{len(self._jobs) - left} of {len(self._jobs)} jobs ended")
+        ended, total = len(self._jobs) - left, len(self._jobs)
+        self._tell(ProgressReport(WorkPhase.JOBS, f"{ended} of {total} jobs ended", ended, total))
         return left == 0
 
     def _unfinished(self) -> int:
@@ -200,7 +201,7 @@ class _Watch:
         self._sweep_at = time + min(SWEEP_EVERY, self._settings.liveness.confirm / 4)
         swept = await self._liveness.run_once()
         for key in swept.sweep.lost:
-            self._tell(f"{key} is lost: its jobs go to others")
+            self._tell(ProgressReport(WorkPhase.LOSE, f"{key} is lost: its jobs go to others", about=key))
         await self._replace_lost(time)
 
     async def _replace_lost(self, time: float) -> None:
@@ -211,7 +212,8 @@ class _Watch:
                 return
             outcome, self._replacement = self._replacement.result(), None
             if len(outcome.members) < outcome.requested:
-                self._tell(f"no replacement: {outcome.reason or 'no more could be launched'}")
+                reason = outcome.reason or "no more could be launched"
+                self._tell(ProgressReport(WorkPhase.REPLACE, f"no replacement: {reason}", about=reason))
                 self._replace_at = time + REPLACE_AGAIN
         if time < self._replace_at:
             return
@@ -222,7 +224,8 @@ class _Watch:
         needed = min(self._request.count, self._unfinished())
         if len(lasting) >= needed:
             return
-        self._tell(f"replacing {needed - len(lasting)} lost")
+        lost = needed - len(lasting)
+        self._tell(ProgressReport(WorkPhase.REPLACE, f"replacing {lost} lost", total=lost))
         request = replace(self._request, count=needed, spares_silent=True)
         self._replacement = asyncio.get_running_loop().create_task(
             provision(self._ports, self._settings, request, stop=self._stop_replacing)
@@ -234,7 +237,7 @@ class _Watch:
             await asyncio.gather(self._replacement, return_exceptions=True)
 
     async def _cancel(self) -> None:
-        self._tell("cancelling the jobs")
+        self._tell(ProgressReport(WorkPhase.CANCEL, "cancelling the jobs"))
         for id in self._jobs:
             await jobs.cancel(self._ports, self._settings, id, by=BY, why="the run was interrupted")
         loop = asyncio.get_running_loop()

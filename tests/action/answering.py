@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-OPERATION = {"id": "op-1", "kind": "provision", "runId": "4711", "state": "running", "progress": "0 of 1 ready"}
+PROGRESS = {"phase": "acquire", "text": "0 of 1 ready", "done": 0, "total": 1, "waiting": {}, "about": ""}
+OPERATION = {"id": "op-1", "kind": "provision", "runId": "4711", "state": "running", "progress": PROGRESS}
 Answer = tuple[int, dict[str, Any]] | tuple[int, dict[str, Any], dict[str, str]]
 
 

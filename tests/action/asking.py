@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bullpen.action.inputs import Asked, Refusals, read
+from bullpen.action.inputs import Refusals, StepInputs, read
 from bullpen.action.job_context import Job
 
 JOB = Job(
@@ -14,7 +14,7 @@ POOL = {"table-name": "ci-pool", "aws-region": "eu-central-1"}
 REFRESH = {"mode": "refresh", **POOL, **MACHINES, "github-token": "ghp_of_an_admin"}
 
 
-def asked(mode: str = "provision", **inputs: str) -> Asked:
+def asked(mode: str = "provision", **inputs: str) -> StepInputs:
     """Inputs with underscores for dashes."""
     return read({"mode": mode} | {name.replace("_", "-"): value for name, value in inputs.items()})
 

@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def instances(home: Path) -> dict[str, str]:
     """State by id, as the command line tells."""
     ran = subprocess.run(command(home, "status", "--json"), env=environment(), capture_output=True, check=True)
-    return {one["instanceId"]: one["state"] for one in json.loads(ran.stdout)["instances"]}
+    return {one["id"]: one["state"] for one in json.loads(ran.stdout)["instances"]}
 
 
 def test_runners_are_provisioned_released_and_reused(home: Path, tmp_path: Path) -> None:

@@ -7,19 +7,20 @@ from dataclasses import replace
 import pytest
 
 from bullpen.action.report import headline, leftovers, outputs, summary
-from bullpen.action.result import Given, Result, Runner, of_provision, of_release
+from bullpen.action.result import DiscardedRunner, Runner, StepResult, of_provision, of_release
 from bullpen.action.saved import saved
+from bullpen.model.progress import WorkPhase
 
 WARM = Runner("i-1", "selected", "large", "c7i.large", "spot")
 COLD = Runner("i-2", "created", "large", "m7i.large", "spot")
 TIMINGS = {
-    "acquire": 31.0,
-    "a runner of the pool": 1.5,
-    "a new machine": 2.0,
-    "a machine that boots and registers": 28.5,
+    WorkPhase.ACQUIRE: 31.0,
+    WorkPhase.SELECT: 1.5,
+    WorkPhase.CREATE: 2.0,
+    WorkPhase.REGISTER: 28.5,
 }
-MET = Result("provision", "4711", requested=2, duration=31.4, timings=TIMINGS, runners=(WARM, COLD))
-UNMET = Result("provision", "4711", reason="no capacity", remedy="try on-demand", exit_code=1, requested=2)
+MET = StepResult("provision", "4711", requested=2, duration=31.4, timings=TIMINGS, runners=(WARM, COLD))
+UNMET = StepResult("provision", "4711", reason="no capacity", remedy="try on-demand", exit_code=1, requested=2)
 
 
 def test_a_met_provision_has_one_headline_and_each_runner_in_a_row() -> None:
@@ -41,7 +42,7 @@ def test_what_reuse_saved_is_computed_from_this_provision_and_says_how() -> None
 
 
 def test_without_a_measured_cold_start_no_number_is_made_up() -> None:
-    text = saved(replace(MET, runners=(WARM,), timings={"acquire": 1.0, "a runner of the pool": 1.0}))
+    text = saved(replace(MET, runners=(WARM,), timings={WorkPhase.ACQUIRE: 1.0, WorkPhase.SELECT: 1.0}))
     assert "was not measured" in text
     assert not any(char.isdigit() for char in text.replace("1 runner", ""))
 
@@ -60,13 +61,15 @@ def test_a_failure_has_cause_and_remedy_and_no_list_of_runners() -> None:
 
 @pytest.mark.parametrize("fate", ["terminated", "offered", "not ours"])
 def test_nothing_is_left_running_is_said_if_the_outcome_says_so(fate: str) -> None:
-    said = leftovers(replace(UNMET, discarded=(Given("i-1", "", fate),)))
+    said = leftovers(replace(UNMET, discarded=(DiscardedRunner("i-1", "", fate),)))
     assert said == "Nothing of this provision is left running."
 
 
 @pytest.mark.parametrize("fate", ["terminating", "cleaning", "busy", ""])
 def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
-    text = leftovers(replace(UNMET, discarded=(Given("i-1", "", fate), Given("i-2", "", "terminated"))))
+    text = leftovers(
+        replace(UNMET, discarded=(DiscardedRunner("i-1", "", fate), DiscardedRunner("i-2", "", "terminated")))
+    )
     assert "i-1" in text
     assert "i-2" not in text
     assert "Nothing is left" not in text
@@ -134,8 +137,14 @@ def test_runners_kept_because_a_job_had_begun_are_shown() -> None:
 
 
 def test_what_refresh_did_is_listed_with_its_reasons() -> None:
-    result = Result("refresh", actions=(("end", "i-1", "its threshold has passed"),))
+    result = StepResult("refresh", actions=(("end", "i-1", "its threshold has passed"),))
     assert headline(result) == "refreshed: 1 action"
     assert headline(replace(result, dry_run=True)) == "dry run: refresh would take 1 action"
     assert headline(replace(result, dry_run=True, actions=())) == "dry run: refresh would have nothing to do"
     assert "| end | i-1 | its threshold has passed |" in summary(result)
+
+
+def test_the_phases_of_an_older_server_are_read_and_those_of_a_newer_one_left_out() -> None:
+    timings = {"a new machine": 2.0, "register": 28.5, "acquire": 31.0, "teleport": 9.0}
+    read = of_provision("4711", {"timings": timings}, reason="", remedy="", exit_code=0)
+    assert read.timings == {WorkPhase.CREATE: 2.0, WorkPhase.REGISTER: 28.5, WorkPhase.ACQUIRE: 31.0}

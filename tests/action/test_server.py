@@ -13,15 +13,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from action.answering import OPERATION, Answer, answering
+from action.answering import OPERATION, PROGRESS, Answer, answering
 from action.asking import JOB
 from action.steps import PATIENCE, Ran, run_action, start_action
 from bullpen.action import serve_client, via_server
 from bullpen.action.cancellation import Stopping
 from bullpen.action.http import Away, exchange
 from bullpen.action.inputs import read
+from bullpen.action.serve_client import report_of
 from bullpen.action.via_server import warn_of_plain_text
 from bullpen.errors import BullpenError, Unavailable
+from bullpen.model.progress import ProgressReport, WorkPhase
 from free_ports import a_free_port
 
 pytestmark = pytest.mark.slow
@@ -142,9 +144,9 @@ def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: P
 
 def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Answer] = [
-        (403, {"error": "maxRuntimeMin 361: is too much", "remedy": "Ask for less."}),
-        (400, {"error": "allowedInstanceTypes[0]: expected 'str'"}),
-        (400, {"error": "resource-class 'huge': unknown"}),
+        (403, {"error": "maxRuntimeMin 361: is too much", "field": "maxRuntimeMin", "remedy": "Ask for less."}),
+        (400, {"error": "allowedInstanceTypes[0]: expected 'str'", "field": "allowedInstanceTypes[0]"}),
+        (400, {"error": "resourceClass 'huge': unknown", "field": "resourceClass"}),
         (400, {"error": "the body is no JSON"}),
     ]
     given = read({"mode": "start", "server": "http://127.0.0.1", "server-token": "x", "max-lifetime-minutes": "361"})
@@ -228,7 +230,8 @@ def test_an_answer_that_comes_by_drops_ends_in_time() -> None:
 
 
 def test_what_the_server_tells_is_no_command(tmp_path: Path) -> None:
-    theirs = {**OPERATION, "progress": "0 of 1\n::set-output name=label::evil\nx ##[set-output name=label]evil"}
+    text = "0 of 1\n::set-output name=label::evil\nx ##[set-output name=label]evil"
+    theirs = {**OPERATION, "progress": {**PROGRESS, "text": text}}
     answers: list[Answer] = [(202, theirs), (200, MET)]
     with answering(lambda method, path: answers.pop(0)) as stub:
         log = provisioned(stub.url, tmp_path).log
@@ -305,3 +308,20 @@ def test_an_identity_that_has_run_out_is_shown_anew(tmp_path: Path) -> None:
 def test_a_token_in_plain_text_is_warned_of(url: str, warned: bool, capsys: pytest.CaptureFixture[str]) -> None:
     warn_of_plain_text(url)
     assert ("::warning::" in capsys.readouterr().out) is warned
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("", None),
+        (None, None),
+        ("1 of 2 ready", ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", about="1 of 2 ready")),
+        (
+            {"phase": "acquire", "text": "1 of 2 ready", "done": 1, "total": 2, "waiting": {"create": 1, "new": 1}},
+            ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", waiting={WorkPhase.CREATE: 1}),
+        ),
+        ({"phase": "new", "text": "x"}, ProgressReport(WorkPhase.ACQUIRE, "x", about="new")),
+    ],
+)
+def test_progress_is_read_from_an_older_and_from_a_newer_server(sent: object, read: ProgressReport | None) -> None:
+    assert report_of(sent) == read

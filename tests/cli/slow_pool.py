@@ -10,16 +10,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import bullpen.cli.answers
 import bullpen.cli.options
 import bullpen.inventory
 import bullpen.provision
+import bullpen.schema.provision
 import bullpen.wiring
 from bullpen.cli import main
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Outcome, Request, Tell
+from bullpen.provision.outcome import Outcome, Request
 
 MODE = sys.argv.pop(1)
 
@@ -36,7 +37,7 @@ def is_unused(home: Path, settings: Settings) -> bool:
 async def provision(ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell) -> Outcome:
     if MODE == "answering":
         return Outcome(request.run_id, "p-1", request.count, reason="asked to stop")
-    tell("waiting")
+    tell(ProgressReport(WorkPhase.ACQUIRE, "waiting"))
     await (stop if MODE == "obedient" else asyncio.Event()).wait()
     return Outcome(request.run_id, "p-1", request.count, reason="asked to stop", interrupted=True)
 
@@ -51,7 +52,7 @@ def load(*arguments: Any, **options: Any) -> Any:
     sys.stdin.read()
 
 
-def of_outcome(outcome: Outcome) -> dict[str, Any]:
+def provision_of(outcome: Outcome) -> dict[str, Any]:
     print("waiting", file=sys.stderr, flush=True)
     sys.stdin.read()
     return {"reason": outcome.reason}
@@ -66,7 +67,7 @@ put_in_place: list[tuple[Any, Any]] = [
 if MODE == "loading":
     put_in_place.append((bullpen.cli.options, load))
 if MODE == "answering":
-    put_in_place.append((bullpen.cli.answers, of_outcome))
+    put_in_place.append((bullpen.schema.provision, provision_of))
 for module, stand_in in put_in_place:
     setattr(module, stand_in.__name__, stand_in)
 sys.exit(main())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import bullpen.provision
@@ -15,18 +16,19 @@ import bullpen.refresh
 import bullpen.release
 import bullpen.wiring
 from builders import NOW, cleaning, on_offer, open_provision, running
-from bullpen.cli.answers import of_status
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.queue import MemoryQueue, Messages
-from bullpen.inventory import Pool, Standing, Status
+from bullpen.inventory import InstanceView, Pool, Status
 from bullpen.model import worker
+from bullpen.model.progress import Tell, WorkPhase, acquiring
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
 from bullpen.pool.lifecycle import Fate
 from bullpen.ports import FailingLoop, Ports
-from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request, Tell
+from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request
 from bullpen.refresh import Action
-from bullpen.release import Released
+from bullpen.release import ReleaseOutcome
+from bullpen.schema.status import pool_status_of
 from command_line import CommandLine
 
 PROVISION = ("provision", "--run-id", "run-1", "--count", "2")
@@ -41,7 +43,7 @@ MET = Outcome(
     discarded=(Discarded("i-3", Origin.SELECTED, "mute", Fate.TERMINATED),),
     collisions=1,
     duration=1.23456,
-    timings={"selection": 0.11111},
+    timings={WorkPhase.SELECT: 0.11111},
 )
 NOT_MET = Outcome(run_id="run-1", provision_id="p-1", requested=2, reason="no room", remedy="Ask for less.")
 
@@ -66,7 +68,7 @@ def answer_provision(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Callabl
         async def provision(
             ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell
         ) -> Outcome:
-            tell("1 of 2 ready")
+            tell(acquiring(1, 2, {}))
             return outcome
 
         monkeypatch.setattr(bullpen.provision, "provision", provision)
@@ -86,13 +88,12 @@ def test_a_provision_that_was_met_answers_with_every_promised_field(
     assert ran.answer == {
         "runId": "run-1",
         "provisionId": "p-1",
-        "label": "run-1",
-        "state": "success",
+        "state": "succeeded",
         "requested": 2,
         "selected": 1,
         "created": 1,
         "durationSeconds": 1.235,
-        "timings": {"selection": 0.111},
+        "timings": {"select": 0.111},
         "reason": "",
         "remedy": "",
         "instances": [
@@ -167,15 +168,17 @@ def test_a_person_reads_why_it_was_not_met_and_what_to_do(bullpen: CommandLine, 
 def test_release_answers_what_became_of_each_instance(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def release(ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell) -> Released:
-        return Released(run_id, ("i-1",), ("i-2",), ("i-3",), 0.5, ("i-4",))
+    async def release(
+        ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell
+    ) -> ReleaseOutcome:
+        return ReleaseOutcome(run_id, ("i-1",), ("i-2",), ("i-3",), 0.5, ("i-4",))
 
     monkeypatch.setattr("bullpen.release.release", release)
     ran = bullpen("release", "--run-id", "run-1", "--json")
     assert ran.code == 0
     assert ran.answer == {
         "runId": "run-1",
-        "state": "success",
+        "state": "succeeded",
         "offered": ["i-1"],
         "terminated": ["i-2"],
         "pending": ["i-3"],
@@ -195,9 +198,11 @@ def test_refresh_answers_with_a_reason_per_action(
     monkeypatch.setattr("bullpen.refresh.refresh", refresh)
     ran = bullpen("refresh", "--dry-run", "--json")
     assert ran.answer == {
-        "state": "success",
+        "state": "succeeded",
         "dryRun": True,
         "actions": [{"what": "expire", "subject": "i-1", "reason": "past its threshold"}],
+        "reason": "",
+        "remedy": "",
     }
     assert bullpen("refresh", "--dry-run").out == "would expire  i-1  past its threshold\n"
     assert bullpen("refresh").out == "nothing to do\n"
@@ -206,12 +211,12 @@ def test_refresh_answers_with_a_reason_per_action(
 def test_status_answers_with_every_field_of_the_record() -> None:
     one = cleaning("i-1")[-1].after
     pulse = Pulse(Signal("i-1", Kind.OK, "", one.round, 1), Heartbeat("i-1", NOW, 2))
-    answer = of_status(Status((Standing(one, pulse, 4711),), (Pool("small", 1, 2),)))
+    answer = msgspec.to_builtins(pool_status_of(Status((InstanceView(one, pulse, 4711),), (Pool("small", 1, 2),))))
     pool = {"resourceClass": "small", "tickets": 1, "ticketsIncludeExpired": False, "claimable": 2}
     assert answer["pools"] == [pool]
     (found,) = answer["instances"]
     assert found == {
-        "instanceId": "i-1",
+        "id": "i-1",
         "state": "idle",
         "runId": "",
         "round": one.round,
@@ -235,6 +240,7 @@ def test_status_answers_with_every_field_of_the_record() -> None:
         "heartbeatAt": "2030-01-01T00:00:00Z",
         "leavingAt": None,
         "job": None,
+        "story": [],
     }
 
 

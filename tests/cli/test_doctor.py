@@ -10,7 +10,7 @@ from builders import on_offer, terminated
 from bullpen.cli import doctor_checks
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine
 from bullpen.config import Local, ResourceClass, Settings
-from bullpen.inventory import Standing, Status
+from bullpen.inventory import InstanceView, Status
 from bullpen.model.signal import Pulse
 from bullpen.ports.health import Finding, Health
 from command_line import CommandLine
@@ -23,7 +23,7 @@ def named(name: str, home: Path) -> Finding:
 def test_a_sound_machine_passes(bullpen: CommandLine) -> None:
     ran = bullpen("doctor", "--json")
     assert ran.code == 0
-    assert ran.answer["state"] == "success"
+    assert ran.answer["state"] == "succeeded"
     names = [check["name"] for check in ran.answer["checks"]]
     assert names == [
         "python",
@@ -91,7 +91,7 @@ def test_idle_targets_beyond_the_capacity_are_found() -> None:
 
 def test_a_live_record_without_a_process_is_found_and_an_ended_one_is_not(tmp_path: Path) -> None:
     found = (on_offer("i-1")[-1].after, terminated("i-2")[-1].after)
-    status = Status(tuple(Standing(one, Pulse(), None) for one in found), ())
+    status = Status(tuple(InstanceView(one, Pulse(), None) for one in found), ())
     records, processes = check_leftovers(tmp_path, status)
     assert records.health is Health.WARNING
     assert "i-1" in records.found

@@ -14,10 +14,11 @@ from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.errors import Unavailable
 from bullpen.model.activity import Activity
+from bullpen.model.progress import Tell
 from bullpen.model.signal import Heartbeat
 from bullpen.ports import Ports, Registration
 from bullpen.ports.health import Finding, Health, Limit
-from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
+from bullpen.provision.outcome import Member, Origin, Outcome, Request
 from command_line import CommandLine
 
 SETTINGS = """
@@ -85,7 +86,7 @@ def test_status_shows_the_pool_though_github_does_not_answer(
     monkeypatch.setattr(bullpen_wiring, "rate_limits", away)
     ran = bullpen("status", "--json")
     assert ran.code == 0
-    assert ran.answer["instances"][0]["instanceId"] == "i-1"
+    assert ran.answer["instances"][0]["id"] == "i-1"
     assert ran.answer["limits"] == []
     assert "GitHub's rate limits are not known: GitHub did not answer" in ran.err
 

@@ -10,13 +10,13 @@ SUBMIT = ("job", "submit", "--run-id", "run-1")
 def submitted(bullpen: CommandLine, *options: str) -> str:
     ran = bullpen(*SUBMIT, "--json", *options, "--", "make", "test")
     assert ran.code == 0, ran
-    return str(ran.answer["jobId"])
+    return str(ran.answer["id"])
 
 
 def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine) -> None:
     options = ("--name", "unit", "--timeout", "90", "--capability", "gpu", "--side-effects")
     answer = bullpen(*SUBMIT, *options, "--json", "--", "make", "test", "--json").answer
-    assert answer.pop("jobId").startswith("j-")
+    assert answer.pop("id").startswith("j-")
     assert answer.pop("queuedAt").endswith("Z")
     assert answer == {
         "runId": "run-1",
@@ -37,6 +37,7 @@ def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine)
         "epoch": 0,
         "instanceId": "",
         "finishedAt": None,
+        "story": [],
     }
 
 
@@ -75,7 +76,7 @@ def test_a_mistake_is_named_and_nothing_is_written(bullpen: CommandLine, argumen
 def test_a_run_s_jobs_are_listed_in_their_order(bullpen: CommandLine) -> None:
     ids = [submitted(bullpen, "--name", name) for name in ("one", "two")]
     listed = bullpen("job", "list", "--run-id", "run-1", "--json").answer
-    assert [(job["jobId"], job["name"]) for job in listed["jobs"]] == list(zip(ids, ("one", "two"), strict=True))
+    assert [(job["id"], job["name"]) for job in listed["jobs"]] == list(zip(ids, ("one", "two"), strict=True))
     text = bullpen("job", "list", "--run-id", "run-1").out.splitlines()
     assert [line.split()[:3] for line in text] == [
         ["JOB", "NAME", "STATE"],

@@ -53,6 +53,25 @@ def test_with_json_an_error_is_also_one_object(bullpen: CommandLine, monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("provision", "--run-id", "r", "--count", "0"), "--count"),
+        (("provision", "--run-id", "a b", "--count", "1"), "--run-id"),
+        (("job", "submit", "--run-id", "r", "--timeout", "0.5", "--", "true"), "--timeout"),
+        (("job", "submit", "--run-id", "r"), "COMMAND"),
+    ],
+)
+def test_with_json_the_option_that_is_wrong_is_a_field(
+    bullpen: CommandLine, arguments: tuple[str, ...], field: str
+) -> None:
+    command, *options = arguments
+    head = [command, options.pop(0)] if command == "job" else [command]
+    ran = bullpen(*head, "--json", *options)
+    assert (ran.code, ran.answer["state"], ran.answer["field"]) == (2, "failed", field)
+    assert ran.answer["reason"].startswith(field)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("provision", "--run-id", "x", "--count", "0", "--json"),

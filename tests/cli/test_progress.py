@@ -4,7 +4,10 @@ import io
 
 import pytest
 
-from bullpen.cli.progress import ProgressLine
+from bullpen.cli.progress import ProgressDisplay
+from bullpen.model.progress import ProgressReport, WorkPhase, acquiring
+
+SELECT, CREATE, REGISTER = WorkPhase.SELECT, WorkPhase.CREATE, WorkPhase.REGISTER
 
 
 class Terminal(io.StringIO):
@@ -12,51 +15,57 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(*lines: str, stream: io.StringIO) -> str:
-    with ProgressLine(stream) as tell:
-        for line in lines:
-            tell(line)
+def shown(*reports: ProgressReport, stream: io.StringIO) -> str:
+    with ProgressDisplay(stream) as tell:
+        for report in reports:
+            tell(report)
     return stream.getvalue()
 
 
 def test_elsewhere_than_on_a_terminal_a_phase_is_one_line() -> None:
     ticks = (
-        "1 of 3 ready",
-        "2 of 3 ready",
-        "waiting 0.5 s for i-0123456789abcdef",
-        "waiting 1.0 s for i-fedcba9876543210",
+        acquiring(1, 3, {}),
+        acquiring(2, 3, {}),
+        ProgressReport(WorkPhase.QUEUE, "waiting for p-0123456789abcdef"),
+        ProgressReport(WorkPhase.QUEUE, "waiting for p-fedcba9876543210"),
     )
-    assert shown(*ticks, stream=io.StringIO()) == (
-        "bullpen: 1 of 3 ready\nbullpen: waiting 0.5 s for i-0123456789abcdef\n"
-    )
+    assert shown(*ticks, stream=io.StringIO()) == "bullpen: 1 of 3 ready\nbullpen: waiting for p-0123456789abcdef\n"
+
+
+def test_a_phase_that_concerns_something_else_is_told_again() -> None:
+    caps = [ProgressReport(WorkPhase.QUEUE, f"waiting for room: {cap}", about=cap) for cap in ("a", "a", "b")]
+    assert shown(*caps, stream=io.StringIO()) == "bullpen: waiting for room: a\nbullpen: waiting for room: b\n"
 
 
 def test_a_line_is_told_when_something_new_is_awaited_or_nothing_any_longer() -> None:
     told = [
-        "0 of 3 ready; waiting: 1 for a runner of the pool",
-        "0 of 3 ready; waiting: 2 for a runner of the pool, 1 for a new machine",
-        "1 of 3 ready; waiting: 1 for a new machine, 1 for a machine that boots",
-        "3 of 3 ready",
+        acquiring(0, 3, {SELECT: 1}),
+        acquiring(0, 3, {SELECT: 2, CREATE: 1}),
+        acquiring(1, 3, {CREATE: 1, REGISTER: 1}),
+        acquiring(3, 3, {}),
     ]
-    ticks = {
-        1: "0 of 3 ready; waiting: 3 for a new machine",
-        2: "2 of 3 ready; waiting: 1 for a machine that boots",
-    }
-    lines = [line for number, line in enumerate(told) for line in (line, ticks.get(number, line))]
-    assert shown(*lines, stream=io.StringIO()) == "".join(f"bullpen: {line}\n" for line in told)
+    ticks = {1: acquiring(0, 3, {SELECT: 0, CREATE: 3}), 2: acquiring(2, 3, {REGISTER: 1})}
+    reports = [one for number, report in enumerate(told) for one in (report, ticks.get(number, report))]
+    assert shown(*reports, stream=io.StringIO()) == "".join(f"bullpen: {report.text}\n" for report in told)
+
+
+def test_the_words_of_a_report_name_what_is_awaited() -> None:
+    text = "1 of 3 ready; waiting: 2 for a new machine, 1 for a machine that boots and registers"
+    assert acquiring(1, 3, {SELECT: 0, CREATE: 2, REGISTER: 1}).text == text
 
 
 def test_a_phase_that_comes_back_is_told_again() -> None:
-    assert shown("selecting", "creating", "selecting", stream=io.StringIO()).count("selecting") == 2
+    selecting, creating = ProgressReport(SELECT, "selecting"), ProgressReport(CREATE, "creating")
+    assert shown(selecting, creating, selecting, stream=io.StringIO()).count("selecting") == 2
 
 
 def test_on_a_terminal_nothing_is_left_of_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    text = shown("1 of 3 ready", "2 of 3 ready", stream=Terminal())
+    text = shown(acquiring(1, 3, {}), acquiring(2, 3, {}), stream=Terminal())
     assert "2 of 3 ready" in text
     assert text.rstrip().endswith(("\x1b[2K", "\x1b[?25h"))
 
 
 def test_a_line_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    assert "[/red] of run" in shown("[/red] of run", stream=Terminal())
+    assert "[/red] of run" in shown(ProgressReport(WorkPhase.JOBS, "[/red] of run"), stream=Terminal())

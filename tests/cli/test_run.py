@@ -12,10 +12,11 @@ import bullpen.cli.run
 from bullpen.config import Settings
 from bullpen.jobs import JobRequest
 from bullpen.model.job import FINISHED, Job, Result
+from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
-from bullpen.release import Released
-from bullpen.run import Ran, Tell, Write
+from bullpen.release import ReleaseOutcome
+from bullpen.run import Ran, Write
 from command_line import CommandLine
 
 RUN = ("run", "--run-id", "run-1", "--count", "2")
@@ -23,7 +24,7 @@ JOB = Job("j-1", FINISHED, 3, "run-1", ("true",), name="job-0", result=Result.SU
 DONE = Ran(
     Outcome("run-1", "p-1", 2),
     (JOB, replace(JOB, id="j-2", name="job-1", losses=1)),
-    Released("run-1", ("i-1",), ("i-2",), (), 0.1),
+    ReleaseOutcome("run-1", ("i-1",), ("i-2",), (), 0.1),
 )
 FAILED = replace(JOB, result=Result.FAILED, exit_code=7, reason="exit code 7")
 Asked = tuple[Request, Sequence[JobRequest]]
@@ -159,10 +160,10 @@ def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: C
     ran = bullpen(*RUN, "--json", "--", "true")
     assert "job-0 | hello" in ran.err
     found = ran.answer
-    assert [job["jobId"] for job in found.pop("jobs")] == ["j-1", "j-2"]
+    assert [job["id"] for job in found.pop("jobs")] == ["j-1", "j-2"]
     assert found == {
         "runId": "run-1",
-        "state": "success",
+        "state": "succeeded",
         "exitCode": 0,
         "interrupted": False,
         "offered": ["i-1"],

@@ -9,7 +9,7 @@ from bullpen.controllers import Service
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Heartbeat, Kind, Signal
 from bullpen.refresh.reap import OVERTIME
-from bullpen.release import Released
+from bullpen.release import ReleaseOutcome
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import (
@@ -201,7 +201,7 @@ async def test_one_that_dies_under_such_a_job_is_ended() -> None:
         assert machines(world) == []
 
 
-async def says_as_it_is_given_back(world: World, text: str, *then: Kind) -> tuple[str, Released]:
+async def says_as_it_is_given_back(world: World, text: str, *then: Kind) -> tuple[str, ReleaseOutcome]:
     """An agent that says this instead of deregistering, beats on without a job, and a second later says the rest."""
     (one,) = ids(await provisioned(world, "4711", 1))
     mute(world, [one])

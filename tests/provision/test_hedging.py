@@ -7,6 +7,7 @@ import pytest
 
 from bullpen.config import Liveness, Settings
 from bullpen.model.instance import IDLE, RUNNING
+from bullpen.model.progress import WorkPhase
 from bullpen.pool.lifecycle import Fate
 from bullpen.sim.agent import Temper
 from fixtures import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
@@ -80,7 +81,7 @@ async def test_a_claim_that_is_acknowledged_and_does_not_register_is_hedged_afte
         world.tempers[stuck].registers_in = 1e6
         outcome = await provisioned(world, "run", 1)
         assert outcome.selected == 1
-        assert 7.5 <= outcome.timings["acquire"] < 8.5
+        assert 7.5 <= outcome.timings[WorkPhase.ACQUIRE] < 8.5
         assert stuck not in ids(outcome)
 
 

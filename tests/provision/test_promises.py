@@ -6,6 +6,7 @@ import pytest
 
 from bullpen.config import Timings
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED
+from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.pool.lifecycle import Fate
 from bullpen.provision import Origin, Request, provision
 from bullpen.sim.agent import Temper
@@ -268,10 +269,11 @@ async def test_every_member_has_one_story_from_its_claim_to_its_commit() -> None
 
 async def test_progress_is_told_while_it_waits() -> None:
     async with a_world() as world:
-        told: list[str] = []
+        told: list[ProgressReport] = []
         request = Request("run", 2, world.settings.requirements("small"), 1800.0)
         await provision(world.ports(), world.settings, request, stop=asyncio.Event(), tell=told.append)
-        assert told[-1] == "2 of 2 ready"
+        assert told[-1] == ProgressReport(WorkPhase.ACQUIRE, "2 of 2 ready", 2, 2)
+        assert any(report.waiting == {WorkPhase.CREATE: 2} for report in told)
 
 
 async def test_a_provision_right_after_one_killed_between_commit_and_its_carrying_out_does_not_double_it() -> None:

@@ -11,6 +11,7 @@ from builders import expire, later, register
 from bullpen.config import Limits, ResourceClass, Settings
 from bullpen.errors import Unavailable
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, LIVE, RUNNING
+from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
 from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.provision import Outcome
@@ -155,14 +156,17 @@ async def test_it_holds_nothing_while_it_waits() -> None:
 async def test_it_tells_its_position_and_what_holds_the_cap() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
-        first, second = list[str](), list[str]()
+        first, second = list[ProgressReport](), list[ProgressReport]()
         await waits(world, "one", tell=first.append)
         await waits(world, "two", tell=second.append)
         await asyncio.sleep(30)
-        assert first == [
+        assert [one.text for one in first] == [
             "waiting for room: limits.max-instances is 1; this would make 2; it is held by 1 small running"
         ]
-        assert second == ["waiting for room: limits.max-instances is 1; 1 provision waits in front"]
+        assert [one.text for one in second] == [
+            "waiting for room: limits.max-instances is 1; 1 provision waits in front"
+        ]
+        assert {(one.phase, one.about) for one in first} == {(WorkPhase.QUEUE, "limits.max-instances")}
 
 
 async def test_a_stop_ends_it_at_once_and_leaves_nothing() -> None:
@@ -348,11 +352,11 @@ async def test_it_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_ro
         await with_pool(world, 1, trust_domain="another")  # its place is to be had, in its class
         await provisioned(world, "busy", 1, resource_class="large")
         await provisioned(world, "free", 1, resource_class="large")
-        told = list[str]()
+        told = list[ProgressReport]()
         waiter = await waits(world, "first", 2, tell=told.append)
         assert of_run(world, "first").waits_for == "limits.max-instances"
         held = "it is held by 2 large running, 1 small idle"
-        assert told[-1] == f"waiting for room: limits.max-instances is 3; this would make 5; {held}"
+        assert told[-1].text == f"waiting for room: limits.max-instances is 3; this would make 5; {held}"
         await released(world, "free")
         late = await provisioned(world, "late", 1, resource_class="large")
         assert "1 provision waits in front" in late.reason

@@ -9,6 +9,7 @@ from bullpen.controllers import Service
 from bullpen.engines.memory.compute import NO_CAPACITY
 from bullpen.errors import PermissionDenied
 from bullpen.model.fleet import Cause, FleetError
+from bullpen.model.progress import ProgressReport
 from bullpen.refresh import Action, Hindered
 from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, refreshed, small
@@ -28,10 +29,10 @@ def of_creation(actions: list[Action]) -> list[Action]:
 
 async def test_what_was_created_is_reported_as_created() -> None:
     async with a_world(settings=small(idle_target=3)) as world:
-        told: list[str] = []
+        told: list[ProgressReport] = []
         actions = await refreshed(world, tell=told.append)
         assert of_creation(actions) == [Action("create", "3 × small", TARGET)]
-        assert f"create 3 × small: {TARGET}" in told
+        assert f"create 3 × small: {TARGET}" in [report.text for report in told]
 
 
 async def test_without_capacity_nothing_is_reported_as_created_and_the_refusal_is() -> None:

@@ -59,7 +59,7 @@ def test_a_signal_at_any_moment_of_a_provision_leaves_all_or_nothing(pool: Pool)
         command = pool.start_provision(f"run-{k}", 2)
         ran = command.after(duration * k / 12, signal.SIGINT)
         assert ran.code in (0, 130), ran
-        assert ran.answer["state"] == ("failed" if ran.code else "success"), ran
+        assert ran.answer["state"] == ("failed" if ran.code else "succeeded"), ran
         assert "Traceback" not in ran.err, ran
         pool.settle()
         assert pool.audit() == [], f"after {duration * k / 12:.3f} s"

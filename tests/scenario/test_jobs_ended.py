@@ -24,7 +24,7 @@ def submit(pool: Pool, *options: str) -> str:
     script = TREE.format(pool.folder)
     answer = pool.run("job", "submit", "--run-id", "run-1", "--json", *options, "--", "sh", "-c", script).answer
     pool.until(lambda: noted(pool.folder / "one") and noted(pool.folder / "two"), "the tree stands")
-    return str(answer["jobId"])
+    return str(answer["id"])
 
 
 def is_alive(note: Path) -> bool:

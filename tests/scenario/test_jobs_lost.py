@@ -104,7 +104,7 @@ def test_a_stopped_runner_that_comes_back_does_no_harm_and_takes_new_work(pool: 
     pool.signal(stopped["instance_id"], signal.SIGSTOP)
     until_running(pool, 0, fence=2)
     (silent,) = pool.run("status", "--json").answer["silentWorkers"]
-    assert (silent["worker"], silent["state"], silent["jobs"]) == (stopped["worker"], "inactive", [])
+    assert (silent["key"], silent["state"], silent["jobIds"]) == (stopped["worker"], "inactive", [])
     (pool.folder / "0").touch()  # both the stopped runner's copy and the other one end now
     pool.until(lambda: jobs_of(pool)[0]["state"] == "finished", "the job is finished elsewhere")
     pool.signal(stopped["instance_id"], signal.SIGCONT)

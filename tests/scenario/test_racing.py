@@ -55,7 +55,7 @@ def test_a_release_racing_a_provision_loses_nothing(pool: Pool) -> None:
         answer = pool.provision(f"new-{number}", 1)
         assert releasing.wait().code == 0
         assert set(stocked) <= set(pool.live()), f"round {number}"
-        assert answer["state"] == "success"
+        assert answer["state"] == "succeeded"
         pool.release(f"new-{number}")
         if len(pool.live()) > 4:  # it may come before anything is on offer, and then creates: that is no loss
             pool.run("down")

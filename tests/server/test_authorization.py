@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from bullpen.config import Settings, Timings
+from bullpen.model.progress import Tell
 from bullpen.ports import Ports
-from bullpen.release import Released
-from bullpen.server.operations import MOST_AT_ONCE, MOST_OF_A_RUN, Tell
+from bullpen.release import ReleaseOutcome
+from bullpen.server.operations import MOST_AT_ONCE, MOST_OF_A_RUN
 from bullpen.server.routes import runs
 from server.jobs_of_github import SETTINGS, a_hub
 
@@ -45,7 +46,7 @@ async def test_a_run_invents_no_classes_and_holds_nothing_for_days(
     [
         ("4711", {"maxRuntimeMin": 361}, "maxRuntimeMin 361: a run's token is given 360 minutes at most", "less"),
         ("4711-large", {}, "label 4711-large: it names class large, and resourceClass is small", "the same class"),
-        ("4711-x0", {"resourceClass": "x0"}, "resource-class 'x0': not configured; known are large, medium, small", ""),
+        ("4711-x0", {"resourceClass": "x0"}, "resourceClass 'x0': not configured; known are large, medium, small", ""),
         ("4711", {"trustDomain": "other"}, "trustDomain: the token's own is", "Leave it out"),
         ("4711", {"repository": "acme/other"}, "repository: the token's own is acme/widgets", "Leave it out"),
         ("5000", {}, "the token is bound to run 4711, attempt 1", "A job of that run"),
@@ -90,9 +91,9 @@ async def test_one_run_leaves_room_for_the_operations_of_others(tmp_path: Path) 
 async def test_one_run_leaves_room_for_the_releases_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def clean_for_long(
         ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell
-    ) -> Released:
+    ) -> ReleaseOutcome:
         await stop.wait()
-        return Released(run_id, (), (), (), 0.0)
+        return ReleaseOutcome(run_id, (), (), (), 0.0)
 
     monkeypatch.setattr(runs, "release", clean_for_long)
     async with a_hub(tmp_path) as hub:

@@ -49,7 +49,7 @@ BODIES: list[tuple[str, str, Any, str]] = [
     ("a job nested deeply", "/v1/jobs", DEEP, "body"),
     ("none", "/v1/runs/r/provision", {"count": 0}, "count"),
     ("too many", "/v1/runs/r/provision", {"count": 501}, "count"),
-    ("an unknown class", "/v1/runs/r/provision", {"count": 1, "resourceClass": "huge"}, "resource-class"),
+    ("an unknown class", "/v1/runs/r/provision", {"count": 1, "resourceClass": "huge"}, "resourceClass"),
     ("an unknown usage", "/v1/runs/r/provision", {"count": 1, "usageClass": "stolen"}, "usageClass"),
     ("a bad pattern", "/v1/runs/r/provision", {"count": 1, "allowedInstanceTypes": ["a b"]}, "allowedInstanceTypes"),
 ]

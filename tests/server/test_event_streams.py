@@ -3,9 +3,10 @@
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from bullpen.auth.tokens import Scope
+from bullpen.schema.base import AnswerBody
+from bullpen.schema.event import EventKind, TroubleEvent
 from bullpen.server.events import RECHECK, TICK, Events
 from server.fixtures import House, a_house
 
@@ -61,8 +62,8 @@ class Told(Events):
         super().__init__(house.ports)
         self.there = ids
 
-    async def _look(self) -> dict[tuple[str, str], Any]:
-        return {("instance", id): {"id": id} for id in self.there}
+    async def _look(self) -> dict[tuple[EventKind, str], AnswerBody]:
+        return {(EventKind.INSTANCE, id): TroubleEvent(id) for id in self.there}
 
 
 async def test_a_stream_begins_with_what_there_is_not_with_what_an_earlier_one_saw(tmp_path: Path) -> None:

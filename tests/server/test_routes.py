@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +19,13 @@ from bullpen.engines.github.naming import instance_of
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Refused, Unavailable
 from bullpen.model.instance import Instance
+from bullpen.model.progress import Tell
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import UsageClass, format_time
 from bullpen.ports import Registration, RegistrationCredentials, Removal
+from bullpen.provision import Outcome
+from bullpen.schema.operation import OperationKind
+from bullpen.schema.provision import ProvisionAnswer, provision_of
 from bullpen.server.load_limits import Admission
 from bullpen.server.operations import MOST_AT_ONCE
 from server.fixtures import INSTANCE, OTHER, House, a_house
@@ -349,7 +354,7 @@ async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: 
         for loop in house.context.service.loops:
             await loop.run_once()
         shown = (await house.ask("GET", "/v1/status")).json()
-        assert shown["instances"] == {"small": {"running": 1}}
+        assert shown["counts"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
         assert set(shown["loops"]) == {"foundation", "debts", "sweep", "reap", "reconcile", "warm", "health"}
         assert (await house.ask("GET", "/readyz")).status_code == 200
@@ -379,7 +384,7 @@ async def test_a_loop_that_keeps_failing_is_named_and_the_service_stays_ready(tm
         )
         assert "did not answer" not in answer.text  # anybody may ask
         shown = {"process": "serve", "loop": "reconcile", "since": since, "error": "GitHub did not answer"}
-        assert (await house.ask("GET", "/v1/status")).json()["failing"] == [shown]
+        assert (await house.ask("GET", "/v1/status")).json()["failingLoops"] == [shown]
 
 
 async def test_a_store_that_can_be_read_and_not_written_makes_the_service_unready(tmp_path: Path) -> None:
@@ -444,6 +449,35 @@ async def test_an_operation_is_known_to_every_process_of_a_home(tmp_path: Path) 
         assert (shown["kind"], shown["state"]) == ("release", "succeeded")
 
 
+async def test_an_operation_that_an_older_release_wrote_down_is_shown_as_it_stands(tmp_path: Path) -> None:
+    result = {"provisionId": "p-1", "requested": 1, "timings": {"a new machine": 0.1}, "instances": []}
+    written = {"id": "op-0123456789abcdef", "kind": "provision", "runId": "r", "state": "succeeded", "owner": "x"}
+    written |= {"startedAt": "2026-01-01T00:00:00Z", "endsBy": "2026-01-01T00:00:00Z", "finishedAt": "", "reason": ""}
+    async with a_house(tmp_path) as house:
+        (tmp_path / "operations").mkdir(exist_ok=True)
+        file = tmp_path / "operations" / "op-0123456789abcdef.json"
+        file.write_text(json.dumps({**written, "progress": "1 of 1 ready", "remedy": "", "result": result}))
+        shown = (await house.ask("GET", "/v1/operations/op-0123456789abcdef")).json()
+        assert (shown["state"], shown["progress"], shown["result"]) == ("succeeded", None, result)
+
+
+async def test_what_is_wrong_with_a_request_is_named_as_a_field(tmp_path: Path) -> None:
+    """Of the body's form, of what the settings allow, and of what only the use case knows."""
+    wrong = {
+        "count": {"count": 1000},
+        "resourceClass": {"count": 1, "resourceClass": "huge"},
+        "usageClass": {"count": 1, "usageClass": "stolen"},
+    }
+    async with a_house(tmp_path) as house:
+        for field, body in wrong.items():
+            answer = await house.ask("POST", "/v1/runs/r/provision", json=body)
+            assert (answer.status_code, answer.json()["field"]) == (400, field)
+            assert answer.json()["error"].startswith(field)
+        job = {"runId": "r", "command": ["true"], "timeoutSeconds": 0.5}
+        answer = await house.ask("POST", "/v1/jobs", json=job)
+        assert answer.json()["field"] == "timeoutSeconds"
+
+
 async def test_what_is_asked_twice_with_one_key_is_begun_once(tmp_path: Path) -> None:
     """The answer was lost: whoever asks again, whichever process, is told of the operation that has begun."""
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
@@ -497,11 +531,11 @@ async def test_provisions_that_wait_keep_no_release_out(tmp_path: Path) -> None:
 async def test_an_operation_whose_process_hangs_is_lost_after_its_time(tmp_path: Path) -> None:
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
 
-        async def work(stop: asyncio.Event, tell: Any) -> tuple[bool, str, dict[str, Any]]:
+        async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
             await stop.wait()
-            return False, "stopped", {}
+            return provision_of(Outcome("r", "p-1", 1, reason="stopped"))
 
-        begun = first.context.operations.begin("provision", "r", 60.0, work)
+        begun = first.context.operations.begin(OperationKind.PROVISION, "r", 60.0, work)
         assert second.context.operations.find(begun.id).state == "running"
         await asyncio.sleep(121)
         assert second.context.operations.find(begun.id).state == "lost"
@@ -558,7 +592,7 @@ async def test_a_full_disk_that_is_met_anywhere_is_a_503(tmp_path: Path) -> None
         async def full() -> object:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        house.ports.records.count = full  # type: ignore[assignment, method-assign]
+        house.ports.workers.controls = full  # type: ignore[assignment, method-assign]
         answer = await house.ask("GET", "/v1/status")
         assert (answer.status_code, answer.json()["error"]) == (503, "the disk of the service is full")
 
@@ -580,7 +614,7 @@ async def test_an_unexpected_error_tells_the_caller_nothing(tmp_path: Path, capl
         async def broken() -> None:
             raise RuntimeError("the password is swordfish")
 
-        house.ports.records.count = broken  # type: ignore[method-assign,assignment]
+        house.ports.workers.controls = broken  # type: ignore[method-assign,assignment]
         answer = await house.ask("GET", "/v1/status")
         assert answer.status_code == 500
         assert "swordfish" not in answer.text

@@ -15,7 +15,11 @@ import pytest
 from builders import running
 from bullpen.auth.tokens import RUN_LASTS, Agent, Run
 from bullpen.config import Engines, Github, Settings
+from bullpen.model.progress import Tell
 from bullpen.model.ticket import Requirements
+from bullpen.provision import Outcome
+from bullpen.schema.operation import OperationKind
+from bullpen.schema.provision import ProvisionAnswer, provision_of
 from server.fixtures import INSTANCE, a_house, keys_of
 from server.jobs_of_github import Hub, a_hub
 
@@ -305,11 +309,11 @@ async def test_stopping_needs_more_than_the_scope_read(tmp_path: Path) -> None:
 async def test_what_another_process_runs_is_a_conflict_that_says_what_to_do(tmp_path: Path) -> None:
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
 
-        async def work(stop: asyncio.Event, tell: Any) -> tuple[bool, str, dict[str, Any]]:
+        async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
             await stop.wait()
-            return False, "stopped", {}
+            return provision_of(Outcome("r", "p-1", 1, reason="stopped"))
 
-        begun = first.context.operations.begin("provision", "r", 600.0, work)
+        begun = first.context.operations.begin(OperationKind.PROVISION, "r", 600.0, work)
         answer = await second.ask("DELETE", f"/v1/operations/{begun.id}")
         assert (answer.status_code, "releasing its run" in answer.json()["error"]) == (409, True)
 

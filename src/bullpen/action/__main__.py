@@ -13,9 +13,9 @@ from typing import NoReturn
 from bullpen.action import pool_location, report, workflow_commands
 from bullpen.action.cancellation import SIGNALS, Cancelled, Stopping
 from bullpen.action.input_specs import ECHO, REFRESH
-from bullpen.action.inputs import Asked, Refusals, document_of, read, secrets_of
+from bullpen.action.inputs import Refusals, StepInputs, document_of, read, secrets_of
 from bullpen.action.job_context import Job, job_of, label_of
-from bullpen.action.result import Result
+from bullpen.action.result import StepResult
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 INPUTS = "ACTION_INPUTS"
@@ -68,7 +68,7 @@ def _main() -> int:
         return FAULT
 
 
-def _asked() -> Asked:
+def _asked() -> StepInputs:
     """The inputs, secrets masked before anything is printed, and kept from every process that we start."""
     text = os.environ.get(INPUTS, "{}")
     document = document_of(text)
@@ -77,7 +77,7 @@ def _asked() -> Asked:
     return read(document)
 
 
-def _perform(asked: Asked, job: Job, label: str, stopping: Stopping) -> int:
+def _perform(asked: StepInputs, job: Job, label: str, stopping: Stopping) -> int:
     served = "server" in asked.given
     if not served:
         _prepare()
@@ -90,14 +90,14 @@ def _perform(asked: Asked, job: Job, label: str, stopping: Stopping) -> int:
     return report.finish(result, os.environ)
 
 
-def _served(asked: Asked, job: Job, label: str, stopping: Stopping) -> Result:
+def _served(asked: StepInputs, job: Job, label: str, stopping: Stopping) -> StepResult:
     from bullpen.action import via_server as served
-    from bullpen.cli.progress import ProgressLine
+    from bullpen.cli.progress import ProgressDisplay
 
-    return served.run(asked, job, label, os.environ, stopping, ProgressLine())
+    return served.run(asked, job, label, os.environ, stopping, ProgressDisplay())
 
 
-def _direct(asked: Asked, job: Job, label: str) -> Result:
+def _direct(asked: StepInputs, job: Job, label: str) -> StepResult:
     from bullpen.action import in_job
 
     return in_job.run(asked, job, label, os.environ)
@@ -124,7 +124,7 @@ def _restart(interpreter: str) -> NoReturn:
 
 def _failed(mode: str, exc: BullpenError) -> int:
     """What is raised, and no result, promises that nothing was done."""
-    result = Result(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
+    result = StepResult(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
     workflow_commands.summarise(os.environ, report.refused(result))
     return exc.exit_code
 

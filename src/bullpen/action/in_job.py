@@ -7,24 +7,24 @@ from pathlib import Path
 
 from bullpen.action import result, settings_document, workflow_commands
 from bullpen.action.input_specs import PROVISION, REFRESH
-from bullpen.action.inputs import Asked
+from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import Job
 from bullpen.action.load_settings import check_ours, published_of, settings_of
-from bullpen.action.result import Result
-from bullpen.cli.answers import of_outcome
+from bullpen.action.result import StepResult
 from bullpen.cli.session import perform
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Interrupted
+from bullpen.model.progress import Tell
 from bullpen.model.ticket import UsageClass
 from bullpen.model.trust import trust_domain
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Outcome, Request, Tell
+from bullpen.provision.outcome import Outcome, Request
 from bullpen.settings import Loaded
 
 DEFAULT_HOME = ".bullpen"
 
 
-def run(asked: Asked, job: Job, label: str, environ: Mapping[str, str]) -> Result:
+def run(asked: StepInputs, job: Job, label: str, environ: Mapping[str, str]) -> StepResult:
     """Provision, release or refresh. Raise BullpenError only if nothing was done."""
     loaded = settings_of(asked, job, environ)
     home = Path(asked.get("home") or environ.get("BULLPEN_HOME") or DEFAULT_HOME)
@@ -37,10 +37,10 @@ def run(asked: Asked, job: Job, label: str, environ: Mapping[str, str]) -> Resul
     except ConfigError:
         raise
     except BullpenError as exc:
-        return Result(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
+        return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
 
 
-def _provision(asked: Asked, job: Job, label: str, home: Path, loaded: Loaded) -> Result:
+def _provision(asked: StepInputs, job: Job, label: str, home: Path, loaded: Loaded) -> StepResult:
     request = _request(asked, job, label, loaded.settings)
     from bullpen.provision import provision
 
@@ -49,12 +49,20 @@ def _provision(asked: Asked, job: Job, label: str, home: Path, loaded: Loaded) -
         return await provision(ports, loaded.settings, request, stop=stop, tell=tell)
 
     outcome = perform(home, loaded.settings, work, stops=True)
+    from msgspec import to_builtins
+
+    from bullpen.schema.provision import provision_of
+
     return result.of_provision(
-        label, of_outcome(outcome), reason=outcome.reason, remedy=outcome.remedy, exit_code=outcome.exit_code
+        label,
+        to_builtins(provision_of(outcome)),
+        reason=outcome.reason,
+        remedy=outcome.remedy,
+        exit_code=outcome.exit_code,
     )
 
 
-def _request(asked: Asked, job: Job, label: str, settings: Settings) -> Request:
+def _request(asked: StepInputs, job: Job, label: str, settings: Settings) -> Request:
     asks = settings_document.request_of(asked)
     count, minutes = asked.get("instance-count", 1), asked.get("max-runtime-min")
     if count > settings.limits.max_count:
@@ -72,29 +80,27 @@ def _request(asked: Asked, job: Job, label: str, settings: Settings) -> Request:
     return Request(label, count, needs, max_runtime=runtime, allow_partial=partial, wait=wait)
 
 
-def _release(label: str, home: Path, settings: Settings) -> Result:
-    from bullpen.release import Released, release
+def _release(label: str, home: Path, settings: Settings) -> StepResult:
+    from bullpen.release import ReleaseOutcome, release
 
-    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Released, bool]:
+    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseOutcome, bool]:
         return await release(ports, settings, label, stop=stop, tell=tell), stop.is_set()
 
     released, interrupted = perform(home, settings, work, stops=True)
-    answer = {
-        "offered": released.offered,
-        "terminated": released.terminated,
-        "pending": released.pending,
-        "busy": released.busy,
-    }
-    found = result.of_release(label, answer, released.duration)
+    from msgspec import to_builtins
+
+    from bullpen.schema.release import release_of
+
+    found = result.of_release(label, to_builtins(release_of(released)), released.duration)
     return _interrupted(found) if interrupted else found
 
 
-def _interrupted(found: Result) -> Result:
+def _interrupted(found: StepResult) -> StepResult:
     remedy = "Nothing is lost: what still cleans goes on offer by itself."
     return replace(found, reason="cancelled", remedy=remedy, exit_code=Interrupted.exit_code)
 
 
-def _refresh(asked: Asked, job: Job, home: Path, loaded: Loaded) -> Result:
+def _refresh(asked: StepInputs, job: Job, home: Path, loaded: Loaded) -> StepResult:
     from bullpen.refresh import Action, Hindered, refresh
     from bullpen.wiring import publish_settings
 
@@ -113,7 +119,7 @@ def _refresh(asked: Asked, job: Job, home: Path, loaded: Loaded) -> Result:
         return actions, hindered
 
     actions, hindered = perform(home, settings, work)
-    done = Result(REFRESH, actions=tuple((one.what, one.subject, one.reason) for one in actions), dry_run=dry_run)
+    done = StepResult(REFRESH, actions=tuple((one.what, one.subject, one.reason) for one in actions), dry_run=dry_run)
     if hindered is None:
         return done
     return replace(done, reason=str(hindered), remedy=hindered.remedy, exit_code=hindered.exit_code)

@@ -7,7 +7,8 @@ their meaning; words that other actions brought are here if we do the same, else
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bullpen.action.input_types import CLASS_NAME, Reader, classes, flag, one_of, tags, text, waiting, whole, words
+from bullpen.action.input_types import Reader, classes, flag, one_of, tags, text, waiting, whole, words
+from bullpen.model import limits
 
 OURS = "Bullpen"
 ORIGINAL = "fleet-actions/ec2-runner-pool-manager"
@@ -32,7 +33,6 @@ NO_MODES: Mapping[str, str] = {
     "pause": "Use release: the runner goes back to the pool, and is ended when nobody wants it.",
 }
 EVERY = (PROVISION, RELEASE, REFRESH)
-LONGEST_RUNTIME = 7 * 24 * 60  # minutes
 AWS_ID = "{}-[0-9a-f]{{8,17}}"
 
 
@@ -147,7 +147,7 @@ _INPUTS = (
     Input(
         "max-runtime-min",
         "How long a run may hold its runners [30, or as refresh was told].",
-        whole(1, LONGEST_RUNTIME, "minutes"),
+        whole(1, limits.RUNTIME_MINUTES, "minutes"),
         (PROVISION, REFRESH),
     ),
     Input(
@@ -203,7 +203,7 @@ _INPUTS = (
         machine=True,
     ),
     # ---- what a run asks for
-    Input("instance-count", "How many runners [1].", whole(1, 1000), (PROVISION,)),
+    Input("instance-count", "How many runners [1].", whole(1, limits.COUNT), (PROVISION,)),
     Input(
         "usage-class",
         "How machines are bought: spot or on-demand [spot; with start, on-demand].",
@@ -213,13 +213,13 @@ _INPUTS = (
     Input(
         "allowed-instance-types",
         "Types to choose from, separated by spaces; * stands for anything [c* m* r*].",
-        words("patterns such as c* or m7g.large", r"[A-Za-z0-9.*_-]{1,30}"),
+        words("patterns such as c* or m7g.large", limits.TYPE_PATTERN),
         (PROVISION,),
     ),
     Input(
         "resource-class",
         "Kind of runner [large].",
-        text("1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit", CLASS_NAME),
+        text("1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit", limits.CLASS_NAME),
     ),
     Input("allow-partial", "Accept fewer runners than asked [false].", flag(), (PROVISION,), (NAMECHEAP,)),
     Input(
@@ -239,7 +239,7 @@ _INPUTS = (
     Input(
         "label",
         "The label whose runners go back, as an earlier step put it out.",
-        text("a label of this run", r"[A-Za-z0-9._-]{1,128}"),
+        text("a label of this run", rf"[A-Za-z0-9._-]{{1,{limits.RUN_ID_LENGTH}}}"),
         (PROVISION, RELEASE),
         (MACHULAV, NAMECHEAP),
     ),

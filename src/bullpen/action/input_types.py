@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bullpen.model import limits
 from bullpen.model.times import WAITS, parse_wait
-
-CLASS_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
-MOST_CPU, MOST_MEM = 1024, 32 * 1024 * 1024
 
 
 class Unreadable(ValueError):
@@ -112,7 +110,7 @@ def classes() -> Reader:
 
 
 def _class_name(name: str) -> str:
-    if re.fullmatch(CLASS_NAME, name) is None:
+    if re.fullmatch(limits.CLASS_NAME, name) is None:
         raise Unreadable(f"{name[:60]!r} is no name of a class")
     return name
 
@@ -121,7 +119,7 @@ def _sizes(name: str, sizes: object) -> dict[str, int]:
     if not isinstance(sizes, dict) or set(sizes) != {"cpu", "mmem"}:
         raise Unreadable(f"{name} needs cpu and mmem (MiB), and nothing else")
     found = {}
-    for key, most in (("cpu", MOST_CPU), ("mmem", MOST_MEM)):
+    for key, most in (("cpu", limits.CPU), ("mmem", limits.MEM)):
         try:
             found["mem" if key == "mmem" else key] = int(whole(1, most).read(str(sizes[key])))
         except Unreadable as exc:

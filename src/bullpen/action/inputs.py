@@ -19,7 +19,7 @@ SHOWN = 60  # characters of a value: enough to recognise it
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StepInputs:
     """What a step was asked. `given` are values by our names for them, `spoken` the words that the workflow used."""
 
     mode: str
@@ -69,7 +69,7 @@ def document_of(text: str) -> dict[str, str]:
     return {str(name).lower(): "" if value is None else str(value) for name, value in found.items()}
 
 
-def read(document: Mapping[str, str]) -> Asked:
+def read(document: Mapping[str, str]) -> StepInputs:
     """What is asked, or Refusals."""
     wrong: list[ConfigError] = [_unknown(name) for name in document if name not in INPUTS and name not in ALIASES]
     filled = {name: value.strip() for name, value in document.items() if value.strip()}
@@ -94,7 +94,7 @@ def read(document: Mapping[str, str]) -> Asked:
             wrong.append(_refusal(name, said, value, str(exc)))
     if wrong:
         raise Refusals(wrong)
-    return Asked(mode, word, given, {name: said for name, (_, said) in raw.items()}, tuple(notes))
+    return StepInputs(mode, word, given, {name: said for name, (_, said) in raw.items()}, tuple(notes))
 
 
 def _mode(word: str, wrong: list[ConfigError]) -> tuple[str, str]:

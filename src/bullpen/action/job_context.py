@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bullpen.action.input_specs import REFRESH
-from bullpen.action.inputs import Asked
+from bullpen.action.inputs import StepInputs
 from bullpen.errors import ConfigError
 from bullpen.model.label import Label, parse
 
@@ -42,7 +42,7 @@ def job_of(environ: Mapping[str, str]) -> Job:
     )
 
 
-def label_of(job: Job, asked: Asked) -> str:
+def label_of(job: Job, asked: StepInputs) -> str:
     """The label that is provisioned or released. Raise ConfigError for one that is not the run's."""
     by = asked.get("label-by", "run")
     if asked.mode == REFRESH:

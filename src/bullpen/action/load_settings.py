@@ -14,7 +14,7 @@ from msgspec import convert
 from bullpen import __version__
 from bullpen.action import settings_document
 from bullpen.action.input_specs import REFRESH
-from bullpen.action.inputs import Asked
+from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import Job
 from bullpen.config import Aws, Settings
 from bullpen.errors import ConfigError
@@ -36,7 +36,7 @@ UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
 OWN, PUBLISHED = "defaults of the action", "settings that refresh published"
 
 
-def settings_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Loaded:
+def settings_of(asked: StepInputs, job: Job, environ: Mapping[str, str]) -> Loaded:
     """Raise ConfigError for what cannot be meant, and for a pool that serves other repositories.
 
     The working directory is the workflow's checkout, maybe a stranger's: a file there is obeyed only if it is named.
@@ -69,7 +69,7 @@ def settings_of(asked: Asked, job: Job, environ: Mapping[str, str]) -> Loaded:
     return found
 
 
-async def check_ours(ports: Ports, loaded: Loaded, asked: Asked, job: Job) -> None:
+async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: Job) -> None:
     """Raise ConfigError if the pool's runners register elsewhere than the settings say, as far as they do not say so
     on purpose. Provision on AWS has seen it in what was published, and may not look into the vault."""
     settings = loaded.settings
@@ -113,7 +113,7 @@ def _must_serve(scope: str, job: Job) -> None:
         )
 
 
-def _published(asked: Asked, environ: Mapping[str, str], above: Mapping[str, Any]) -> Publication:
+def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str, Any]) -> Publication:
     """What stands in the pool's table, which is found by what the inputs, the environment and the file say of AWS."""
     config = asked.get("config", "")
     values, file = collect(environ, config=config, above=Layer("inputs", above), looks_here=False)

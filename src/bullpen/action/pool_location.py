@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bullpen.action.input_specs import INPUTS, PROVISION, REFRESH
-from bullpen.action.inputs import Asked, Refusals
+from bullpen.action.inputs import Refusals, StepInputs
 from bullpen.errors import ConfigError
 
 SERVED_ONLY = ("server-token", "audience")
@@ -18,14 +18,14 @@ WHERE = (
 )
 
 
-def check(asked: Asked, environ: Mapping[str, str]) -> None:
+def check(asked: StepInputs, environ: Mapping[str, str]) -> None:
     """Raise Refusals for what cannot be meant together."""
     wrong = list(_with_server(asked) if "server" in asked.given else _without_server(asked, environ))
     if wrong:
         raise Refusals(wrong)
 
 
-def _with_server(asked: Asked) -> list[ConfigError]:
+def _with_server(asked: StepInputs) -> list[ConfigError]:
     wrong = []
     if asked.mode == REFRESH:
         wrong.append(
@@ -50,7 +50,7 @@ def _with_server(asked: Asked) -> list[ConfigError]:
     return wrong
 
 
-def _without_server(asked: Asked, environ: Mapping[str, str]) -> list[ConfigError]:
+def _without_server(asked: StepInputs, environ: Mapping[str, str]) -> list[ConfigError]:
     wrong = [
         ConfigError(f"{name}: says nothing without server", remedy="Name the URL of `bullpen serve` in server.")
         for name in SERVED_ONLY
@@ -76,5 +76,5 @@ def _without_server(asked: Asked, environ: Mapping[str, str]) -> list[ConfigErro
     return wrong
 
 
-def _usage(asked: Asked) -> str:
+def _usage(asked: StepInputs) -> str:
     return str(asked.get("usage-class", "on-demand" if asked.word == "start" else "spot"))

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from bullpen.action import workflow_commands
-from bullpen.action.result import HELD, Result
+from bullpen.action.result import CREATED, HELD, SELECTED, StepResult
 from bullpen.action.saved import saved
 from bullpen.errors import Interrupted
+from bullpen.model.progress import WorkPhase
 
 LISTED = 200  # rows of a table: more is read by nobody
-ORIGINS = {"selected": "reused", "created": "created", HELD: "had already"}
+ORIGINS = {SELECTED: "reused", CREATED: "created", HELD: "had already"}
 _SPECIAL = {
     "\\": "\\\\",
     "&": "&amp;",
@@ -22,14 +23,14 @@ _SPECIAL = {
     "_": "\\_",
 }
 MARKUP = str.maketrans(_SPECIAL)
-STEPS = {
-    "a runner of the pool": "looking for a warm runner",
-    "a new machine": "asking for new machines",
-    "a machine that boots and registers": "booting and registering",
+PHASES = {
+    WorkPhase.SELECT: "looking for a warm runner",
+    WorkPhase.CREATE: "asking for new machines",
+    WorkPhase.REGISTER: "booting and registering",
 }
 
 
-def outputs(result: Result) -> dict[str, str]:
+def outputs(result: StepResult) -> dict[str, str]:
     """Of a provision that was met; of a release, its label."""
     if result.mode != "provision" or not result.succeeded:
         return {"label": result.label} if result.label else {}
@@ -48,7 +49,7 @@ def outputs(result: Result) -> dict[str, str]:
     }
 
 
-def headline(result: Result) -> str:
+def headline(result: StepResult) -> str:
     if not result.succeeded:
         of = f" of {result.label}" if result.label else ""
         return f"{result.mode}{of} failed: {result.reason}"
@@ -66,7 +67,7 @@ def headline(result: Result) -> str:
     return f"{done} {_plural(len(result.actions), 'action')}" if result.actions else none
 
 
-def summary(result: Result) -> str:
+def summary(result: StepResult) -> str:
     """Markdown for the run's page."""
     parts = [f"### {'✅' if result.succeeded else '❌'} Bullpen: {_cell(headline(result))}"]
     if not result.succeeded:
@@ -77,13 +78,13 @@ def summary(result: Result) -> str:
     return "\n\n".join(part for part in parts if part) + "\n\n"
 
 
-def refused(result: Result) -> str:
+def refused(result: StepResult) -> str:
     """Of what did not begin: there is nothing else to tell."""
     lines = (f"### ❌ Bullpen: {result.mode} did not begin, and nothing was done", *_failure(result)[:2])
     return "\n\n".join(line for line in lines if line) + "\n\n"
 
 
-def leftovers(result: Result) -> str:
+def leftovers(result: StepResult) -> str:
     """What is left of a failed step: only what the outcome says, and nothing where it does not."""
     if not result.told:
         return "What is left running is not known here: `bullpen status`, or the run's release, tells."
@@ -97,12 +98,12 @@ def leftovers(result: Result) -> str:
     return f"Nothing of this provision is left running.{_held(result)}"
 
 
-def _held(result: Result) -> str:
+def _held(result: StepResult) -> str:
     ids = ", ".join(result.held[:LISTED])
     return f" The run still holds what it had before: {ids}." if ids else ""
 
 
-def finish(result: Result, environ: Mapping[str, str]) -> int:
+def finish(result: StepResult, environ: Mapping[str, str]) -> int:
     """Write it all; the exit code."""
     workflow_commands.put_out(environ, outputs(result))
     workflow_commands.summarise(environ, summary(result))
@@ -117,7 +118,7 @@ def finish(result: Result, environ: Mapping[str, str]) -> int:
     return result.exit_code
 
 
-def _failure(result: Result) -> list[str]:
+def _failure(result: StepResult) -> list[str]:
     return [
         f"**Cause:** {_cell(result.reason)}",
         f"**What to do:** {_cell(result.remedy)}" if result.remedy else "",
@@ -125,7 +126,7 @@ def _failure(result: Result) -> list[str]:
     ]
 
 
-def _runners(result: Result) -> str:
+def _runners(result: StepResult) -> str:
     rows = [
         (f"`{one.id}`", one.resource_class, one.instance_type, one.usage_class, ORIGINS.get(one.origin, one.origin))
         for one in result.runners
@@ -133,22 +134,22 @@ def _runners(result: Result) -> str:
     return _table(("runner", "class", "type", "bought as", "how"), rows)
 
 
-def _seconds(result: Result) -> str:
+def _seconds(result: StepResult) -> str:
     if not result.timings:
         return ""
-    rows = [(STEPS[step], f"{result.timings[step]:.1f} s") for step in STEPS if step in result.timings]
-    rest = result.duration - result.timings.get("acquire", result.duration)
+    rows = [(words, f"{result.timings[phase]:.1f} s") for phase, words in PHASES.items() if phase in result.timings]
+    rest = result.duration - result.timings.get(WorkPhase.ACQUIRE, result.duration)
     rows.append(("looking at the run before, deciding after", f"{max(0.0, rest):.1f} s"))
     rows.append(("**in all**; runners are waited for side by side", f"**{result.duration:.1f} s**"))
     return _table(("where the time went", "seconds"), rows)
 
 
-def _given(result: Result) -> str:
+def _given(result: StepResult) -> str:
     rows = [(f"`{one.id}`", one.fate, _cell(one.reason)) for one in result.discarded]
     return _table(("not kept", "became", "why"), rows)
 
 
-def _fates(result: Result) -> str:
+def _fates(result: StepResult) -> str:
     fates = (
         ("back in the pool", result.offered),
         ("ended", result.terminated),
@@ -159,7 +160,7 @@ def _fates(result: Result) -> str:
     return _table(("runner", "became"), [(f"`{id}`", fate) for fate, ids in fates for id in ids])
 
 
-def _actions(result: Result) -> str:
+def _actions(result: StepResult) -> str:
     return _table(("what", "whom", "why"), [tuple(map(_cell, action)) for action in result.actions])
 
 

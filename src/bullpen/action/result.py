@@ -1,14 +1,31 @@
-"""What became of a step, whoever did the work: read from what the CLI answers and what the server answers alike."""
+"""What became of a step, read from the answers of `bullpen.schema`: the engines in this job and a server give the same.
+
+Standard library only. A field that an older server does not send has a default, and what a newer one adds is ignored.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from bullpen.model.progress import WorkPhase
+
+SELECTED, CREATED = "selected", "created"
+"""Where a runner comes from: the pool, or a machine that was launched for this run."""
 
 SETTLED = ("terminated", "offered", "not ours")
 """Fates after which an instance costs this run nothing: ended, back in the pool, or somebody else's by now."""
 
 HELD = "held"
 """The origin of a runner that the run had already: neither taken from the pool for it now, nor started."""
+
+
+PHASES = frozenset(phase.value for phase in WorkPhase)
+FORMER_PHASES = {
+    "a runner of the pool": WorkPhase.SELECT,
+    "a new machine": WorkPhase.CREATE,
+    "a machine that boots and registers": WorkPhase.REGISTER,
+}
+"""What an older server calls the phases of a provision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +38,7 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DiscardedRunner:
     """An instance that was held for a while and not kept."""
 
     id: str
@@ -30,7 +47,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class StepResult:
     """`told` is false while nobody has said how it ended: then nothing may be claimed about what is left. `kept` are
     runners that a job of the run had begun on before they could be given back: they serve it, too. `held` served the
     run before, and do so still."""
@@ -43,11 +60,11 @@ class Result:
     told: bool = True
     requested: int = 0
     duration: float = 0.0
-    timings: Mapping[str, float] = field(default_factory=dict)
+    timings: Mapping[WorkPhase, float] = field(default_factory=dict)
     runners: tuple[Runner, ...] = ()
     kept: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
-    discarded: tuple[Given, ...] = ()
+    discarded: tuple[DiscardedRunner, ...] = ()
     offered: tuple[str, ...] = ()
     terminated: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -61,11 +78,11 @@ class Result:
 
     @property
     def selected(self) -> int:
-        return sum(runner.origin == "selected" for runner in self.runners)
+        return sum(runner.origin == SELECTED for runner in self.runners)
 
     @property
     def created(self) -> int:
-        return sum(runner.origin == "created" for runner in self.runners)
+        return sum(runner.origin == CREATED for runner in self.runners)
 
     @property
     def unsettled(self) -> tuple[str, ...]:
@@ -73,10 +90,10 @@ class Result:
         return tuple(one.id for one in self.discarded if one.fate not in SETTLED) + self.kept
 
 
-def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: str, exit_code: int) -> Result:
+def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: str, exit_code: int) -> StepResult:
     """`answer` is an outcome as JSON."""
     held = tuple(map(str, answer.get("held", ())))
-    return Result(
+    return StepResult(
         mode="provision",
         label=label,
         reason=reason,
@@ -84,7 +101,7 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
         exit_code=exit_code,
         requested=int(answer.get("requested", 0)),
         duration=float(answer.get("durationSeconds", 0.0)),
-        timings={str(name): float(seconds) for name, seconds in answer.get("timings", {}).items()},
+        timings=_timings(answer.get("timings", {})),
         runners=tuple(
             Runner(
                 one["instanceId"],
@@ -96,7 +113,7 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
             for one in answer.get("instances", ())
         ),
         discarded=tuple(
-            Given(one["instanceId"], one.get("reason", ""), one.get("outcome", ""))
+            DiscardedRunner(one["instanceId"], one.get("reason", ""), one.get("outcome", ""))
             for one in answer.get("discarded", ())
         ),
         kept=tuple(one["instanceId"] for one in answer.get("kept", ())),
@@ -104,8 +121,17 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
     )
 
 
-def of_release(label: str, answer: Mapping[str, Any], duration: float) -> Result:
-    return Result(
+def _timings(answer: Mapping[str, float]) -> dict[WorkPhase, float]:
+    """Of a newer server, the phases that this release knows."""
+    found = {}
+    for name, seconds in answer.items():
+        if name in FORMER_PHASES or name in PHASES:
+            found[FORMER_PHASES.get(name) or WorkPhase(name)] = float(seconds)
+    return found
+
+
+def of_release(label: str, answer: Mapping[str, Any], duration: float) -> StepResult:
+    return StepResult(
         mode="release",
         label=label,
         duration=duration,

@@ -1,16 +1,17 @@
 """What reuse saved, from what this very provision measured. Nothing is guessed: no measured cold start, no number."""
 
-from bullpen.action.result import Result
+from bullpen.action.result import StepResult
+from bullpen.model.progress import WorkPhase
 
-COLD = ("a new machine", "a machine that boots and registers")
+COLD = (WorkPhase.CREATE, WorkPhase.REGISTER)
 
 
-def saved(result: Result) -> str:
+def saved(result: StepResult) -> str:
     """A sentence with its arithmetic; empty if nothing was reused."""
     if not result.selected:
         return ""
     runners = "1 runner was" if result.selected == 1 else f"{result.selected} runners were"
-    cold = sum(result.timings.get(step, 0.0) for step in COLD)
+    cold = sum(result.timings.get(phase, 0.0) for phase in COLD)
     if not result.created or not cold:
         return (
             f"**Reuse:** {runners} taken warm from the pool. No machine was started in this provision, so what a cold"

@@ -4,7 +4,6 @@ An answer that is lost on the way is asked for again, with the same key: the ser
 refuses is raised as what it asks for: ConfigError, PermissionDenied, NotFound, Conflict, Refused.
 """
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -23,12 +22,14 @@ from bullpen.errors import (
     Refused,
     Unavailable,
 )
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 
 PATIENCE = 30.0  # seconds without an answer, a restart of the server included
 BUSY_PATIENCE = 300.0  # seconds of "not now": operations end, and make room
 ANSWERS_WITHIN = 5.0  # seconds; the server begins an operation and answers at once
 PAUSES = (0.5, 1.0, 2.0, 5.0)
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.1, 1.0, 1.3
+RUNNING, SUCCEEDED, LOST = "running", "succeeded", "lost"  # of an operation; `failed` is the rest
 IS_UP = "Is `bullpen serve` up, and reachable from this job?"
 IS_BUSY = "The server does as much at once as it may: let fewer workflows begin together, or run the job again later."
 Answer = dict[str, Any]
@@ -71,12 +72,12 @@ class Server:
             )
         return operation
 
-    def follow(self, operation: Answer, tell: Callable[[str], None], until: float = float("inf")) -> Answer:
+    def follow(self, operation: Answer, tell: Tell, until: float = float("inf")) -> Answer:
         """Watch it until it has ended, or the time is up; the operation as it is then."""
         pause, path = FIRST_LOOK, f"/v1/operations/{operation['id']}"
-        while operation.get("state") == "running" and time.monotonic() < until:
-            if progress := operation.get("progress"):
-                tell(str(progress))
+        while operation.get("state") == RUNNING and time.monotonic() < until:
+            if (report := report_of(operation.get("progress"))) is not None:
+                tell(report)
             time.sleep(min(pause, max(0.0, until - time.monotonic())))
             pause = min(LONGEST_LOOK, pause * GROWTH)
             operation = self._ask("GET", path, until=until)
@@ -133,9 +134,27 @@ class Server:
                     raise Unavailable(str(away), remedy=remedy) from away
 
 
+def report_of(progress: object) -> ProgressReport | None:
+    """What an operation's `progress` says; None for nothing. An older server sends a sentence, a newer one may know
+    phases that this release does not: both are shown as they are."""
+    if isinstance(progress, str) and progress:
+        return ProgressReport(WorkPhase.ACQUIRE, progress, about=progress)
+    if not isinstance(progress, dict):
+        return None
+    phase, known = progress.get("phase", ""), {one.value: one for one in WorkPhase}
+    return ProgressReport(
+        known.get(phase, WorkPhase.ACQUIRE),
+        str(progress.get("text", "")),
+        waiting={known[name]: count for name, count in progress.get("waiting", {}).items() if name in known},
+        about=str(progress.get("about", "")) if phase in known else str(phase),
+    )
+
+
 def _refusal(url: str, status: int, answer: Answer, words: Mapping[str, str]) -> BullpenError:
     says, remedy = str(answer.get("error") or f"answered {status}"), str(answer.get("remedy", ""))
-    says = re.sub(r"^[A-Za-z-]+(?=[ :\[])", lambda found: words.get(found[0], found[0]), says)
+    field = str(answer.get("field", "")).partition("[")[0]  # of a list, whichever entry it is
+    if field in words and says.startswith(field):
+        says = words[field] + says.removeprefix(field)
     match status:
         case 401:
             return PermissionDenied(f"{url}: does not know the token", remedy="Is server-token right, and not expired?")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bullpen.action.input_specs import REFRESH
-from bullpen.action.inputs import Asked
+from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import Job
 from bullpen.action.pool_location import REGIONS
 from bullpen.config import Settings
@@ -60,7 +60,7 @@ _NO_CREDENTIALS = {"token": "not needed: only refresh speaks with GitHub", "app-
 """Provision and release make no call to GitHub, and the settings insist on credentials."""
 
 
-def document_of(asked: Asked, environ: Mapping[str, str]) -> Document:
+def document_of(asked: StepInputs, environ: Mapping[str, str]) -> Document:
     """The settings that the inputs stand for."""
     told: Document = {}
     for name, (place, convert) in SETTINGS.items():
@@ -77,7 +77,7 @@ def document_of(asked: Asked, environ: Mapping[str, str]) -> Document:
     return told
 
 
-def with_fallback(asked: Asked, document: Document, settings: Settings) -> Document:
+def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> Document:
     """What spot-fallback adds: for the class that is asked for, in refresh for all unless one is named. Raise
     ConfigError for one that nobody knows."""
     kinds = list(settings.classes)
@@ -89,7 +89,7 @@ def with_fallback(asked: Asked, document: Document, settings: Settings) -> Docum
     return {**document, "classes": {**classes, **told}}
 
 
-def defaults(asked: Asked, job: Job) -> Document:
+def defaults(asked: StepInputs, job: Job) -> Document:
     """What is taken for granted, beneath everything that anybody says: that the pool is the repository's own, and in
     refresh what the original has."""
     place = {"engines": {"ci": "github"}, "github": _place(job)} if _is_on_github(asked) else {}
@@ -105,7 +105,7 @@ def defaults(asked: Asked, job: Job) -> Document:
     }
 
 
-def request_of(asked: Asked) -> dict[str, Any]:
+def request_of(asked: StepInputs) -> dict[str, Any]:
     """What provision asks for: as the workflow says, else as the original would, else as the command line would."""
     asks: dict[str, Any] = {"resource-class": "small", "usage-class": "on-demand", "allowed-instance-types": ["*"]}
     if "table-name" in asked.given:
@@ -115,7 +115,7 @@ def request_of(asked: Asked) -> dict[str, Any]:
     return asks | {name: asked.given[name] for name in asks if name in asked.given}
 
 
-def _is_on_github(asked: Asked) -> bool:
+def _is_on_github(asked: StepInputs) -> bool:
     return "github-token" in asked.given or ("table-name" in asked.given and "config" not in asked.given)
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,17 +10,18 @@ from urllib.parse import urlsplit
 from bullpen.action import result, workflow_commands
 from bullpen.action.cancellation import Cancelled, Stopping
 from bullpen.action.input_specs import PROVISION, RELEASE
-from bullpen.action.inputs import Asked
+from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import Job
 from bullpen.action.oidc import DEFAULT_AUDIENCE, bought, signed
-from bullpen.action.result import Result
-from bullpen.action.serve_client import Answer, Server
+from bullpen.action.result import StepResult
+from bullpen.action.serve_client import LOST, RUNNING, SUCCEEDED, Answer, Server
 from bullpen.errors import BullpenError, ConfigError, Conflict, Interrupted, NotFound
+from bullpen.model.progress import Tell
 from bullpen.model.trust import trust_domain
 
 MOST_TIMES = 3
 """How often the same is asked for if its operation is lost: a provision tops up, a release has nothing left to do."""
-LOST = "Run the job again: a provision that is asked for twice only tops up."
+RUN_AGAIN = "Run the job again: a provision that is asked for twice only tops up."
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REQUEST = {
     "instance-count": "count",
@@ -35,8 +36,8 @@ REQUEST = {
 
 
 def run(
-    asked: Asked, job: Job, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Callable[[str], None]
-) -> Result:
+    asked: StepInputs, job: Job, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Tell
+) -> StepResult:
     """Provision or release a label. Raise BullpenError only if nothing was begun."""
     url = asked.get("server").rstrip("/")
     warn_of_plain_text(url)
@@ -54,7 +55,7 @@ def run(
         if not errand.may_have_begun:
             raise
         code = 1 if isinstance(exc, ConfigError) else exc.exit_code  # which says that nothing was done
-        return Result(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, told=False)
+        return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, told=False)
     return _read(operation, label, asked.mode, time.monotonic() - began)
 
 
@@ -68,7 +69,7 @@ class Errand:
         label: str,
         body: Mapping[str, Any] | None,
         stopping: Stopping,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         self._server = server
         self._mode = mode
@@ -94,20 +95,20 @@ class Errand:
                 self._began = True
             workflow_commands.say(f"{self._server.url}: {self._mode} of {self._label} is {self._operation['id']}")
             ended = self._followed()
-            if ended.get("state") != "lost":
+            if ended.get("state") != LOST:
                 break
             workflow_commands.say(f"{self._operation['id']} is lost: {ended.get('reason')}")
         return ended
 
-    def called_off(self) -> Result:
+    def called_off(self) -> StepResult:
         """Ask the server to give everything back, and wait for its word as long as a cancelled step may. What was never
         begun has nothing to give back, and the run's other runners are not its own."""
         if not self.may_have_begun:
             reason = "cancelled before anything was begun"
-            return Result(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
+            return StepResult(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
         until = time.monotonic() + self._stopping.left
         workflow_commands.say("cancelled: giving back what was acquired")
-        unknown = Result(
+        unknown = StepResult(
             self._mode,
             self._label,
             reason="cancelled; the server is still giving back",
@@ -121,7 +122,7 @@ class Errand:
                 return self._released(unknown, until)
         except BullpenError as exc:
             return replace(unknown, reason=f"cancelled, and the server could not be told ({exc})")
-        if ended.get("state") == "running":
+        if ended.get("state") == RUNNING:
             return unknown
         found = _read(ended, self._label, self._mode, 0.0)
         return found if found.succeeded else replace(found, exit_code=Interrupted.exit_code)
@@ -130,7 +131,7 @@ class Errand:
         try:
             return self._server.follow(self._operation, self._tell, until)
         except NotFound as exc:
-            return {"state": "lost", "reason": str(exc)}
+            return {"state": LOST, "reason": str(exc)}
 
     def _stopped(self, until: float) -> Answer | None:
         """How the operation ended, called off by itself; None if it could not be: then its label has to be released,
@@ -142,35 +143,35 @@ class Errand:
         except (NotFound, Conflict):
             return None
         ended = self._followed(until)
-        return None if ended.get("state") == "lost" else ended
+        return None if ended.get("state") == LOST else ended
 
-    def _released(self, unknown: Result, until: float) -> Result:
+    def _released(self, unknown: StepResult, until: float) -> StepResult:
         begun = self._server.begin(RELEASE, self._label, None, secrets.token_hex(16), until)
         ended = self._server.follow(begun, self._tell, until)
-        if ended.get("state") != "succeeded":
+        if ended.get("state") != SUCCEEDED:
             return unknown
         given = result.of_release(self._label, ended.get("result") or {}, 0.0)
         reason = f"cancelled; all runners of {self._label} are released, for the answer was lost"
         return replace(given, mode=self._mode, reason=reason, exit_code=Interrupted.exit_code)
 
 
-def _read(operation: Answer, label: str, mode: str, duration: float) -> Result:
+def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResult:
     answer = operation.get("result")
     reason = str(operation.get("reason", ""))
     remedy = str(operation.get("remedy", ""))
-    if operation.get("state") == "lost":
-        remedy = LOST
-    if operation.get("state") != "succeeded" and not reason:
+    if operation.get("state") == LOST:
+        remedy = RUN_AGAIN
+    if operation.get("state") != SUCCEEDED and not reason:
         reason = "the server did not say why"
     if answer is None:
         # Refused before any work, or gone: the server's word on what it held is missing.
-        return Result(mode, label, reason=reason, remedy=remedy, exit_code=1, told=False)
+        return StepResult(mode, label, reason=reason, remedy=remedy, exit_code=1, told=False)
     if mode == "release":
         return result.of_release(label, answer, duration)
     return result.of_provision(label, answer, reason=reason, remedy=remedy, exit_code=1 if reason else 0)
 
 
-def _request(asked: Asked, job: Job) -> dict[str, Any]:
+def _request(asked: StepInputs, job: Job) -> dict[str, Any]:
     """What is left out is the server's to say. With an operator's token we say ourselves whose run it is; a job's
     identity says it better, and the server would not let us add to it."""
     body: dict[str, Any] = {"count": 1}
@@ -183,12 +184,12 @@ def _request(asked: Asked, job: Job) -> dict[str, Any]:
     return body
 
 
-def _words(asked: Asked) -> dict[str, str]:
-    """The workflow's word for whatever the server may refuse, which names fields and settings."""
-    return {said: asked.spoken.get(name, name) for name, field in REQUEST.items() for said in (name, field)}
+def _words(asked: StepInputs) -> dict[str, str]:
+    """The workflow's word for each field that the server may refuse."""
+    return {field: asked.spoken.get(name, name) for name, field in REQUEST.items()}
 
 
-def _token(asked: Asked, url: str, environ: Mapping[str, str], patience: float) -> str:
+def _token(asked: StepInputs, url: str, environ: Mapping[str, str], patience: float) -> str:
     if token := asked.get("server-token"):
         return str(token)
     identity = signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow_commands.mask, patience)

@@ -161,7 +161,7 @@ class AgentLoop:
         if now < self._beat_at or self._progress.seen is None:
             return False
         before, activity = self._progress.holder, self._progress.activity
-        if before == Holder():
+        if before == LeaseHolder():
             load_everything(self._config)
         leaving = self._notice.at if self._notice else None
         try:

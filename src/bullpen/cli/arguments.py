@@ -3,22 +3,18 @@
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from bullpen.cli.runs import LABELS, MOST_ATTEMPTS, label_of, named_run, repository_of
-from bullpen.config import DOMAIN, Settings
+from bullpen.cli.runs import LABELS, label_of, named_run, repository_of
+from bullpen.config import Settings
 from bullpen.errors import ConfigError
+from bullpen.model import limits
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import WAITS, parse_wait
 from bullpen.provision.outcome import Request
-from bullpen.settings.aws import TYPE_PATTERN, TYPES_LIMIT
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
 
 if TYPE_CHECKING:
     from bullpen.jobs.request import JobRequest
-
-LONGEST_RUNTIME = 7 * 24 * 60  # minutes; CI systems limit jobs to less than a week
-MOST_CPU = 1024
-MOST_MEM = 32 * 1024 * 1024  # MiB
 
 
 def checked_request(
@@ -41,31 +37,30 @@ def checked_request(
 ) -> Request:
     """The provision request that these options describe. Raise ConfigError."""
     patterns = allowed_types.replace(",", " ").split()
-    if not 1 <= len(patterns) <= TYPES_LIMIT:
-        allowed = f"1 to {TYPES_LIMIT} patterns such as 'local.* c*'"
+    if not 1 <= len(patterns) <= limits.TYPE_PATTERNS:
+        allowed = f"1 to {limits.TYPE_PATTERNS} patterns such as 'local.* c*'"
         _refuse("--allowed-instance-types", f"{len(patterns)} patterns in {shortened(allowed_types)}", allowed)
     for pattern in patterns:
-        if not re.fullmatch(TYPE_PATTERN, pattern):
-            _refuse("--allowed-instance-types", shortened(pattern), "1 to 30 letters, digits, dots, dashes and *")
-    if not re.match(DOMAIN, trust_domain):
-        allowed = "1 to 200 letters, digits and . _ - / #, the first a letter or digit"
-        _refuse("--trust-domain", shortened(trust_domain), allowed)
+        if not re.fullmatch(limits.TYPE_PATTERN, pattern):
+            _refuse("--allowed-instance-types", shortened(pattern), limits.TYPE_PATTERN_ALLOWED)
+    if not re.fullmatch(limits.TRUST_DOMAIN, trust_domain):
+        _refuse("--trust-domain", shortened(trust_domain), limits.TRUST_DOMAIN_ALLOWED)
     resource_class = _one_of("--resource-class", resource_class, list(settings.classes))
     run = named_run(run_id)
-    number = 0 if attempt is None else _whole("--attempt", attempt, 1, MOST_ATTEMPTS)
+    number = 0 if attempt is None else _whole("--attempt", attempt, 1, limits.ATTEMPTS)
     label = label_of(settings, run, _one_of("--label-by", label_by, list(LABELS)), number, resource_class)
     needs = settings.requirements(
         resource_class,
         UsageClass(_one_of("--usage-class", usage_class, [one.value for one in UsageClass])),
         tuple(patterns),
-        _whole("--cpu", cpu, 0, MOST_CPU),
-        _whole("--mem", mem, 0, MOST_MEM, "MiB"),
+        _whole("--cpu", cpu, 0, limits.CPU),
+        _whole("--mem", mem, 0, limits.MEM, "MiB"),
         trust_domain,
         repository_of(settings, run, repository),
     )
     runtime = settings.timings.max_runtime
     if max_runtime_min is not None:
-        runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, LONGEST_RUNTIME, "minutes")
+        runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, limits.RUNTIME_MINUTES, "minutes")
     return Request(
         run_id=label,
         count=_whole("--count", count, 1, settings.limits.max_count, "(limits.max-count)"),
@@ -84,16 +79,18 @@ def checked_job(
 
     if not words:
         remedy = "Put the command last, after --, such as: -- make test"
-        raise ConfigError("COMMAND: must be a program and its arguments", remedy=remedy)
+        raise ConfigError("COMMAND: must be a program and its arguments", remedy=remedy, field="COMMAND")
     seconds = 0.0
     if timeout is not None:
         seconds = float(timeout) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", timeout) else -1.0
         if seconds <= 0:
-            _refuse("--timeout", shortened(timeout), "1 to 432000 seconds")
+            _refuse("--timeout", shortened(timeout), "{} to {} seconds".format(*limits.JOB_TIMEOUT))
     try:
         return checked(JobRequest(checked_run_id(run_id), words, name, 0, seconds, capability, side_effects))
     except ConfigError as exc:
-        raise ConfigError(f"--{exc}" if not str(exc).startswith("command") else str(exc)) from exc
+        if exc.field == "command":
+            raise
+        raise ConfigError(f"--{exc}", remedy=exc.remedy, field=f"--{exc.field}") from exc
 
 
 def checked_run_id(run_id: str) -> str:
@@ -130,4 +127,4 @@ def _one_of(option: str, text: str, known: list[str]) -> str:
 
 
 def _refuse(option: str, found: str, allowed: str, remedy: str = "") -> NoReturn:
-    raise ConfigError(f"{option} {found}: must be {allowed}", remedy=remedy)
+    raise ConfigError(f"{option} {found}: must be {allowed}", remedy=remedy, field=option)

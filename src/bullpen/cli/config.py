@@ -4,9 +4,8 @@ import json
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
 from bullpen.errors import ConfigError
 from bullpen.settings.redaction import abridged

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.doctor_checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.inventory import Status, status
+from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.ports.health import Finding, Health
-from bullpen.provision.outcome import Tell
 from bullpen.settings import Loaded
 from bullpen.wiring import examine_ci, is_unused
 
@@ -40,8 +39,9 @@ def command(given: Given, as_json: bool) -> int:
     findings = list(_examine(given))
     failed = any(one.health is Health.FAILED for one in findings)
     if as_json:
-        checks = [{"name": f.name, "state": f.health.value, "found": f.found, "remedy": f.remedy} for f in findings]
-        print_json({"state": "failed" if failed else "success", "checks": checks})
+        from bullpen.schema.upkeep import doctor_of
+
+        print_json(doctor_of(findings))
     else:
         say(
             columns(

@@ -2,9 +2,8 @@
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import complain, say
+from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import plural
 from bullpen.errors import BullpenError
@@ -45,9 +44,11 @@ def command(given: Given, as_json: bool) -> int:
         reason = "; ".join(filter(None, (reason, f"runners may still be listed at GitHub: {done.trouble}")))
         remedy = remedy if done.left else done.trouble.remedy
     if as_json:
-        answer = {"state": "success", "terminated": list(done.ended), "left": list(done.left)}
-        answer |= {"listed": list(done.listed)} if done.listed else {}
-        print_json(answer | {"state": "failed", "reason": reason, "remedy": remedy} if reason else answer)
+        from bullpen.schema.base import WorkState
+        from bullpen.schema.upkeep import DownAnswer
+
+        state = WorkState.FAILED if reason else WorkState.SUCCEEDED
+        print_json(DownAnswer(state, done.ended, done.left, done.listed, reason, remedy if reason else ""))
     else:
         say("\n".join([f"{plural(len(done.ended), 'instance')} ended", *(f"  {id}" for id in done.ended)]))
         if done.listed:

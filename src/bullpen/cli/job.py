@@ -6,10 +6,9 @@ from typing import TypeVar
 
 import click
 
-from bullpen.cli.answers import of_job, of_line, print_json
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.config import Settings
@@ -75,7 +74,9 @@ def submit(
         given.directory, settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY), as_json=as_json
     )
     if as_json:
-        print_json(of_job(job))
+        from bullpen.schema.job import job_of
+
+        print_json(job_of(job))
     else:
         say(f"{job.id} is queued for {job.run_id}")
     return 0
@@ -97,7 +98,9 @@ def list_(given: Given, run_id: str, as_json: bool) -> int:
     if not is_unused(given.directory, settings):
         found = _ask(given, settings, lambda ports: jobs.of_run(ports, run_id), as_json)
     if as_json:
-        print_json({"runId": run_id, "jobs": [of_job(job) for job in found]})
+        from bullpen.schema.job import jobs_of
+
+        print_json(jobs_of(run_id, found))
     elif not found:
         say(f"{run_id}: no jobs")
     else:
@@ -123,7 +126,9 @@ def show(given: Given, id: str, as_json: bool) -> int:
 
     job, lines = _ask(given, settings, look, as_json)
     if as_json:
-        print_json({**of_job(job), "story": [of_line(line) for line in lines]})
+        from bullpen.schema.job import job_of
+
+        print_json(job_of(job, lines))
         return 0
     say(f"{job.id} {job.name} is {_standing(job)}".replace("  ", " "))
     say(f"  command   {' '.join(job.command)}")
@@ -159,7 +164,9 @@ def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
 
     job = _ask(given, settings, read, as_json)
     if as_json:
-        print_json({**of_job(job), "lines": lines})
+        from bullpen.schema.job import log_of
+
+        print_json(log_of(job, lines))
     return 0
 
 
@@ -178,7 +185,9 @@ def cancel(given: Given, id: str, as_json: bool) -> int:
         given, settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why="requested by an operator"), as_json
     )
     if as_json:
-        print_json(of_job(job))
+        from bullpen.schema.job import job_of
+
+        print_json(job_of(job))
     else:
         say(f"{job.id} is {_standing(job)}")
     return 0

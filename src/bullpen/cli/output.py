@@ -4,9 +4,12 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from bullpen.errors import BullpenError
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 
 class AnswerLost(BullpenError):
@@ -25,7 +28,14 @@ def say(text: str) -> None:
         raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
 
 
-def complain(reason: str, remedy: str = "", *, as_json: bool = False) -> None:
+def print_json(answer: "Struct | dict[str, Any]") -> None:
+    """Print one object on one line, the only thing on stdout; in ASCII, whatever the terminal can show."""
+    from msgspec import to_builtins
+
+    say(json.dumps(to_builtins(answer)))
+
+
+def complain(reason: str, remedy: str = "", *, field: str = "", as_json: bool = False) -> None:
     """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
     red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
@@ -34,7 +44,10 @@ def complain(reason: str, remedy: str = "", *, as_json: bool = False) -> None:
         print(f"  → {remedy}", file=sys.stderr)
     if as_json:
         with suppress(AnswerLost):
-            say(json.dumps({"state": "failed", "reason": reason, "remedy": remedy}))
+            from bullpen.schema.base import WorkState
+            from bullpen.schema.error import FailureAnswer
+
+            print_json(FailureAnswer(WorkState.FAILED, reason, remedy, field))
 
 
 def has_colours(stream: TextIO) -> bool:

@@ -79,7 +79,8 @@ def run(arguments: Sequence[str]) -> int:
             complain(str(exc), exc.remedy)
         return exc.exit_code
     except BullpenError as exc:
-        complain(str(exc), exc.remedy, as_json=as_json)
+        field = exc.field if isinstance(exc, ConfigError) else ""
+        complain(str(exc), exc.remedy, field=field, as_json=as_json)
         return exc.exit_code
     except Exception as exc:
         if os.environ.get("BULLPEN_DEBUG"):

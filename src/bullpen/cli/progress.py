@@ -4,39 +4,34 @@ A new phase also begins when the command waits for something new, and when it wa
 begin when one of several awaited things arrives: a fleet that boots would print a line for every machine.
 """
 
-import re
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from bullpen.cli.output import has_colours
+from bullpen.model.progress import ProgressReport, WorkPhase
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-# The parts that differ between two lines of one phase: numbers and ids.
-_TICKING = re.compile(r"\b[ip]-[0-9a-f]{16}\b|\d+(\.\d+)?")
-_WAITING = "; waiting: "  # followed by a list with commas
 
-
-class ProgressLine:
-    """Shows progress lines; call the object with each line."""
+class ProgressDisplay:
+    """Shows progress; call the object with each report."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._phase = ""
-        self._awaited: frozenset[str] = frozenset()
+        self._last: tuple[WorkPhase, str] | None = None
+        self._awaited: frozenset[WorkPhase] = frozenset()
         self._live: Status | None = None
 
-    def __call__(self, line: str) -> None:
+    def __call__(self, report: ProgressReport) -> None:
         if self._stream.isatty():
-            self._show(line)
+            self._show(report.text)
             return
-        phase, _, waits = _TICKING.sub("#", line).partition(_WAITING)
-        awaited = frozenset(waits.split(", ")) if waits else frozenset()
-        if phase != self._phase or awaited - self._awaited or (self._awaited and not awaited):
-            self._phase, self._awaited = phase, awaited
-            print(f"bullpen: {line}", file=self._stream, flush=True)
+        this, awaited = (report.phase, report.about), frozenset(report.waiting)
+        if this != self._last or awaited - self._awaited or (self._awaited and not awaited):
+            self._last, self._awaited = this, awaited
+            print(f"bullpen: {report.text}", file=self._stream, flush=True)
 
     def _show(self, line: str) -> None:
         # Loaded with the first line: a command without progress does not wait for rich.

@@ -6,10 +6,9 @@ from typing import Any, TypeVar
 
 import click
 
-from bullpen.cli.answers import of_outcome, print_json
 from bullpen.cli.arguments import checked_request
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import complain, say
+from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
 from bullpen.provision.outcome import Outcome, Request
@@ -123,7 +122,9 @@ def command(given: Given, /, allowed_instance_types: str, as_json: bool, **optio
         as_json=as_json,
     )
     if as_json:
-        print_json(of_outcome(outcome))
+        from bullpen.schema.provision import provision_of
+
+        print_json(provision_of(outcome))
     else:
         _tell(request, outcome)
     return outcome.exit_code

@@ -2,9 +2,8 @@
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import complain, say
+from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 
@@ -42,10 +41,9 @@ def command(given: Given, dry_run: bool, as_json: bool) -> int:
     except Hindered as exc:
         hindered, actions = exc, exc.actions
     if as_json:
-        listed = [{"what": one.what, "subject": one.subject, "reason": one.reason} for one in actions]
-        answer = {"state": "success", "dryRun": dry_run, "actions": listed}
-        failure = {"state": "failed", "reason": str(hindered), "remedy": hindered.remedy} if hindered else {}
-        print_json(answer | failure)
+        from bullpen.schema.upkeep import refresh_of
+
+        print_json(refresh_of(actions, dry_run=dry_run, failure=hindered))
     elif not actions:
         say("nothing to do")
     else:

@@ -4,15 +4,14 @@ import asyncio
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.arguments import checked_run_id
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import plural
 from bullpen.errors import Interrupted
+from bullpen.model.progress import Tell
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Tell
 
 EPILOG = """
 \b
@@ -40,24 +39,16 @@ def command(given: Given, run_id: str, as_json: bool) -> int:
     """
     settings = given.load().settings
     run_id = checked_run_id(run_id)
-    from bullpen.release import Released, release
+    from bullpen.release import ReleaseOutcome, release
 
-    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[Released, bool]:
+    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseOutcome, bool]:
         return await release(ports, settings, run_id, stop=stop, tell=tell), stop.is_set()
 
     released, interrupted = perform(given.directory, settings, work, stops=True, as_json=as_json)
     if as_json:
-        print_json(
-            {
-                "runId": released.run_id,
-                "state": "success",
-                "offered": list(released.offered),
-                "terminated": list(released.terminated),
-                "pending": list(released.pending),
-                "busy": list(released.busy),
-                "durationSeconds": round(released.duration, 3),
-            }
-        )
+        from bullpen.schema.release import release_of
+
+        print_json(release_of(released))
     elif not (released.offered or released.terminated or released.pending or released.busy):
         say(f"{run_id}: holds no runners; nothing to release")
     else:

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import click
 
-from bullpen.cli.answers import of_outcome, of_ran, print_json
 from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
 from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import complain, say
+from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
@@ -98,12 +97,16 @@ def command(
     )
     if not ran.outcome.succeeded:
         if as_json:
-            print_json(of_outcome(ran.outcome))
+            from bullpen.schema.provision import provision_of
+
+            print_json(provision_of(ran.outcome))
         else:
             complain(f"{run_id}: {ran.outcome.reason}", ran.outcome.remedy)
         return ran.outcome.exit_code
     if as_json:
-        print_json(of_ran(ran))
+        from bullpen.schema.run import run_result_of
+
+        print_json(run_result_of(ran))
     else:
         _tell(ran)
     return ran.exit_code

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
-from bullpen.cli.progress import ProgressLine
+from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.config import Settings
 from bullpen.errors import Interrupted
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Tell
 
 T = TypeVar("T")
 Work = Callable[[Ports, asyncio.Event, Tell], Awaitable[T]]
@@ -25,7 +25,7 @@ def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = Fals
     The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
     as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
     """
-    with ProgressLine() as progress:
+    with ProgressDisplay() as progress:
         try:
             return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
         finally:
@@ -33,7 +33,7 @@ def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = Fals
 
 
 async def _perform(
-    home: Path, settings: Settings, work: Work[T], progress: ProgressLine, stops: bool, as_json: bool
+    home: Path, settings: Settings, work: Work[T], progress: ProgressDisplay, stops: bool, as_json: bool
 ) -> T:
     from bullpen.wiring import opened
 
@@ -50,7 +50,8 @@ async def _perform(
         if stop.is_set():
             _leave(progress, as_json)
         stop.set()
-        progress("stopping: giving everything back (a second signal leaves at once)" if stops else "stopping")
+        text = "stopping: giving everything back (a second signal leaves at once)" if stops else "stopping"
+        progress(ProgressReport(WorkPhase.STOP, text))
         if not stops:
             task.cancel()
 
@@ -66,7 +67,7 @@ async def _perform(
         hold()
 
 
-def _leave(progress: ProgressLine, as_json: bool) -> NoReturn:
+def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
     progress.close()
     complain(
         "interrupted twice: stopped at once; runners that were not given back are recorded as owed",

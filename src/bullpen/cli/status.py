@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.answers import of_status, print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import complain, say
+from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.errors import BullpenError
-from bullpen.inventory import Pool, Silence, Standing, Status, status
+from bullpen.inventory import InstanceView, Pool, Silence, Status, status
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, Fate
 from bullpen.ports.health import Limit
@@ -21,7 +20,7 @@ EPILOG = """
 \b
 Examples:
   bullpen status
-  bullpen status --json | jq '.instances[] | {instanceId, state, pid}'
+  bullpen status --json | jq '.instances[] | {id, state, pid}'
 """
 
 
@@ -46,7 +45,9 @@ def command(given: Given, as_json: bool) -> int:
     except BullpenError as exc:  # the pool is shown without them
         complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
     if as_json:
-        print_json(of_status(found, limits))
+        from bullpen.schema.status import pool_status_of
+
+        print_json(pool_status_of(found, limits))
     else:
         _tell(found, limits, datetime.now(UTC))
     return 0
@@ -55,7 +56,7 @@ def command(given: Given, as_json: bool) -> int:
 def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
     if found.instances:
         titles = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
-        say(columns([titles, *(_row(standing, now) for standing in found.instances)]) + "\n")
+        say(columns([titles, *(_row(view, now) for view in found.instances)]) + "\n")
     if found.silent:
         heads = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
         say(columns([heads, *(_silence(one, now) for one in found.silent)]) + "\n")
@@ -96,13 +97,13 @@ def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
     return worker.id, state, str(worker.epoch), ago(worker.beat_at, now), " ".join(one.jobs) or "–"
 
 
-def _row(standing: Standing, now: datetime) -> tuple[str, ...]:
-    one, heartbeat = standing.instance, standing.pulse.heartbeat
+def _row(view: InstanceView, now: datetime) -> tuple[str, ...]:
+    one, heartbeat = view.instance, view.pulse.heartbeat
     state = "idle, cleaning" if one.state.value == "idle" and not one.attested else one.state.value
-    if standing.activity:
-        state += f", job {standing.activity.job}" if standing.activity.job else ", busy"
-    if standing.leaving:
-        state += f", leaves {ago(standing.leaving, now)}"
+    if view.activity:
+        state += f", job {view.activity.job}" if view.activity.job else ", busy"
+    if view.leaving:
+        state += f", leaves {ago(view.leaving, now)}"
     return (
         one.id,
         state,
@@ -111,5 +112,5 @@ def _row(standing: Standing, now: datetime) -> tuple[str, ...]:
         one.instance_type,
         ago(one.threshold, now),
         ago(heartbeat.at if heartbeat else None, now),
-        str(standing.pid or "–"),
+        str(view.pid or "–"),
     )

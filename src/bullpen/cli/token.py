@@ -2,13 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.errors import ConfigError, Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -57,7 +56,9 @@ def create(given: Given, scope: str, name: str, expires: str | None, as_json: bo
         remedy = "Choose another name: names are not reused, even after the token was revoked."
         raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy) from exc
     if as_json:
-        print_json({"token": made.token, **_shown(made.stored)})
+        from bullpen.schema.upkeep import created_token_of
+
+        print_json(created_token_of(made.token, made.stored, datetime.now(UTC)))
     else:
         say(made.token)
     return 0
@@ -73,7 +74,9 @@ def list_all(given: Given, as_json: bool) -> int:
 
     found = asyncio.run(list_tokens(given.directory, given.load().settings))
     if as_json:
-        print_json({"tokens": [_shown(token) for token in found]})
+        from bullpen.schema.upkeep import TokenList, token_of
+
+        print_json(TokenList([token_of(token, datetime.now(UTC)) for token in found]))
     elif found:
         rows = [("NAME", "SCOPE", "STATE", "CREATED", "EXPIRES")]
         rows += [
@@ -99,27 +102,18 @@ def revoke(given: Given, name: str, as_json: bool) -> int:
     if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
         raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="`bullpen token list` lists them.")
     if as_json:
-        print_json({"name": name, "state": "revoked"})
+        from bullpen.schema.upkeep import RevokedToken
+
+        print_json(RevokedToken(name))
     else:
         say(f"revoked {name}")
     return 0
 
 
-def _shown(token: "StoredToken") -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "scope": token.scope,
-        "state": _state(token),
-        "created": _time(token.created),
-        "expires": _time(token.expires),
-        "revoked": _time(token.revoked),
-    }
-
-
 def _state(token: "StoredToken") -> str:
-    if token.revoked is not None:
-        return "revoked"
-    return "valid" if token.is_valid(datetime.now(UTC)) else "expired"
+    from bullpen.schema.upkeep import token_state
+
+    return token_state(token, datetime.now(UTC)).value
 
 
 def _time(at: datetime | None) -> str | None:

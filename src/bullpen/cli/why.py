@@ -2,10 +2,9 @@
 
 import click
 
-from bullpen.cli.answers import of_story, print_json
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.errors import NotFound
@@ -45,7 +44,9 @@ def command(given: Given, id: str, as_json: bool) -> int:
         )
     found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, settings, id), as_json=as_json)
     if as_json:
-        print_json({"id": id, "stories": [of_story(story) for story in found]})
+        from bullpen.schema.story import StoryList, story_of
+
+        print_json(StoryList(id, [story_of(story) for story in found]))
     else:
         say("\n\n".join(_told(story) for story in found))
     return 0

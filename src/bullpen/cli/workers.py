@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.answers import print_json
 from bullpen.cli.options import Given, json_option, pool_options
-from bullpen.cli.output import say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.inventory import Enrolled, Roster, is_suspect, roster
+from bullpen.model.limits import CLI_PAGE
 from bullpen.model.worker import ACTIVE, Fate, Worker
 
 EPILOG = """
@@ -29,7 +29,7 @@ UNKNOWN = "–"
 @click.option("--state", type=click.Choice(["active", "inactive", "suspect"]), help="Only workers in this state.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, CLI_PAGE),
     default=1000,
     show_default=True,
     help="Largest number of workers to list.",
@@ -55,13 +55,9 @@ def command(given: Given, state: str | None, limit: int, after: str, as_json: bo
             as_json=as_json,
         )
     if as_json:
-        # The schema of GET /v1/workers: one for both.
-        from msgspec import to_builtins
+        from bullpen.schema.worker import workers_of
 
-        from bullpen.server.views import of_worker
-
-        shown = [to_builtins(of_worker(one.worker, one.card)) for one in found.workers]
-        print_json({"workers": shown, "next": found.next})
+        print_json(workers_of(found))
     else:
         _tell(found, datetime.now(UTC))
     return 0

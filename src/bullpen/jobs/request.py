@@ -8,15 +8,9 @@ from typing import Any, NoReturn
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Conflict
 from bullpen.model import job as steps
+from bullpen.model import limits
 from bullpen.model.job import Job
 from bullpen.ports import Ports
-
-MOST_WORDS = 256
-MOST_BYTES = 32 * 1024  # of a command: a record stays small, and a script belongs into a file
-LONGEST_NAME = 128
-LONGEST_RUN_ID = 128  # a run id is also a label at the CI
-LONGEST_CAPABILITY = 63
-TIMEOUTS = (1.0, 5 * 24 * 3600.0)  # seconds; the longest job of GitHub's own runners lasts five days
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +28,16 @@ class JobRequest:
 
 def checked(request: JobRequest) -> JobRequest:
     """The request, or ConfigError naming the field, its value and what is allowed."""
-    if not _is_word(request.run_id, LONGEST_RUN_ID):
-        _refuse("run-id", request.run_id, f"1 to {LONGEST_RUN_ID} printable characters without spaces")
+    if not limits.is_word(request.run_id, limits.RUN_ID_LENGTH):
+        _refuse("run-id", request.run_id, limits.word_allowed(limits.RUN_ID_LENGTH))
     _check_command(request.command)
-    if len(request.name) > LONGEST_NAME or not request.name.isprintable():
-        _refuse("name", request.name, f"at most {LONGEST_NAME} printable characters")
-    low, high = TIMEOUTS
+    if len(request.name) > limits.JOB_NAME_LENGTH or not request.name.isprintable():
+        _refuse("name", request.name, f"at most {limits.JOB_NAME_LENGTH} printable characters")
+    low, high = limits.JOB_TIMEOUT
     if request.timeout != 0 and not (math.isfinite(request.timeout) and low <= request.timeout <= high):
         _refuse("timeout", request.timeout, f"{low:g} to {high:g} seconds")
-    if request.capability and not _is_word(request.capability, LONGEST_CAPABILITY):
-        _refuse("capability", request.capability, f"1 to {LONGEST_CAPABILITY} printable characters without spaces")
+    if request.capability and not limits.is_word(request.capability, limits.CAPABILITY_LENGTH):
+        _refuse("capability", request.capability, limits.word_allowed(limits.CAPABILITY_LENGTH))
     return request
 
 
@@ -88,8 +82,8 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str) -> li
 
 
 def _check_command(command: tuple[str, ...]) -> None:
-    if not 1 <= len(command) <= MOST_WORDS:
-        _refuse("command", f"{len(command)} words", f"1 to {MOST_WORDS} words")
+    if not 1 <= len(command) <= limits.COMMAND_WORDS:
+        _refuse("command", f"{len(command)} words", f"1 to {limits.COMMAND_WORDS} words")
     if not command[0]:
         _refuse("command", "", "a program and its arguments")
     if any("\0" in word for word in command):
@@ -98,14 +92,10 @@ def _check_command(command: tuple[str, ...]) -> None:
         size = sum(len(word.encode()) for word in command)
     except UnicodeEncodeError:
         _refuse("command", "a word that is not UTF-8", "text")
-    if size > MOST_BYTES:
-        _refuse("command", f"{size} bytes", f"at most {MOST_BYTES} bytes in all")
-
-
-def _is_word(text: str, longest: int) -> bool:
-    return 1 <= len(text) <= longest and text.isprintable() and " " not in text
+    if size > limits.COMMAND_BYTES:
+        _refuse("command", f"{size} bytes", f"at most {limits.COMMAND_BYTES} bytes in all")
 
 
 def _refuse(field: str, found: Any, allowed: str) -> NoReturn:
     shown = repr(found) if not isinstance(found, str) or len(found) <= 40 else f"{found[:40]!r}…"
-    raise ConfigError(f"{field} {shown}: must be {allowed}")
+    raise ConfigError(f"{field} {shown}: must be {allowed}", field=field)

@@ -2,9 +2,9 @@
 
 import re
 
+from bullpen.model.limits import WAIT_SECONDS
+
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-LONGEST_WAIT = 6 * 3600
-"""Seconds for which a provision may wait for room: GitHub ends a job that has no other limit after six hours."""
 WAITS = "a number with s, m or h, such as 90s, 10m or 1h, from 1 second to 6 hours"
 
 
@@ -12,4 +12,4 @@ def parse_wait(text: str) -> float | None:
     """Seconds; None for what is no length of time that a provision may wait."""
     found = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
     seconds = int(found[1]) * UNITS[found[2]] if found else 0
-    return float(seconds) if 1 <= seconds <= LONGEST_WAIT else None
+    return float(seconds) if 1 <= seconds <= WAIT_SECONDS else None

@@ -7,11 +7,12 @@ import asyncio
 from dataclasses import replace
 
 from bullpen.config import Settings
+from bullpen.model.progress import Tell
 from bullpen.pool import debts
 from bullpen.ports import Ports
 from bullpen.provision.call import Call
 from bullpen.provision.existing_members import Presence
-from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
+from bullpen.provision.outcome import Member, Origin, Outcome, Request
 
 __all__ = ["Member", "Origin", "Outcome", "Request", "provision"]
 
@@ -20,7 +21,7 @@ TAKE_OVER = 20
 
 
 async def provision(
-    ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell = lambda line: None
+    ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell = lambda report: None
 ) -> Outcome:
     """Serve a request. A failure is an answer, with everything given back; an unexpected error dumps and is raised.
 

@@ -17,6 +17,7 @@ from bullpen.concurrency import Halt, settle
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Conflict, Interrupted, LimitReached, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase, acquiring
 from bullpen.pool import lifecycle
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
@@ -26,7 +27,7 @@ from bullpen.provision.eviction import Room
 from bullpen.provision.existing_members import Presence
 from bullpen.provision.halts import Arm, halts, stopped
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Member, Origin, Outcome, Request, Tell
+from bullpen.provision.outcome import Member, Origin, Outcome, Request
 from bullpen.provision.pickup import Pickup
 from bullpen.provision.record import Book
 from bullpen.provision.selection import ClaimWorker
@@ -53,10 +54,10 @@ class Attempt:
     """When its call came, to the queue of a cap if it waited there."""
     replaces: bool
     """Whether it replaces what an attempt before it has lost: none that came after the call is in front of it."""
-    timings: dict[str, float] = field(default_factory=dict)
-    since: dict[str, float] = field(default_factory=dict)
+    timings: dict[WorkPhase, float] = field(default_factory=dict)
+    since: dict[WorkPhase, float] = field(default_factory=dict)
     filled: int = 0
-    waiting: Counter[str] = field(default_factory=Counter)
+    waiting: Counter[WorkPhase] = field(default_factory=Counter)
     settlement: Settlement = field(init=False)
 
     @classmethod
@@ -89,7 +90,7 @@ class Attempt:
             members = await self._acquire_in_turn(settlement, stop)
             if stop.is_set():
                 raise stopped()
-            with self._timed("settle"):
+            with self._timed(WorkPhase.SETTLE):
                 return self._outcome(await settlement.commit(members), kept=settlement.kept)
         except Withdrawn as reason:
             await settlement.roll_back(str(reason))
@@ -106,9 +107,9 @@ class Attempt:
         return any(id not in self.settlement.kept for id in self.settlement.lost)
 
     async def _roll_back(self, settlement: Settlement, failure: BullpenError) -> Outcome:
-        self.tell("giving everything back")
+        self.tell(ProgressReport(WorkPhase.SETTLE, "giving everything back"))
         patience = self.settings.timings.settle if isinstance(failure, Interrupted) else None
-        with self._timed("settle"):
+        with self._timed(WorkPhase.SETTLE):
             try:
                 async with asyncio.timeout(patience):
                     if await settlement.roll_back(str(failure)):
@@ -176,7 +177,7 @@ class Attempt:
         async with watcher:
             try:
                 members: list[Member] = []
-                with self._timed("acquire"):
+                with self._timed(WorkPhase.ACQUIRE):
                     while (open_places := self.want - len(members)) > 0:
                         fills = [self._fill(worker, creation, watcher) for _ in range(open_places)]
                         found = await settle(fills, arm=self._halts(stop))
@@ -195,15 +196,15 @@ class Attempt:
 
     async def _fill(self, worker: ClaimWorker, creation: Creation, watcher: Watcher) -> Member | None:
         """One place: from the pool, else a new machine; None only if fewer are acceptable."""
-        with self._waits_for("a runner of the pool"):
+        with self._waits_for(WorkPhase.SELECT):
             member = await worker.select()
         if member is None:
-            with self._waits_for("a new machine"):
+            with self._waits_for(WorkPhase.CREATE):
                 created = await creation.create()
             if created is None:
                 return None
             try:
-                with self._waits_for("a machine that boots and registers"):
+                with self._waits_for(WorkPhase.REGISTER):
                     await validate(watcher, self.settings.timings, created)
             except ProvisionFailed as error:
                 if not self.request.allow_partial:
@@ -265,24 +266,23 @@ class Attempt:
                 continue  # the writes that matter will tell
 
     @contextmanager
-    def _waits_for(self, what: str) -> Iterator[None]:
+    def _waits_for(self, phase: WorkPhase) -> Iterator[None]:
         """Counted, and timed while anybody waits for it."""
-        self.waiting[what] += 1
-        if self.waiting[what] == 1:
-            self.since[what] = asyncio.get_running_loop().time()
+        self.waiting[phase] += 1
+        if self.waiting[phase] == 1:
+            self.since[phase] = asyncio.get_running_loop().time()
             self._report()
         try:
             yield
         finally:
-            self.waiting[what] -= 1
-            if not self.waiting[what]:
-                waited = asyncio.get_running_loop().time() - self.since[what]
-                self.timings[what] = self.timings.get(what, 0.0) + waited
+            self.waiting[phase] -= 1
+            if not self.waiting[phase]:
+                waited = asyncio.get_running_loop().time() - self.since[phase]
+                self.timings[phase] = self.timings.get(phase, 0.0) + waited
 
     def _report(self) -> None:
         """Say who waits for what."""
-        waits = [f"{count} for {what}" for what, count in self.waiting.items() if count]
-        self.tell(f"{self.filled} of {self.want} ready" + (f"; waiting: {', '.join(waits)}" if waits else ""))
+        self.tell(acquiring(self.filled, self.want, self.waiting))
 
     def _decided(self) -> list[Member]:
         """The members of our own commit, whose answer was lost."""
@@ -290,7 +290,7 @@ class Attempt:
         return [Member(held[id].instance, held[id].origin) for id in self.book.record.members if id in held]
 
     @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
+    def _timed(self, phase: WorkPhase) -> Iterator[None]:
         began = asyncio.get_running_loop().time()
         try:
             yield

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from bullpen.concurrency import settle
 from bullpen.config import Settings
 from bullpen.errors import ProvisionFailed, Unavailable
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.attempt import Attempt
 from bullpen.provision.existing_members import Presence
 from bullpen.provision.halts import Arm, halts
-from bullpen.provision.outcome import Member, Outcome, Request, Tell
+from bullpen.provision.outcome import Member, Outcome, Request
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Call:
             if not attempt.has_lost and await self.presence.still_serve():
                 return outcome
             self.presence.gained(outcome.provision_id, (*outcome.members, *outcome.kept))
-            self.tell("a member was lost as it was committed: replacing it")
+            self.tell(ProgressReport(WorkPhase.REPLACE, "a member was lost as it was committed: replacing it"))
             arm = self._arm()
 
     def _arm(self) -> Arm:
@@ -108,7 +109,7 @@ class Call:
         """Give back what this call has committed. Raise Unavailable if that cannot be written."""
         if not self.committed:
             return
-        self.tell("giving everything back")
+        self.tell(ProgressReport(WorkPhase.SETTLE, "giving everything back"))
         try:
             async with asyncio.timeout(self.settings.timings.settle if hurry else None):
                 for attempt in self.committed:
@@ -128,10 +129,10 @@ class Call:
         """All attempts together. The first that was committed gives the call its id."""
         members = (*self.presence.members, *last.members) if last.succeeded else ()
         named = {member.instance.id for member in members}
-        timings: defaultdict[str, float] = defaultdict(float)
+        timings: defaultdict[WorkPhase, float] = defaultdict(float)
         for attempt in self.attempts:
-            for what, seconds in attempt.timings.items():
-                timings[what] += seconds
+            for phase, seconds in attempt.timings.items():
+                timings[phase] += seconds
         return replace(
             last,
             provision_id=self.committed[0].book.record.id if self.committed else last.provision_id,

@@ -17,13 +17,14 @@ from datetime import datetime, timedelta
 from bullpen.config import Settings
 from bullpen.errors import LimitReached, Unavailable
 from bullpen.model import provision as provisions
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Place
 from bullpen.pool import debts
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.provision.caps import Shortage, caps, in_front
 from bullpen.provision.eviction import QUEUE_PAGE, Room
-from bullpen.provision.outcome import Request, Tell
+from bullpen.provision.outcome import Request
 from bullpen.provision.record import Book
 
 LONGEST_TICK = 2.0
@@ -147,5 +148,5 @@ class CapQueue:
         line = f"waiting for room: {obstacle.error}"
         told, self._told = self._told, line
         if line != told:
-            self._tell(line)
+            self._tell(ProgressReport(WorkPhase.QUEUE, line, about=obstacle.cap.setting))
         return line != told

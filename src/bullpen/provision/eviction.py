@@ -16,6 +16,7 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict, LimitReached
 from bullpen.inventory import every_live
 from bullpen.model.instance import LIVE, Instance
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import Verdict, judge
 from bullpen.pool import clock_skew, lifecycle
@@ -34,7 +35,6 @@ from bullpen.provision.caps import (
     shortage_of,
     surplus,
 )
-from bullpen.provision.outcome import Tell
 
 ROUNDS = 10
 """How often the pool is counted again after others were faster, before the provision is refused."""
@@ -46,7 +46,7 @@ class Room:
     """Of one provision. `evicts` is False for one that warms the pool: it must not end one class to warm another.
     `since` is when it came to the queue, if it has waited."""
 
-    def __init__(self, ports: Ports, settings: Settings, *, evicts: bool, by: str, tell: Tell = lambda line: None):
+    def __init__(self, ports: Ports, settings: Settings, *, evicts: bool, by: str, tell: Tell = lambda report: None):
         self._ports = ports
         self._settings = settings
         self._evicts = evicts
@@ -189,7 +189,8 @@ class Room:
         landed = await self._ports.records.apply_each(changes)
         ended = [one for one in landed if isinstance(one, Instance)]
         if ended:
-            self._tell(f"ending {len(ended)} idle for room: {', '.join(one.id for one in ended)}")
+            text = f"ending {len(ended)} idle for room: {', '.join(one.id for one in ended)}"
+            self._tell(ProgressReport(WorkPhase.EVICT, text, total=len(ended)))
         # Awaited: on a host that is full as well, the new machine has its place only when the old one is gone.
         await lifecycle.terminate(self._ports, self._settings, ended, by=self._by)
         found = [one.found if isinstance(one, Conflict) else one for one in landed]

@@ -13,12 +13,13 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, ProvisionFailed
 from bullpen.liveness.interruption import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import COMMITTED, OPEN, Provision, State
 from bullpen.model.ticket import Verdict, judge
 from bullpen.pool import clock_skew, debts, lifecycle
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Discarded, Member, Origin, Request, Tell
+from bullpen.provision.outcome import Discarded, Member, Origin, Request
 
 BY = "provision"
 SILENT = "serves the run, but shows no sign of life"
@@ -88,7 +89,7 @@ class Presence:
         now = asyncio.get_running_loop().time()
         if self._awaited[:2] != (rival.id, rival.version):
             if self._awaited[0] != rival.id:
-                self._tell(f"waiting for {rival.id}, which provisions the same run")
+                self._tell(ProgressReport(WorkPhase.QUEUE, f"waiting for {rival.id}, which provisions the same run"))
             self._awaited = (rival.id, rival.version, now)
         stands_still = now - self._awaited[2] >= self._settings.timings.alive
         overdue = rival.deadline <= self._ports.clock.now()

@@ -1,16 +1,13 @@
 """What is asked of provision, and what became of it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
 from bullpen.model.instance import Instance
+from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import Requirements
 from bullpen.pool.lifecycle import Fate
-
-Tell = Callable[[str], None]
-"""Takes one line of progress: who waits for what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class Outcome:
     discarded: tuple[Discarded, ...] = ()
     collisions: int = 0
     duration: float = 0.0
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: dict[WorkPhase, float] = field(default_factory=dict)
     reason: str = ""
     remedy: str = ""
     interrupted: bool = False

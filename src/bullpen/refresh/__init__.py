@@ -6,12 +6,13 @@
 Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import clock_skew
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
@@ -23,7 +24,7 @@ PURGE_PAGE = 1000
 
 
 async def refresh(
-    ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Callable[[str], None] = lambda line: None
+    ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Tell = lambda report: None
 ) -> list[Action]:
     """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be.
 
@@ -39,7 +40,8 @@ async def refresh(
     def note(some: Sequence[Action]) -> None:
         actions.extend(some)
         for action in () if dry_run else some:
-            tell(f"{action.what} {action.subject}: {action.reason}")
+            text = f"{action.what} {action.subject}: {action.reason}"
+            tell(ProgressReport(WorkPhase.REFRESH, text, about=action.what))
 
     gaps = await ports.infrastructure.gaps()
     for gap in gaps:

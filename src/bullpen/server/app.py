@@ -18,10 +18,11 @@ from litestar.types import Scope
 from bullpen import __version__
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
+from bullpen.schema.error import ErrorAnswer
 from bullpen.server.context import Asking, Context
 from bullpen.server.gate import LARGEST_BODY, Gate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
-from bullpen.server.problems import ErrorAnswer, Problem, of_error
+from bullpen.server.problems import Problem, of_error
 from bullpen.server.routes import (
     agents,
     github,

@@ -14,7 +14,8 @@ from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock
-from bullpen.server.problems import ErrorAnswer, Problem
+from bullpen.schema.error import ErrorAnswer
+from bullpen.server.problems import Problem
 
 OPEN = Operator("open", Scope.ADMIN)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -142,8 +143,8 @@ def is_loopback(host: str) -> bool:
         return False  # a name may lead anywhere
 
 
-def forbidden(error: str, remedy: str = "") -> Problem:
-    return Problem(403, ErrorAnswer(error, remedy=remedy))
+def forbidden(error: str, remedy: str = "", field: str = "") -> Problem:
+    return Problem(403, ErrorAnswer(error, field, remedy=remedy))
 
 
 def unauthorized(error: str) -> Problem:

@@ -13,8 +13,8 @@ from bullpen.auth.tokens import Operator, Run
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
+from bullpen.schema.requests import ProvisionRun
 from bullpen.server.authentication import forbidden
-from bullpen.server.schema import ProvisionRun
 from bullpen.settings.github import covers
 
 LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks for itself
@@ -27,20 +27,26 @@ def entitled(settings: Settings, speaker: Operator | Run, label: str, data: Prov
     if isinstance(speaker, Run):
         return _of_run(settings, speaker, label, data)
     if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
-        raise ConfigError(f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})")
+        text = f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})"
+        raise ConfigError(text, field="repository")
     if settings.on_github and not data.repository and "/" not in settings.github.scope:
-        raise ConfigError("repository: must be given, as github.scope is an organisation: whose run is it?")
+        text = "repository: must be given, as github.scope is an organisation: whose run is it?"
+        raise ConfigError(text, field="repository")
     return data
 
 
 def _of_run(settings: Settings, speaker: Run, label: str, data: ProvisionRun) -> ProvisionRun:
     if data.trust_domain not in (None, speaker.trust):
         raise forbidden(
-            f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for", remedy=LEAVE_IT_OUT
+            f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for",
+            LEAVE_IT_OUT,
+            "trustDomain",
         )
     if data.repository.casefold() not in ("", speaker.repository.casefold()):
         raise forbidden(
-            f"repository: the token's own is {speaker.repository}, and no other can be asked for", remedy=LEAVE_IT_OUT
+            f"repository: the token's own is {speaker.repository}, and no other can be asked for",
+            LEAVE_IT_OUT,
+            "repository",
         )
     parsed = labels.parse(label)
     if named := parsed.resource_class if parsed else "":
@@ -55,5 +61,6 @@ def _of_run(settings: Settings, speaker: Run, label: str, data: ProvisionRun) ->
         raise forbidden(
             f"maxRuntimeMin {data.max_runtime_min}: a run's token is given {longest / 60:.0f} minutes at most",
             remedy="Ask for less, or have timings.max-runtime raised in the server's settings.",
+            field="maxRuntimeMin",
         )
     return replace(data, trust_domain=speaker.trust, repository=speaker.repository)

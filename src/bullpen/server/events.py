@@ -7,14 +7,17 @@ changes in one moment it sees the second. A watcher who does not keep up is sent
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from bullpen.errors import BullpenError
 from bullpen.inventory import every_live
 from bullpen.ports import Ports
-from bullpen.server.views import of_instance, of_job
+from bullpen.schema.base import AnswerBody
+from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
+from bullpen.schema.instance import instance_of
+from bullpen.schema.job import job_of
+from bullpen.schema.status import domains_of
 
 TICK = 0.5  # seconds between looks at least: a watcher is a person
 QUIET = 15.0  # seconds after which a silent stream says that it lives: proxies close what is idle
@@ -34,7 +37,7 @@ class Events:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._watchers: list[_Watcher] = []
-        self._known: dict[tuple[str, str], Any] = {}
+        self._known: dict[tuple[EventKind, str], AnswerBody] = {}
         self._task: asyncio.Task[None] | None = None
         self._number = 0
 
@@ -81,26 +84,28 @@ class Events:
                 for kind, shown in self._news(await self._look()):
                     self._tell(self._event(kind, shown))
             except BullpenError as exc:
-                self._tell(self._event("trouble", {"reason": str(exc)}))
+                self._tell(self._event(EventKind.TROUBLE, TroubleEvent(str(exc))))
             await asyncio.sleep(TICK)
             await self._ports.signals.wait(TICK)
 
-    async def _look(self) -> dict[tuple[str, str], Any]:
+    async def _look(self) -> dict[tuple[EventKind, str], AnswerBody]:
         live = await every_live(self._ports)
-        found: dict[tuple[str, str], Any] = {("instance", one.id): of_instance(one) for one in live}
+        found: dict[tuple[EventKind, str], AnswerBody] = {
+            (EventKind.INSTANCE, one.id): instance_of(one) for one in live
+        }
         for run_id in dict.fromkeys(one.run_id for one in live if one.run_id):
             for job in await self._ports.jobs.of_run(run_id, JOBS_PER_RUN):
-                found["job", job.id] = of_job(job)
-        census = await self._ports.workers.census()
-        found["workers", ""] = {f"{domain or 'default'} {state}": count for (domain, state), count in census.items()}
+                found[EventKind.JOB, job.id] = job_of(job)
+        found[EventKind.WORKERS, ""] = WorkersEvent(domains_of(await self._ports.workers.census()))
         return found
 
-    def _news(self, found: dict[tuple[str, str], Any]) -> list[tuple[str, Any]]:
+    def _news(self, found: dict[tuple[EventKind, str], AnswerBody]) -> list[tuple[EventKind, AnswerBody]]:
         before, self._known = self._known, found
         news = [(kind, shown) for (kind, id), shown in found.items() if before.get((kind, id)) != shown]
-        return news + [("gone", {"kind": kind, "id": id}) for kind, id in before if (kind, id) not in found]
+        gone = [(kind, id) for kind, id in before if (kind, id) not in found]
+        return [*news, *((EventKind.GONE, GoneEvent(kind, id)) for kind, id in gone)]
 
-    def _event(self, kind: str, shown: Any) -> bytes:
+    def _event(self, kind: EventKind, shown: AnswerBody) -> bytes:
         self._number += 1
         return b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, kind.encode(), msgspec.json.encode(shown))
 

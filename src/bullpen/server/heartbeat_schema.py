@@ -11,8 +11,9 @@ from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded
 from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.model.activity import LONGEST
 from bullpen.model.worker import Card, Code
-from bullpen.server.problems import ErrorAnswer, Problem
-from bullpen.server.schema import Answer, Asked
+from bullpen.schema.base import AnswerBody, RequestBody
+from bullpen.schema.error import ErrorAnswer
+from bullpen.server.problems import Problem
 
 Name = Annotated[str, Meta(max_length=128)]
 FIELDS = {"key": "workerInstanceKey", "lease": "leaseSeconds", "request_id": "requestId", "bound": "boundActivities"}
@@ -26,14 +27,14 @@ REMEDY = {
 }
 
 
-class Activity(Asked, frozen=True):
+class Activity(RequestBody, frozen=True):
     """A job, and the fence under which the worker has it."""
 
     job_id: Annotated[str, Meta(min_length=1, max_length=128)]
     fence: Annotated[int, Meta(ge=1, le=2**53)]
 
 
-class Metadata(Asked, frozen=True):
+class Metadata(RequestBody, frozen=True):
     """What a worker says of itself. Sent with the first beat and when it changes."""
 
     capabilities: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...], Meta(max_length=64)] = ()
@@ -46,7 +47,7 @@ class Metadata(Asked, frozen=True):
     )
 
 
-class Heartbeat(Asked, frozen=True):
+class Heartbeat(RequestBody, frozen=True):
     """One beat. `token` is that of the last answer, 0 in the first beat of a key. Activities come as differences, but
     for `runningActivities`, which are asked about. A lease of 0 or none gets the default. `leavingAt` is when the
     worker's machine is to be taken away: it gets no new job. `activity` is the job that it runs for a CI with jobs of
@@ -65,7 +66,7 @@ class Heartbeat(Asked, frozen=True):
     activity: Annotated[str, Meta(max_length=LONGEST)] = ""
 
 
-class Beaten(Answer, frozen=True):
+class Beaten(AnswerBody, frozen=True):
     """The beat counts. `stop` are jobs to end; another `epoch` than before says that the worker had been given up."""
 
     token: int

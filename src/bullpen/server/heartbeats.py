@@ -20,10 +20,11 @@ from bullpen.liveness import record_heartbeats
 from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
 from bullpen.liveness.request import HeartbeatRequest
 from bullpen.ports import Clock, Ports
+from bullpen.schema.error import ErrorAnswer
 from bullpen.server.authentication import forbidden, may_beat
 from bullpen.server.heartbeat_batcher import Intake, Results
 from bullpen.server.heartbeat_schema import BatchAnswer, Beaten, Heartbeat, answer_of, request_of
-from bullpen.server.problems import ErrorAnswer, Problem, bad_input, of_decoding, of_error, too_large
+from bullpen.server.problems import Problem, bad_input, of_decoding, of_error, too_large
 
 SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}

@@ -13,21 +13,38 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from bullpen.errors import BullpenError, Conflict, NotFound, Unavailable
 from bullpen.model import label as labels
+from bullpen.model.progress import ProgressReport, Tell
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
+from bullpen.schema.operation import (
+    Operation,
+    OperationKind,
+    OperationState,
+    ProgressAnswer,
+    ProvisionOperation,
+    ReleaseOperation,
+    kind_of,
+    progress_of,
+)
+from bullpen.schema.provision import ProvisionAnswer
+from bullpen.schema.release import ReleaseAnswer
 from bullpen.server.problems import too_busy
 from bullpen.server.process_lock import Ownership, is_held
 
-RELEASE = "release"
+KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
+    OperationKind.PROVISION: ProvisionOperation,
+    OperationKind.RELEASE: ReleaseOperation,
+}
 MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
 MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
@@ -36,30 +53,7 @@ GRACE = 60.0  # seconds past its deadline after which an operation that did not 
 log = logging.getLogger("bullpen.server")
 
 
-class Operation(msgspec.Struct, rename="camel"):
-    """`state` is running, succeeded, failed or lost: its process ended before it did; the run's records tell more."""
-
-    id: str
-    kind: str
-    run_id: str
-    state: str
-    started_at: str
-    ends_by: str
-    finished_at: str = ""
-    progress: str = ""
-    reason: str = ""
-    remedy: str = ""
-    result: dict[str, Any] | None = None
-
-
-class _Owner(msgspec.Struct):
-    """What the file says besides: whose operation it is."""
-
-    owner: str = ""
-
-
-Tell = Callable[[str], None]
-Work = Callable[[asyncio.Event, Tell], Awaitable[tuple[bool, str, dict[str, Any]]]]
+Work = Callable[[asyncio.Event, Tell], Awaitable[ProvisionAnswer | ReleaseAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +74,11 @@ class Operations:
         self._closed = False
         self._running: dict[str, _Running] = {}
         self._ownership: Ownership | None = None  # from the first operation on
-        self._unwritten: dict[str, Operation] = {}  # ended, and their files could not be written; the oldest go first
+        self._unwritten: dict[str, Operation] = {}  # ended, but not written down; the oldest go first
 
     def begin(
         self,
-        kind: str,
+        kind: OperationKind,
         run_id: str,
         lasts: float,
         work: Work,
@@ -100,17 +94,16 @@ class Operations:
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
         if key and self._is_known(id):
             return self.find(id)
-        like_it = [one for one in self._running.values() if (one.operation.kind, one.waits) == (kind, waits)]
+        like_it = [one for one in self._running.values() if (kind_of(one.operation), one.waits) == (kind, waits)]
         of_kind = [one.operation.run_id for one in like_it]
         own = [name for name in of_kind if of_run and (label := labels.parse(name)) and label.run == of_run]
         if len(of_kind) >= MOST_AT_ONCE or len(own) >= MOST_OF_A_RUN or self._closed:
             raise too_busy(5.0)
         now = self._clock.now()
-        operation = Operation(
+        operation = KINDS[kind](
             id=id,
-            kind=kind,
             run_id=run_id,
-            state="running",
+            state=OperationState.RUNNING,
             started_at=format_time(now),
             ends_by=format_time(now + timedelta(seconds=lasts)),
         )
@@ -118,7 +111,7 @@ class Operations:
             if not self._write_first(operation):
                 return self.find(id)  # another process was asked the same, and was faster
         except OSError as exc:
-            if kind != RELEASE:
+            if kind is not OperationKind.RELEASE:
                 raise Unavailable(
                     f"{self._folder}: the operation cannot be written down: {exc.strerror}",
                     remedy=f"Free space on the file system of {self._folder.parent}; releases still work.",
@@ -139,14 +132,12 @@ class Operations:
         try:
             if re.fullmatch(r"op-[0-9a-f]{16}", operation_id) is None:
                 raise FileNotFoundError(operation_id)
-            content = (self._folder / f"{operation_id}.json").read_bytes()
-            found = msgspec.json.decode(content, type=Operation)
-            owner = msgspec.json.decode(content, type=_Owner).owner
-        except (OSError, msgspec.DecodeError) as exc:
+            found, owner = _read(self._folder / f"{operation_id}.json")
+        except (OSError, msgspec.MsgspecError) as exc:
             remedy = f"Operations are remembered until {KEPT} others have come; a run's records tell the rest."
             raise NotFound(f"{operation_id[:40]}: no such operation", remedy=remedy) from exc
-        if found.state == "running" and self._is_lost(found, owner):
-            found.state, found.reason = "lost", "the process that ran it has ended"
+        if found.state is OperationState.RUNNING and self._is_lost(found, owner):
+            found.state, found.reason = OperationState.LOST, "the process that ran it has ended"
         return found
 
     def stop(self, operation_id: str) -> Operation:
@@ -155,7 +146,7 @@ class Operations:
         if operation_id in self._running:
             self._running[operation_id].stop.set()
         found = self.find(operation_id)
-        if found.state == "running" and operation_id not in self._running:
+        if found.state is OperationState.RUNNING and operation_id not in self._running:
             raise Conflict(f"{operation_id} runs in another process: releasing its run stops it too")
         return found
 
@@ -170,17 +161,16 @@ class Operations:
             self._ownership = None
 
     async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
-        def tell(line: str) -> None:
-            operation.progress = line
+        def tell(report: ProgressReport) -> None:
+            operation.progress = progress_of(report)
 
         try:
-            succeeded, operation.reason, operation.result = await work(stop, tell)
-            operation.state = "succeeded" if succeeded else "failed"
+            _end(operation, await work(stop, tell))
         except BullpenError as exc:
-            operation.state, operation.reason, operation.remedy = "failed", str(exc), exc.remedy
+            operation.state, operation.reason, operation.remedy = OperationState.FAILED, str(exc), exc.remedy
         except Exception as exc:
             # Its text may hold anything: what happened is in the log, not in the answer.
-            operation.state, operation.reason = "failed", f"an unexpected {type(exc).__name__}"
+            operation.state, operation.reason = OperationState.FAILED, f"an unexpected {type(exc).__name__}"
             raise
         finally:
             operation.finished_at = format_time(self._clock.now())
@@ -229,6 +219,32 @@ class Operations:
             draft.unlink(missing_ok=True)
             raise
         return draft
+
+
+def _end(operation: Operation, result: ProvisionAnswer | ReleaseAnswer) -> None:
+    operation.state = OperationState(result.state.value)
+    match operation, result:
+        case ProvisionOperation(), ProvisionAnswer():
+            operation.result, operation.reason, operation.remedy = result, result.reason, result.remedy
+        case ReleaseOperation(), ReleaseAnswer():
+            operation.result = result
+
+
+def _read(path: Path) -> tuple[Operation, str]:
+    """An operation and the name of the lock of its process, as `_draft` wrote them. Raise OSError or MsgspecError."""
+    content: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    owner, result, progress = (content.pop(name, None) for name in ("owner", "result", "progress"))
+    found = msgspec.convert(content, ProvisionOperation | ReleaseOperation)
+    with suppress(msgspec.ValidationError):  # an older release wrote a sentence
+        found.progress = msgspec.convert(progress, ProgressAnswer | None)
+    try:
+        if isinstance(found, ProvisionOperation):
+            found.result = msgspec.convert(result, ProvisionAnswer | None)
+        else:
+            found.result = msgspec.convert(result, ReleaseAnswer | None)
+    except msgspec.ValidationError:
+        found.result = cast(Any, result)  # an older release wrote it: it is shown as it stands
+    return found, str(owner or "")
 
 
 def _written_at(path: Path) -> float:

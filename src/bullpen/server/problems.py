@@ -14,20 +14,10 @@ from bullpen.errors import (
     Throttled,
     Unavailable,
 )
+from bullpen.schema.error import ErrorAnswer
 
+RENAMED = {"timeout": "timeoutSeconds"}  # of a job: in JSON a number names its unit
 SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
-
-
-class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong. `field` and `value` name the part of the request, `allowed` says what it may be."""
-
-    error: str
-    field: str = ""
-    value: str = ""
-    allowed: str = ""
-    remedy: str = ""
-    token: int | None = None
-    state: str = ""
 
 
 class Problem(Exception):
@@ -57,6 +47,10 @@ def of_error(error: BullpenError) -> Problem:
     """The status that asks for the reaction which the error was raised for."""
     answer = ErrorAnswer(str(error), remedy=error.remedy)
     match error:
+        case ConfigError(field=field) if field:
+            name = _on_the_wire(field)
+            text = name + str(error).removeprefix(field) if str(error).startswith(field) else str(error)
+            return Problem(400, ErrorAnswer(text, name, remedy=error.remedy))
         case ConfigError():
             return Problem(400, answer)
         case NotFound():
@@ -74,6 +68,12 @@ def of_error(error: BullpenError) -> Problem:
         case Refused():
             return Problem(409, answer)
     return Problem(500, answer)
+
+
+def _on_the_wire(field: str) -> str:
+    """What a field of a request is called in JSON: `resource-class` is resourceClass."""
+    head, *rest = field.split("-")
+    return RENAMED.get(field) or head + "".join(part.title() for part in rest)
 
 
 def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> Problem:

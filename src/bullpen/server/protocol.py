@@ -23,9 +23,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bullpen.auth.tokens import Speaker
+from bullpen.schema.error import ErrorAnswer
 from bullpen.server.gate import Gate, Head, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
-from bullpen.server.problems import ErrorAnswer, Problem, bad_input, too_large
+from bullpen.server.problems import Problem, bad_input, too_large
 from bullpen.server.unread import Unread
 
 MOST_CONNECTIONS = 20_000

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bullpen.config import Aws, ResourceClass, Settings
+from bullpen.model.limits import TYPE_PATTERN, TYPE_PATTERN_ALLOWED, TYPE_PATTERNS
 from bullpen.settings.redaction import shortened
 
-TYPES_LIMIT = 400  # EC2's limit for AllowedInstanceTypes
-TYPE_PATTERN = r"[A-Za-z0-9.*_-]{1,30}"
 ENDPOINT = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 SERVICES = ("dynamodb", "sqs", "ec2", "sts", "iam", "service-quotas")
 REGION = r"[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}"
@@ -26,10 +25,10 @@ def impossible_types(classes: Mapping[str, ResourceClass]) -> Iterator[str]:
     """Errors in the type patterns of classes, which apply to every engine."""
     for name, kind in classes.items():
         where, patterns = f"classes.{name}.allowed-instance-types", kind.allowed_instance_types
-        if not 1 <= len(patterns) <= TYPES_LIMIT:
-            yield f"{where} has {len(patterns)} patterns: must be 1 to {TYPES_LIMIT}, such as 'c*' or 'm7g.*'"
+        if not 1 <= len(patterns) <= TYPE_PATTERNS:
+            yield f"{where} has {len(patterns)} patterns: must be 1 to {TYPE_PATTERNS}, such as 'c*' or 'm7g.*'"
         for pattern in _unlike(TYPE_PATTERN, patterns):
-            yield f"{where} has {shortened(pattern)}: must be 1 to 30 letters, digits, dots, dashes and *"
+            yield f"{where} has {shortened(pattern)}: must be {TYPE_PATTERN_ALLOWED}"
 
 
 def impossible_aws(settings: Settings) -> Iterator[str]:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from bullpen.config import Github, Settings
 from bullpen.model.label import AMBIGUOUS
+from bullpen.model.limits import OWNER, REPOSITORY
 from bullpen.settings.redaction import shortened
 
-OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # enterprise-managed users have a short code as suffix
-REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"
 URL = r"https?://[^/?#@\s]+(/[^?#\s]*)?"
 POOL = r"[A-Za-z][A-Za-z0-9-]{0,31}"
 SHORTEST_ROTATION, LONGEST_ROTATION = 60, 3540  # seconds

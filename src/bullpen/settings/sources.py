@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bullpen.config import NAME
 from bullpen.errors import ConfigError
+from bullpen.model import limits
 from bullpen.settings.redaction import HIDDEN, shortened, shown, suggests_secret
 from bullpen.settings.setting import PREFIX, Setting, nearest
 
@@ -66,7 +66,7 @@ def class_names(document: Mapping[str, Any], origin: str) -> list[str]:
     tables = document.get("classes", {})
     names = list(tables) if isinstance(tables, dict) else []
     for name in names:
-        if not re.match(NAME, name):
+        if not re.fullmatch(limits.CLASS_NAME, name):
             allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
             raise ConfigError(f"{origin}: classes: {shortened(name)}: a class name must be {allowed}")
     return names

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from bullpen.config import DOMAIN, Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
-from bullpen.model import keep
+from bullpen.config import Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
+from bullpen.model import keep, limits
 from bullpen.settings.aws import impossible_aws, impossible_types
 from bullpen.settings.github import impossible_github
 from bullpen.settings.redaction import shortened
@@ -41,7 +41,7 @@ def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
 
 def _impossible_trust(trust: Trust) -> Iterator[str]:
     for domain, inherited in trust.inherits.items():
-        if bad := [name for name in (domain, *inherited) if not re.match(DOMAIN, name)]:
+        if bad := [name for name in (domain, *inherited) if not re.fullmatch(limits.TRUST_DOMAIN, name)]:
             yield f"trust.inherits has {bad[0]!r}: not a valid name of a trust domain"
         if domain in inherited:
             yield f"trust.inherits of {domain!r} must not contain itself: a domain always reuses its own instances"

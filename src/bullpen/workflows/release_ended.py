@@ -8,12 +8,14 @@ import asyncio
 from bullpen.config import Settings
 from bullpen.model.label import Label
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.release import Released, release
+from bullpen.release import ReleaseOutcome, release
 from bullpen.workflows.alerts import Voice
 from bullpen.workflows.holdings import Held
 
 
-async def give_back(ports: Ports, settings: Settings, run: WorkflowRun, held: Held, voice: Voice) -> list[Released]:
+async def give_back(
+    ports: Ports, settings: Settings, run: WorkflowRun, held: Held, voice: Voice
+) -> list[ReleaseOutcome]:
     """Release every label of a run that has anything. Cleaning is not awaited: it is owed, and seen to by whoever pays
     debts."""
     at_once = asyncio.Event()

@@ -13,18 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import messages
-from bullpen.config import NAME
 from bullpen.engines.aws.session import opened
 from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, queue_name
 from bullpen.engines.system import SystemChance
 from bullpen.errors import PermissionDenied, Refused, Unavailable
+from bullpen.model.limits import CLASS_NAME
 from bullpen.ports import Message
 from engines.aws.tables import Overhear
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 from fakes.proxy import Drop, Failure, LeaveOut, Proxy, Refuse
 from real_machines import ShiftedClock
+
+NAMES = st.from_regex(CLASS_NAME, fullmatch=True)
 
 pytestmark = pytest.mark.real_loop
 
@@ -313,7 +315,7 @@ async def test_all_pages_of_the_list_are_read(engines: Engines, aws_settings: Ma
         ]
 
 
-@given(st.from_regex(NAME), st.from_regex(NAME))
+@given(NAMES, NAMES)
 def test_every_class_has_a_name_of_its_own_that_sqs_allows(one: str, other: str) -> None:
     name = queue_name("pool", one)
     assert name.replace("-", "").replace("_", "").isalnum()

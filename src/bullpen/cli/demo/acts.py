@@ -134,7 +134,7 @@ def lost(stage: DemoStage) -> None:
     answer = stage.answer(run)
     results = [job["result"] for job in answer["jobs"]]
     stage.check(results == ["succeeded"] * on_offer, f"all {len(results)} jobs succeeded, each with one result")
-    rescued = next(job for job in answer["jobs"] if job["jobId"] == victim.id)
+    rescued = next(job for job in answer["jobs"] if job["id"] == victim.id)
     stage.check(
         rescued["losses"] == 1 and rescued["instanceId"] != victim.instance_id,
         f"{rescued['name']} lost its runner {rescued['losses']} time and finished on {rescued['instanceId']}",

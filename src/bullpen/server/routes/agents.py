@@ -12,37 +12,32 @@ from bullpen import jobs
 from bullpen.errors import NotFound, Refused
 from bullpen.jobs import StaleResult
 from bullpen.model import job as steps
-from bullpen.model.job import Job, Result
+from bullpen.model import limits
+from bullpen.model.job import Job
 from bullpen.model.job_policy import Assignment
-from bullpen.model.signal import TEXT_LIMIT, Kind, Signal
+from bullpen.model.signal import TEXT_LIMIT, Signal
+from bullpen.schema.agent import (
+    AgentRecord,
+    AssignmentAnswer,
+    AssignmentStanding,
+    FinishedJob,
+    LogWritten,
+    SignalStored,
+    TakenJob,
+)
+from bullpen.schema.job import JobAnswer, job_of
+from bullpen.schema.requests import BindJob, FinishJob, GiveBackJob, ReportSignal, TakeJob
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.load_limits import RETRY_AFTER, Admission
 from bullpen.server.problems import bad_input, too_busy
 from bullpen.server.routes.responses import get, post
-from bullpen.server.schema import (
-    BindJob,
-    FinishedJob,
-    FinishJob,
-    GiveBackJob,
-    JobAnswer,
-    LogWritten,
-    RecordAnswer,
-    ReportSignal,
-    Standing,
-    Stored,
-    TakeJob,
-    TakenJob,
-)
-from bullpen.server.views import of_job
 
-LONGEST_POLL = 25.0  # seconds; below the minute after which proxies give up on a silent connection
 MOST_POLLS = 2  # of one instance at once: an agent's own, and the one its crash left behind
 HELD = 10  # jobs looked at: our agents run one at a time
-LARGEST_CHUNK = 256 * 1024  # bytes of a log in one request
 
 Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
-Wait = Annotated[float, QueryParameter(ge=0, le=LONGEST_POLL, description="Seconds to wait for news.")]
+Wait = Annotated[float, QueryParameter(ge=0, le=limits.POLL_SECONDS, description="Seconds to wait for news.")]
 
 
 class Polls:
@@ -72,16 +67,16 @@ PollsGiven: TypeAlias = NamedDependency[Polls]
 @get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="The instance's record, once it is news")
 async def record(
     request: Asking, context: Ctx, polls: PollsGiven, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
-) -> RecordAnswer:
+) -> AgentRecord:
     context.agent(request, instance_id)
     waits = bool(seen) and wait > 0
     with polls.one(instance_id, context.admission) if waits else context.admission.work():
         sight = await context.lookout.news(instance_id, seen, wait if waits else 0.0)
         one = sight.instance
         if one is None:
-            return RecordAnswer(found=False, seen=sight.mark)
+            return AgentRecord(found=False, seen=sight.mark)
         signal = (await context.ports.signals.read([instance_id]))[instance_id].signal
-    return RecordAnswer(
+    return AgentRecord(
         found=True,
         seen=sight.mark,
         state=one.state.value,
@@ -97,13 +92,15 @@ async def record(
 
 
 @post("/v1/agents/{instance_id:str}/signals", tags=["agents"], status_code=200, summary="Report what was reached")
-async def report(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]) -> Stored:
+async def report(
+    request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]
+) -> SignalStored:
     context.agent(request, instance_id)
-    signal = Signal(instance_id, Kind(data.kind), data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
+    signal = Signal(instance_id, data.kind, data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
     with context.admission.work():
         if instance_id not in await context.ports.records.known([instance_id]):
             raise NotFound(f"{instance_id} has no record")
-        return Stored(await context.ports.signals.report(signal))
+        return SignalStored(await context.ports.signals.report(signal))
 
 
 @post("/v1/agents/{instance_id:str}/jobs/take", tags=["agents"], status_code=200, summary="Take the run's next job")
@@ -116,7 +113,7 @@ async def take(request: Asking, context: Ctx, instance_id: FromPath[str], data: 
             return TakenJob(None)
         job = await _assigned(context, data.worker_instance_key)
         job = job or await jobs.take(context.ports, context.settings, data.worker_instance_key)
-        return TakenJob(of_job(job) if job else None)
+        return TakenJob(job_of(job) if job else None)
 
 
 async def _assigned(context: Context, key: str) -> Job | None:
@@ -142,7 +139,7 @@ async def bind(
             fence=data.fence,
         )
         (bound,) = await context.ports.records.apply(steps.bind(job, holder))
-        return of_job(bound)
+        return job_of(bound)
 
 
 @get("/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing", tags=["agents"], summary="Whether it is still ours")
@@ -151,17 +148,17 @@ async def standing(
     context: Ctx,
     instance_id: FromPath[str],
     job_id: FromPath[str],
-    worker: Annotated[str, QueryParameter(min_length=1, max_length=128)],
-    epoch: Annotated[int, QueryParameter(ge=0, le=2**53)],
-    fence: Annotated[int, QueryParameter(ge=0, le=2**53)],
-) -> Standing:
+    worker: Annotated[str, QueryParameter(min_length=1, max_length=limits.KEY_LENGTH)],
+    epoch: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
+    fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
+) -> AssignmentAnswer:
     context.agent(request, instance_id)
     _check_worker(instance_id, worker)
     with context.admission.work():
         job = (await context.ports.jobs.jobs([job_id])).get(job_id)
         if job is None or not Assignment(worker, epoch, fence).is_current(job):
-            return Standing("lost")
-        return Standing("cancelled" if job.cancelling else "")
+            return AssignmentAnswer(AssignmentStanding.LOST)
+        return AssignmentAnswer(AssignmentStanding.CANCELLED if job.cancelling else AssignmentStanding.HOLDS)
 
 
 @post(
@@ -178,7 +175,7 @@ async def give_back(
     with context.admission.work():
         assignment = Assignment(data.worker_instance_key, data.epoch, data.fence)
         job = await jobs.give_back(context.ports, context.settings, job_id, assignment, why=data.why)
-        return of_job(job)
+        return job_of(job)
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", tags=["agents"], status_code=200, summary="It ended")
@@ -194,11 +191,11 @@ async def finish(
             job_id,
             Assignment(data.worker_instance_key, data.epoch, data.fence),
             exit_code=data.exit_code,
-            result=Result(data.result),
+            result=data.result,
             why=data.why,
         )
     stale = isinstance(outcome, StaleResult)
-    return FinishedJob(accepted=not stale, job=of_job(outcome.job if isinstance(outcome, StaleResult) else outcome))
+    return FinishedJob(accepted=not stale, job=job_of(outcome.job if isinstance(outcome, StaleResult) else outcome))
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="It printed")
@@ -207,13 +204,13 @@ async def write_log(
     context: Ctx,
     instance_id: FromPath[str],
     job_id: FromPath[str],
-    fence: Annotated[int, QueryParameter(ge=1, le=2**53)],
-    offset: Annotated[int, QueryParameter(ge=0, le=2**53)],
+    fence: Annotated[int, QueryParameter(ge=1, le=limits.NUMBER)],
+    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
 ) -> LogWritten:
     context.agent(request, instance_id)
     content = await request.body()
-    if len(content) > LARGEST_CHUNK:
-        raise bad_input("the chunk is too large", "body", len(content), f"at most {LARGEST_CHUNK} bytes", status=413)
+    if len(content) > limits.LOG_CHUNK:
+        raise bad_input("the chunk is too large", "body", len(content), f"at most {limits.LOG_CHUNK} bytes", status=413)
     with context.admission.work():
         job = await jobs.find(context.ports, job_id)
         _check_assignment(job, instance_id, fence)

@@ -9,11 +9,11 @@ from litestar.params import HeaderParameter
 
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.ports.callers import IgnoredEvent
+from bullpen.schema.base import AnswerBody
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.problems import bad_input, of_decoding, shown
 from bullpen.server.routes.responses import post
-from bullpen.server.schema import Answer
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
 REMEMBERED = 1000  # deliveries
@@ -28,7 +28,7 @@ Event = Annotated[str, HeaderParameter(name="X-GitHub-Event", description="What 
 Id = Annotated[str, HeaderParameter(name="X-GitHub-Delivery", description="The same if it is sent again.")]
 
 
-class Delivered(Answer, frozen=True):
+class Delivered(AnswerBody, frozen=True):
     """`noted` is false for what does not concern us, and `reason` says why."""
 
     noted: bool

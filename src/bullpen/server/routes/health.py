@@ -9,28 +9,28 @@ from litestar.response import Stream
 
 from bullpen.auth.tokens import Scope
 from bullpen.model.ticket import format_time
+from bullpen.schema.status import AliveAnswer, ReadyAnswer
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.routes.responses import get
-from bullpen.server.schema import Alive, Ready
 
 
 @litestar.get("/healthz", tags=["health"], summary="The process lives")
-async def healthz() -> Alive:
-    return Alive(alive=True)
+async def healthz() -> AliveAnswer:
+    return AliveAnswer(alive=True)
 
 
 @litestar.get(
     "/readyz",
     tags=["health"],
     summary="The store can be read and written, and the loops turn",
-    responses={503: ResponseSpec(Ready, description="Not now.", generate_examples=False)},
+    responses={503: ResponseSpec(ReadyAnswer, description="Not now.", generate_examples=False)},
 )
-async def readyz(context: Ctx) -> Response[Ready]:
+async def readyz(context: Ctx) -> Response[ReadyAnswer]:
     store = await context.readiness.store_works()
     ready = store and context.service.is_alive() and not context.stop.is_set()
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
     failing = {one.loop: format_time(one.since) for one in context.service.failing()}
-    return Response(Ready(ready, store, loops, failing), status_code=200 if ready else 503)
+    return Response(ReadyAnswer(ready, store, loops, failing), status_code=200 if ready else 503)
 
 
 @get(

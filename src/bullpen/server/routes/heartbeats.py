@@ -4,19 +4,19 @@ here spells the path differently, as with a slash at its end, and is no endpoint
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
+from bullpen.schema.base import AnswerBody, RequestBody
 from bullpen.server.heartbeat_schema import Beaten, Heartbeat
 from bullpen.server.heartbeats import BATCH, SINGLE
 from bullpen.server.routes.responses import post
-from bullpen.server.schema import Answer, Asked
 
 
-class HeartbeatBatch(Asked, frozen=True):
+class HeartbeatBatch(RequestBody, frozen=True):
     """1 to 1000 beats."""
 
     heartbeats: list[Heartbeat]
 
 
-class BeatResult(Answer, frozen=True, omit_defaults=True):
+class BeatResult(AnswerBody, frozen=True, omit_defaults=True):
     """What a single beat is answered, or an error in its place."""
 
     token: int | None = None
@@ -33,7 +33,7 @@ class BeatResult(Answer, frozen=True, omit_defaults=True):
     remedy: str | None = None
 
 
-class BeatResults(Answer, frozen=True):
+class BeatResults(AnswerBody, frozen=True):
     """One result for each beat, in order."""
 
     results: list[BeatResult]

@@ -7,10 +7,11 @@ from litestar.params import JSONBody
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.model.instance import LIVE
 from bullpen.ports.callers import InstanceProof
+from bullpen.schema.agent import AgentToken
+from bullpen.schema.requests import ProveInstance
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Ctx
 from bullpen.server.routes.responses import post
-from bullpen.server.schema import AgentToken, ProveInstance
 
 LARGEST = 8 * 1024  # bytes of a proof: session tokens have one or two thousand
 REFUSAL = "no live instance of this pool has signed this proof"

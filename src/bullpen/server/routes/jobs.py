@@ -7,10 +7,11 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
+from bullpen.model import limits
+from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
+from bullpen.schema.requests import SubmitJob
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.routes.responses import get, post
-from bullpen.server.schema import JobAnswer, JobList, SubmitJob
-from bullpen.server.views import of_job
 
 LOG_PAGE = 64 * 1024
 
@@ -30,18 +31,18 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
     with context.admission.work():
         jobs.check_served(context.settings)
         (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
-        return of_job(job)
+        return job_of(job)
 
 
 @get("/v1/jobs", tags=["jobs"], summary="The jobs of a run, in the order in which they were submitted")
 async def list_jobs(
     request: Asking,
     context: Ctx,
-    run_id: Annotated[str, QueryParameter(name="runId", min_length=1, max_length=128)],
+    run_id: Annotated[str, QueryParameter(name="runId", min_length=1, max_length=limits.RUN_ID_LENGTH)],
 ) -> JobList:
     context.operator(request, Scope.READ)
     with context.admission.work():
-        return JobList([of_job(job) for job in await jobs.of_run(context.ports, run_id)])
+        return jobs_of(run_id, await jobs.of_run(context.ports, run_id))
 
 
 @get("/v1/jobs/{job_id:str}", tags=["jobs"], summary="A job and its story")
@@ -49,7 +50,7 @@ async def show_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobA
     context.operator(request, Scope.READ)
     with context.admission.work():
         job = await jobs.find(context.ports, job_id)
-        return of_job(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
+        return job_of(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
 
 
 @get(
@@ -62,8 +63,8 @@ async def job_logs(
     request: Asking,
     context: Ctx,
     job_id: FromPath[str],
-    fence: Annotated[int, QueryParameter(ge=0, le=2**53, description="Which assignment; 0: the last one.")] = 0,
-    offset: Annotated[int, QueryParameter(ge=0, le=2**53)] = 0,
+    fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Which assignment; 0: the last one.")] = 0,
+    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)] = 0,
 ) -> Response[bytes]:
     context.operator(request, Scope.READ)
     with context.admission.work():
@@ -79,7 +80,7 @@ async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> Jo
     operator = context.operator(request, Scope.OPERATE)
     with context.admission.work():
         by = f"operator {operator.id}"
-        return of_job(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
+        return job_of(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
 
 
 HANDLERS = (submit_job, list_jobs, show_job, job_logs, cancel_job)

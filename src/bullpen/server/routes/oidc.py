@@ -1,17 +1,16 @@
 """How a workflow run gets a token of ours without a secret: one of its jobs shows what GitHub says of it."""
 
 import logging
-from typing import Annotated
 
 from litestar.params import JSONBody
-from msgspec import Meta
 
 from bullpen.auth.tokens import RUN_LASTS, Run
 from bullpen.errors import NotFound, PermissionDenied
+from bullpen.schema.base import AnswerBody
+from bullpen.schema.requests import ExchangeToken
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Ctx
 from bullpen.server.routes.responses import post
-from bullpen.server.schema import Answer, Asked
 
 LARGEST = 16 * 1024  # bytes of a body: GitHub's tokens have about two thousand
 REFUSAL = "no valid token of a job of this pool's repositories"
@@ -19,13 +18,7 @@ REFUSAL = "no valid token of a job of this pool's repositories"
 log = logging.getLogger("bullpen.server")
 
 
-class ExchangeToken(Asked, frozen=True):
-    """What a job has got from GitHub, made out to us."""
-
-    token: Annotated[str, Meta(min_length=1, max_length=8192)]
-
-
-class RunToken(Answer, frozen=True):
+class RunToken(AnswerBody, frozen=True):
     """A token for one run, for `expiresIn` seconds. The trust domain is what the run has earned, not what it asked."""
 
     token: str

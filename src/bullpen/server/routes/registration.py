@@ -15,11 +15,12 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
 from bullpen.ports import Removal
+from bullpen.schema.agent import RegistrationAnswer
+from bullpen.schema.requests import RegisterRunner
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.problems import shown
 from bullpen.server.routes.responses import delete, put
-from bullpen.server.schema import Register, Registered
 
 PATIENCE = 4.5  # seconds for GitHub; `agent.link_http` waits six for us
 UNUSABLE = "the service cannot use its credentials for GitHub; its log says more"
@@ -30,26 +31,30 @@ log = logging.getLogger("bullpen.server")
 
 
 @put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
-async def register(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[Register]) -> Registered:
+async def register(
+    request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[RegisterRunner]
+) -> RegistrationAnswer:
     context.agent(request, instance_id)
     try:
         async with _asking_ci(context):
             found = await context.ports.ci.register(instance_id, data.run_id, data.round)
     except Refused as exc:
         # An answer, not an error: the agent reports the reason to whoever waits for it, instead of trying on.
-        return Registered(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
+        return RegistrationAnswer(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
     except ConfigError as exc:
         log.error("%s is not registered: %s", instance_id, exc)
-        return Registered(False, refusal=UNUSABLE)
+        return RegistrationAnswer(False, refusal=UNUSABLE)
     if found is None or not (found.token or found.jit):
-        return Registered(found is not None)
-    return Registered(True, **asdict(found))
+        return RegistrationAnswer(found is not None)
+    return RegistrationAnswer(True, **asdict(found))
 
 
 @delete(
     "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
 )
-async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = "") -> Registered:
+async def deregister(
+    request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = ""
+) -> RegistrationAnswer:
     context.agent(request, instance_id)
     if runner and context.ports.ci.instance_of(runner) != instance_id:
         raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
@@ -61,7 +66,7 @@ async def deregister(request: Asking, context: Ctx, instance_id: FromPath[str], 
         raise Unavailable(UNUSABLE) from exc
     if removal is Removal.BUSY:
         raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
-    return Registered(False)
+    return RegistrationAnswer(False)
 
 
 @asynccontextmanager

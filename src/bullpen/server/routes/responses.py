@@ -5,7 +5,7 @@ from functools import partial
 import litestar
 from litestar.openapi.datastructures import ResponseSpec
 
-from bullpen.server.problems import ErrorAnswer
+from bullpen.schema.error import ErrorAnswer
 
 KINDS = {
     400: "The request cannot be meant; `field` says where.",

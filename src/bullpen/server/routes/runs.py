@@ -4,7 +4,7 @@ Operators serve any run, by its label. A workflow run serves itself, and what it
 """
 
 import asyncio
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
@@ -12,23 +12,29 @@ from bullpen import jobs
 from bullpen.auth.tokens import Operator, Run, Scope
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.model.ticket import UsageClass
-from bullpen.provision import Outcome, Request, provision
+from bullpen.inventory import views
+from bullpen.model import limits
+from bullpen.model.progress import Tell
+from bullpen.provision import Request, provision
 from bullpen.release import release
+from bullpen.schema.instance import instance_of_view
+from bullpen.schema.job import job_of
+from bullpen.schema.operation import Operation, OperationKind
+from bullpen.schema.provision import ProvisionAnswer, provision_of
+from bullpen.schema.release import ReleaseAnswer, release_of
+from bullpen.schema.requests import ProvisionRun
+from bullpen.schema.run import RunAnswer
 from bullpen.server.authentication import must_be_operator, must_serve_run
 from bullpen.server.authorization import entitled
 from bullpen.server.context import Asking, Context, Ctx
-from bullpen.server.operations import Operation, Tell
 from bullpen.server.routes.responses import delete, get, post
-from bullpen.server.schema import ProvisionRun, RunAnswer
-from bullpen.server.views import of_instance, of_job
 
 GRACE = 60.0
 Key: TypeAlias = Annotated[
     str,
     HeaderParameter(
         name="Idempotency-Key",
-        max_length=128,
+        max_length=limits.IDEMPOTENCY_KEY_LENGTH,
         description="Of this request: whoever got no answer sends it again with the same key, and it is begun once.",
     ),
 ]
@@ -39,9 +45,9 @@ async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunA
     context.operator_or_run(request, run_id, Scope.READ)
     checked_run_id(run_id)
     with context.admission.work():
-        held = await context.ports.records.run_instances(run_id)
+        held = await views(context.ports, context.settings, await context.ports.records.run_instances(run_id))
         of_run = await jobs.of_run(context.ports, run_id)
-        return RunAnswer(run_id, [of_instance(one) for one in held], [of_job(job) for job in of_run])
+        return RunAnswer(run_id, [instance_of_view(one) for one in held], [job_of(job) for job in of_run])
 
 
 @post(
@@ -53,14 +59,13 @@ async def provision_run(
     speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
     asked = _request(context.settings, checked_run_id(run_id), entitled(context.settings, speaker, run_id, data))
 
-    async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
-        outcome = await provision(context.ports, context.settings, asked, stop=stop, tell=tell)
-        return outcome.succeeded, outcome.reason, _of_outcome(outcome)
+    async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
+        return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
     with context.admission.work():
         lasts = context.settings.timings.provision + asked.wait + GRACE
         waits = asked.wait > 0
-        return context.operations.begin("provision", run_id, lasts, work, key, _own(speaker), waits=waits)
+        return context.operations.begin(OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits)
 
 
 @post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
@@ -68,22 +73,12 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key:
     speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
     checked_run_id(run_id)
 
-    async def work(stop: asyncio.Event, tell: Tell) -> tuple[bool, str, dict[str, Any]]:
-        given = await release(context.ports, context.settings, run_id, stop=stop, tell=tell)
-        return (
-            True,
-            "",
-            {
-                "offered": given.offered,
-                "terminated": given.terminated,
-                "pending": given.pending,
-                "busy": given.busy,
-            },
-        )
+    async def work(stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
+        return release_of(await release(context.ports, context.settings, run_id, stop=stop, tell=tell))
 
     with context.admission.work():
         lasts = context.settings.timings.cleaning + GRACE
-        return context.operations.begin("release", run_id, lasts, work, key, _own(speaker))
+        return context.operations.begin(OperationKind.RELEASE, run_id, lasts, work, key, _own(speaker))
 
 
 @get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
@@ -118,17 +113,19 @@ def _operation(context: Context, request: Asking, operation_id: str, scope: Scop
 
 def checked_run_id(run_id: str) -> str:
     """Raise ConfigError for what no run id can be."""
-    if not 1 <= len(run_id) <= 128 or not run_id.isprintable() or " " in run_id:
-        raise ConfigError(f"runId {run_id[:40]!r}: must be 1 to 128 printable characters without spaces")
+    if not limits.is_word(run_id, limits.RUN_ID_LENGTH):
+        allowed = limits.word_allowed(limits.RUN_ID_LENGTH)
+        raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId")
     return run_id
 
 
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
     if data.count > settings.limits.max_count:
-        raise ConfigError(f"count {data.count}: must be at most {settings.limits.max_count} (limits.max-count)")
+        allowed = f"at most {settings.limits.max_count} (limits.max-count)"
+        raise ConfigError(f"count {data.count}: must be {allowed}", field="count")
     needs = settings.requirements(
         data.resource_class,
-        UsageClass(data.usage_class),
+        data.usage_class,
         data.allowed_instance_types,
         data.cpu,
         data.mem,
@@ -137,34 +134,6 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
     )
     runtime = settings.timings.max_runtime if data.max_runtime_min is None else 60.0 * data.max_runtime_min
     return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial, wait=data.wait)
-
-
-def _of_outcome(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "provisionId": outcome.provision_id,
-        "requested": outcome.requested,
-        "selected": outcome.selected,
-        "created": outcome.created,
-        "durationSeconds": round(outcome.duration, 3),
-        "timings": {phase: round(seconds, 3) for phase, seconds in outcome.timings.items()},
-        "remedy": outcome.remedy,
-        "instances": [
-            {
-                "instanceId": one.instance.id,
-                "origin": one.origin.value,
-                "resourceClass": one.instance.resource_class,
-                "instanceType": one.instance.instance_type,
-                "usageClass": one.instance.usage_class.value,
-            }
-            for one in outcome.members
-        ],
-        "kept": [{"instanceId": one.instance.id, "origin": one.origin.value} for one in outcome.kept],
-        "held": [one.instance.id for one in outcome.held],
-        "discarded": [
-            {"instanceId": one.instance_id, "reason": one.reason, "outcome": one.outcome.value}
-            for one in outcome.discarded
-        ],
-    }
 
 
 HANDLERS = (show_run, provision_run, release_run, show_operation, stop_operation)

@@ -8,15 +8,16 @@ from bullpen.auth.tokens import Run, Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import roster
 from bullpen.liveness import Rejection, stop_worker
+from bullpen.model import limits
 from bullpen.model.worker import Card, Code
+from bullpen.schema.error import ErrorAnswer
+from bullpen.schema.worker import WorkerAnswer, WorkerList, WorkerStopped, worker_of, workers_of
 from bullpen.server.authentication import forbidden, may_beat
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.heartbeat_schema import STATUS
-from bullpen.server.problems import ErrorAnswer, Problem, bad_input
+from bullpen.server.problems import Problem, bad_input
 from bullpen.server.routes.pool import After, Limit
 from bullpen.server.routes.responses import delete, get
-from bullpen.server.schema import StoppedAnswer, WorkerAnswer, WorkerList
-from bullpen.server.views import of_worker
 
 STATES = ("active", "inactive", "suspect")
 State = Annotated[
@@ -27,7 +28,7 @@ State = Annotated[
         description="Only these. suspect: active, and the lease is out. A page may then hold fewer.",
     ),
 ]
-Last = Annotated[int, QueryParameter(ge=0, le=2**53, description="As the last accepted beat was answered.")]
+Last = Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="As the last accepted beat was answered.")]
 
 REMEDY = {
     Code.MISMATCH: "Send the token and the epoch of the last answer to a beat; a later process may have the key now.",
@@ -44,8 +45,7 @@ async def list_workers(
     if only and only not in STATES:
         raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
     with context.admission.work():
-        page = await roster(context.ports, limit, after, only)
-        return WorkerList([of_worker(one.worker, one.card) for one in page.workers], page.next)
+        return workers_of(await roster(context.ports, limit, after, only))
 
 
 @get("/v1/workers/{key:path}", tags=["workers"], summary="A worker, its lease, what it says of itself, and its story")
@@ -58,7 +58,7 @@ async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> Work
             raise NotFound(f"{key[:60]}: no such worker")
         card = (await context.ports.workers.cards([key])).get(key, Card())
         story = (await context.ports.records.stories([key])).get(key, [])
-        return of_worker(found, card, story)
+        return worker_of(found, card, story)
 
 
 @delete(
@@ -67,7 +67,7 @@ async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> Work
     status_code=200,
     summary="The worker has stopped: clean it up, and give its jobs to others",
 )
-async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> StoppedAnswer:
+async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> WorkerStopped:
     key = key.removeprefix("/")
     speaker = context.speaker(request)
     if isinstance(speaker, Run) or not may_beat(speaker, key):
@@ -76,7 +76,7 @@ async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, e
         stopped = await stop_worker(context.ports, context.settings, key, token=token, epoch=epoch)
     if isinstance(stopped, Rejection):
         raise _refusal(stopped)
-    return StoppedAnswer(key, stopped.worker.state.value, list(stopped.given_back))
+    return WorkerStopped(key, stopped.worker.state, list(stopped.given_back))
 
 
 def _refusal(rejection: Rejection) -> Problem:

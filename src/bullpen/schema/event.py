@@ -1,0 +1,38 @@
+"""What happens in the pool, as `GET /v1/events` streams it: the event's kind, and one of these as its data.
+
+instance    InstanceAnswer         gone      GoneEvent
+job         JobAnswer              trouble   TroubleEvent
+workers     WorkersEvent
+"""
+
+from enum import StrEnum
+
+from bullpen.schema.base import AnswerBody
+from bullpen.schema.status import DomainAnswer
+
+
+class EventKind(StrEnum):
+    INSTANCE = "instance"
+    JOB = "job"
+    WORKERS = "workers"
+    GONE = "gone"
+    TROUBLE = "trouble"
+
+
+class WorkersEvent(AnswerBody, frozen=True):
+    """The number of workers by failure domain has changed."""
+
+    workers: list[DomainAnswer]
+
+
+class GoneEvent(AnswerBody, frozen=True):
+    """What was shown before is not listed any more."""
+
+    kind: EventKind
+    id: str
+
+
+class TroubleEvent(AnswerBody, frozen=True):
+    """The store could not be read; the stream goes on."""
+
+    reason: str

@@ -1,0 +1,86 @@
+"""A job: what was asked for, which worker has it, and how it ended."""
+
+from collections.abc import Sequence
+
+from msgspec import field
+
+from bullpen.model.job import Job
+from bullpen.model.job import Result as JobResult
+from bullpen.model.job import State as JobState
+from bullpen.model.transition import StoryLine
+from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.story import StoryLineAnswer, lines_of
+
+
+class JobAnswer(AnswerBody, frozen=True):
+    """`worker` and `epoch` name the worker that has it, or had it last; lists leave out `story`."""
+
+    id: str
+    run_id: str
+    name: str
+    index: int
+    command: tuple[str, ...]
+    state: JobState
+    result: JobResult
+    exit_code: int | None
+    reason: str
+    fence: int
+    worker: str
+    epoch: int
+    instance_id: str
+    losses: int
+    cancelling: bool
+    timeout_seconds: float
+    capability: str
+    side_effects: bool
+    queued_at: str | None
+    finished_at: str | None
+    story: list[StoryLineAnswer] = field(default_factory=list)
+
+
+class JobLog(JobAnswer, frozen=True):
+    """The job with what it has printed, attempt after attempt."""
+
+    lines: list[str] = field(default_factory=list)
+
+
+class JobList(AnswerBody, frozen=True):
+    """The jobs of a run, in the order in which they were submitted."""
+
+    run_id: str
+    jobs: list[JobAnswer]
+
+
+def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
+    return JobAnswer(
+        id=job.id,
+        run_id=job.run_id,
+        name=job.name,
+        index=job.index,
+        command=job.command,
+        state=job.state,
+        result=job.result,
+        exit_code=job.exit_code,
+        reason=job.reason,
+        fence=job.fence,
+        worker=job.worker,
+        epoch=job.epoch,
+        instance_id=job.instance_id,
+        losses=job.losses,
+        cancelling=job.cancelling,
+        timeout_seconds=job.timeout,
+        capability=job.capability,
+        side_effects=job.side_effects,
+        queued_at=time_of(job.queued_at),
+        finished_at=time_of(job.finished_at),
+        story=lines_of(story),
+    )
+
+
+def log_of(job: Job, lines: list[str]) -> JobLog:
+    answer = job_of(job)
+    return JobLog(**{name: getattr(answer, name) for name in answer.__struct_fields__}, lines=lines)
+
+
+def jobs_of(run_id: str, jobs: Sequence[Job]) -> JobList:
+    return JobList(run_id, [job_of(job) for job in jobs])

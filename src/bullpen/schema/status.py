@@ -1,0 +1,186 @@
+"""The pool as a whole, and whether a server can serve it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import field
+
+from bullpen.inventory import Pool, Status
+from bullpen.model.control import Control
+from bullpen.model.control import State as ControlState
+from bullpen.model.provision import Provision
+from bullpen.model.ticket import format_time
+from bullpen.model.worker import ACTIVE, INACTIVE
+from bullpen.ports.health import FailingLoop, Limit
+from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.instance import InstanceAnswer, instance_of_view
+from bullpen.schema.worker import SilentWorker, silent_worker_of
+from bullpen.settings.reloading import Reloader
+
+
+class PoolAnswer(AnswerBody, frozen=True):
+    """What a class has on offer: `claimable` counts instances of any usage class and trust domain. `tickets` includes
+    expired ones where `ticketsIncludeExpired`: SQS counts a message until it is received."""
+
+    resource_class: str
+    tickets: int
+    tickets_include_expired: bool
+    claimable: int
+
+
+class DomainAnswer(AnswerBody, frozen=True):
+    """The workers of a failure domain by state."""
+
+    domain: str
+    active: int
+    inactive: int
+
+
+class ControlAnswer(AnswerBody, frozen=True):
+    """Whether losses are held back: one for each failure domain, and one for the whole store."""
+
+    name: str
+    state: ControlState
+    why: str
+    held_since: str | None
+    recovered_at: str | None
+
+
+class WaitingProvision(AnswerBody, frozen=True):
+    """A provision that waits for room under a cap. `waitsFor` is the setting of that cap."""
+
+    id: str
+    run_id: str
+    count: int
+    resource_class: str
+    waits_for: str
+    since: str | None
+
+
+class FailingLoopAnswer(AnswerBody, frozen=True):
+    """A loop of a server on this store of which every run has failed since a time, and the last error."""
+
+    process: str
+    loop: str
+    since: str
+    error: str
+
+
+class RateLimitAnswer(AnswerBody, frozen=True):
+    """Requests that GitHub still allows the pool's credentials."""
+
+    resource: str
+    limit: int
+    remaining: int
+    resets_at: str
+
+
+class SettingsAnswer(AnswerBody, frozen=True):
+    """`restartNeeded` are settings that changed in the file and take effect when the server is restarted. `refused` is
+    what is wrong with the file as it stands: then the server has taken over nothing of it."""
+
+    file: str = ""
+    restart_needed: tuple[str, ...] = ()
+    refused: str = ""
+
+
+class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
+    """The pool in numbers. `counts` has live instances by resource class and state. `hold` says why no worker is
+    declared lost now; empty if workers are. Of a great many silent workers or waiting provisions, it names some."""
+
+    counts: dict[str, dict[str, int]]
+    pools: list[PoolAnswer]
+    workers: list[DomainAnswer]
+    silent_workers: list[SilentWorker]
+    hold: str
+    controls: list[ControlAnswer]
+    waiting: list[WaitingProvision]
+    failing_loops: list[FailingLoopAnswer]
+
+
+class ServerStatus(StatusAnswer, frozen=True, kw_only=True):
+    """With the loops of the server that answers, and its settings."""
+
+    loops: dict[str, bool]
+    settings: SettingsAnswer
+
+
+class PoolStatus(StatusAnswer, frozen=True, kw_only=True):
+    """With every instance that lives or whose end is owed, and what GitHub still allows."""
+
+    instances: list[InstanceAnswer]
+    limits: list[RateLimitAnswer]
+
+
+class ReadyAnswer(AnswerBody, frozen=True):
+    """`failing` has the loops of which every run has failed since a time. They do not make a server unready.
+    `/v1/status`, which needs a token, has their errors."""
+
+    ready: bool
+    store: bool
+    loops: dict[str, bool]
+    failing: dict[str, str] = field(default_factory=dict)
+
+
+class AliveAnswer(AnswerBody, frozen=True):
+    alive: bool
+
+
+def server_status_of(status: Status, loops: Mapping[str, bool], reloader: Reloader | None) -> ServerStatus:
+    settings = (
+        SettingsAnswer(reloader.file, reloader.restart_needed, reloader.refused) if reloader else SettingsAnswer()
+    )
+    return ServerStatus(**_shared(status), loops=dict(loops), settings=settings)
+
+
+def pool_status_of(status: Status, limits: Sequence[Limit] = ()) -> PoolStatus:
+    return PoolStatus(
+        **_shared(status),
+        instances=[instance_of_view(one) for one in status.instances],
+        limits=[RateLimitAnswer(one.resource, one.limit, one.remaining, format_time(one.resets_at)) for one in limits],
+    )
+
+
+def domains_of(census: Mapping[tuple[str, str], int]) -> list[DomainAnswer]:
+    """Workers by failure domain, from their number by domain and state."""
+    names = sorted({domain for domain, _ in census})
+    return [DomainAnswer(name, census.get((name, ACTIVE), 0), census.get((name, INACTIVE), 0)) for name in names]
+
+
+def control_of(control: Control) -> ControlAnswer:
+    return ControlAnswer(
+        name=control.id,
+        state=control.state,
+        why=control.why,
+        held_since=time_of(control.held_since),
+        recovered_at=time_of(control.recovered_at),
+    )
+
+
+def failing_loop_of(one: FailingLoop) -> FailingLoopAnswer:
+    return FailingLoopAnswer(one.process, one.loop, format_time(one.since), one.error)
+
+
+def _shared(status: Status) -> dict[str, Any]:
+    counts: dict[str, dict[str, int]] = {}
+    for (name, state), count in status.counts.items():
+        counts.setdefault(name, {})[state.value] = count
+    return {
+        "counts": counts,
+        "pools": [_pool_of(one) for one in status.pools],
+        "workers": [DomainAnswer(one.name, one.active, one.inactive) for one in status.domains],
+        "silent_workers": [silent_worker_of(one) for one in status.silent],
+        "hold": status.hold,
+        "controls": [control_of(one) for one in status.controls],
+        "waiting": [_waiting_of(one) for one in status.waiting],
+        "failing_loops": [failing_loop_of(one) for one in status.failing],
+    }
+
+
+def _pool_of(one: Pool) -> PoolAnswer:
+    return PoolAnswer(one.resource_class, one.tickets, one.counts_expired, one.claimable)
+
+
+def _waiting_of(one: Provision) -> WaitingProvision:
+    since = time_of(one.place.since if one.place else None)
+    return WaitingProvision(one.id, one.run_id, one.want, one.needs.resource_class, one.waits_for, since)

@@ -1,0 +1,129 @@
+"""What the commands that keep the pool answer: refresh, down, doctor and token."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from bullpen.errors import BullpenError
+from bullpen.ports import StoredToken
+from bullpen.ports.health import Finding, Health
+from bullpen.refresh import Action
+from bullpen.schema.base import AnswerBody, WorkState
+
+
+class ActionAnswer(AnswerBody, frozen=True):
+    """What refresh does to a subject, or would do, and why."""
+
+    what: str
+    subject: str
+    reason: str
+
+
+class RefreshAnswer(AnswerBody, frozen=True):
+    """`reason` and `remedy` are empty unless something failed; the other actions were performed all the same."""
+
+    state: WorkState
+    dry_run: bool
+    actions: list[ActionAnswer]
+    reason: str = ""
+    remedy: str = ""
+
+
+class DownAnswer(AnswerBody, frozen=True):
+    """Ids: `terminated` were ended, `left` would not end; `listed` are runners that GitHub keeps on its list until it
+    has given up on their jobs."""
+
+    state: WorkState
+    terminated: tuple[str, ...]
+    left: tuple[str, ...]
+    listed: tuple[str, ...] = ()
+    reason: str = ""
+    remedy: str = ""
+
+
+class CheckAnswer(AnswerBody, frozen=True):
+    name: str
+    state: Health
+    found: str
+    remedy: str
+
+
+class DoctorAnswer(AnswerBody, frozen=True):
+    state: WorkState
+    checks: list[CheckAnswer]
+
+
+class TokenState(StrEnum):
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class TokenAnswer(AnswerBody, frozen=True):
+    """A token of an operator, without its secret."""
+
+    name: str
+    scope: str
+    state: TokenState
+    created: str | None
+    expires: str | None
+    revoked: str | None
+
+
+class CreatedToken(TokenAnswer, frozen=True, kw_only=True):
+    """With its secret, this once."""
+
+    token: str
+
+
+class RevokedToken(AnswerBody, frozen=True):
+    name: str
+    state: TokenState = TokenState.REVOKED
+
+
+class TokenList(AnswerBody, frozen=True):
+    tokens: list[TokenAnswer]
+
+
+def refresh_of(actions: Sequence[Action], *, dry_run: bool, failure: BullpenError | None) -> RefreshAnswer:
+    return RefreshAnswer(
+        state=WorkState.FAILED if failure else WorkState.SUCCEEDED,
+        dry_run=dry_run,
+        actions=[ActionAnswer(one.what, one.subject, one.reason) for one in actions],
+        reason=str(failure) if failure else "",
+        remedy=failure.remedy if failure else "",
+    )
+
+
+def doctor_of(findings: Sequence[Finding]) -> DoctorAnswer:
+    failed = any(one.health is Health.FAILED for one in findings)
+    return DoctorAnswer(
+        WorkState.FAILED if failed else WorkState.SUCCEEDED,
+        [CheckAnswer(one.name, one.health, one.found, one.remedy) for one in findings],
+    )
+
+
+def token_of(token: StoredToken, now: datetime) -> TokenAnswer:
+    return TokenAnswer(
+        name=token.name,
+        scope=token.scope,
+        state=token_state(token, now),
+        created=_time(token.created),
+        expires=_time(token.expires),
+        revoked=_time(token.revoked),
+    )
+
+
+def created_token_of(secret: str, token: StoredToken, now: datetime) -> CreatedToken:
+    answer = token_of(token, now)
+    return CreatedToken(**{name: getattr(answer, name) for name in answer.__struct_fields__}, token=secret)
+
+
+def token_state(token: StoredToken, now: datetime) -> TokenState:
+    if token.revoked is not None:
+        return TokenState.REVOKED
+    return TokenState.VALID if token.is_valid(now) else TokenState.EXPIRED
+
+
+def _time(at: datetime | None) -> str | None:
+    return at.isoformat(timespec="seconds") if at else None
