@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.auth.token_files import IMPORTED, SECRET, TOKENS, import_files
-from bullpen.auth.tokens import Agent, Keys, Operator, Scope, agent_token, drawn
+from bullpen.auth.tokens import AgentIdentity, Keys, Operator, Scope, agent_token, drawn
 from bullpen.engines.memory import Memory
 from bullpen.errors import ConfigError
 from bullpen.ports import Tokens
@@ -40,7 +40,7 @@ async def test_old_tokens_and_running_agents_keep_working(tmp_path: Path) -> Non
     operator = keys.bearer(token, 0)
     assert isinstance(operator, Operator)
     assert operator.scope is Scope.OPERATE
-    assert keys.bearer(of_agent, 1) == Agent("i-1")
+    assert keys.bearer(of_agent, 1) == AgentIdentity("i-1")
     assert sorted(os.listdir(tmp_path)) == [SECRET + IMPORTED, TOKENS + IMPORTED]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, Agent, Keys, Operator, Scope, drawn
+from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, AgentIdentity, Keys, Operator, Scope, drawn
 from bullpen.errors import ConfigError, Unavailable
 from bullpen.ports import TokenBook
 from bullpen.server.authentication import check_bind, is_loopback
@@ -153,13 +153,13 @@ async def test_every_replica_learns_of_a_revocation_by_itself(tmp_path: Path) ->
 async def test_an_agents_token_is_the_same_on_every_replica_of_a_store(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         here, there = await Keys.opened(house.ports.tokens), await Keys.opened(house.ports.tokens)
-        assert there.bearer(here.agent_token(INSTANCE, 0), 1) == Agent(INSTANCE)
+        assert there.bearer(here.agent_token(INSTANCE, 0), 1) == AgentIdentity(INSTANCE)
 
 
 def test_an_agents_token_is_bound_to_its_instance_and_a_time() -> None:
     keys = keys_of()
     token = keys.agent_token(INSTANCE, 0)
-    assert keys.bearer(token, 1) == Agent(INSTANCE)
+    assert keys.bearer(token, 1) == AgentIdentity(INSTANCE)
     assert keys.bearer(token.replace(INSTANCE, OTHER), 1) is None
     assert keys.bearer(token.replace(f"_{AGENT_LASTS}_", f"_{AGENT_LASTS + 9}_"), 1) is None
     assert keys.bearer(token, AGENT_LASTS) is None

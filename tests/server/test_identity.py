@@ -14,7 +14,7 @@ import pytest
 
 from builders import expire, register
 from bullpen.agent.aws.identity import proof_of
-from bullpen.auth.tokens import Agent
+from bullpen.auth.tokens import AgentIdentity
 from bullpen.model import proof
 from bullpen.ports.callers import Verifiers
 from bullpen.server.load_limits import Admission
@@ -51,7 +51,7 @@ def is_refused(answer: httpx.Response) -> bool:
 async def test_an_instance_that_proves_itself_gets_a_token_of_its_own(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as (house, _):
         token = (await prove(house)).json()["token"]
-        assert house.context.keys.bearer(token, now(house)) == Agent(INSTANCE)
+        assert house.context.keys.bearer(token, now(house)) == AgentIdentity(INSTANCE)
         assert (await house.ask("GET", f"/v1/agents/{INSTANCE}/record", token)).status_code == 200
         assert (await house.ask("GET", f"/v1/agents/{OTHER}/record", token)).status_code == 403
 

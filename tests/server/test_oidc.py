@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec.structs import replace
 
-from bullpen.auth.tokens import RUN_LASTS, Run
+from bullpen.auth.tokens import RUN_LASTS, RunIdentity
 from bullpen.config import Github, Settings
 from bullpen.engines.github.issuer import KEYS_LAST, LARGEST_ANSWER, LOOK_AGAIN, RETRY, IssuerKeys, issuer
 from bullpen.engines.github.oidc import LEEWAY
@@ -46,7 +46,7 @@ async def test_a_job_gets_a_token_for_its_own_run(tmp_path: Path) -> None:
             "trustDomain": "acme/widgets",
         }
         found = hub.house.context.keys.bearer(token, hub.now)
-        assert found == Run(repository="acme/widgets", run="4711", attempt=2, trust="acme/widgets")
+        assert found == RunIdentity(repository="acme/widgets", run="4711", attempt=2, trust="acme/widgets")
 
 
 async def test_a_pull_request_earns_a_domain_of_its_own(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from builders import running
-from bullpen.auth.tokens import RUN_LASTS, Agent, Run
+from bullpen.auth.tokens import RUN_LASTS, AgentIdentity, RunIdentity
 from bullpen.config import Engines, Github, Settings
 from bullpen.model.progress import Tell
 from bullpen.model.ticket import Requirements
@@ -23,7 +23,7 @@ from bullpen.schema.provision import ProvisionAnswer, provision_of
 from server.fixtures import INSTANCE, a_house, keys_of
 from server.jobs_of_github import Hub, a_hub
 
-RUN = Run("acme/widgets", "4711", 2, "acme/widgets")
+RUN = RunIdentity("acme/widgets", "4711", 2, "acme/widgets")
 
 
 async def provisioned(hub: Hub, label: str, token: str, **body: Any) -> Requirements:
@@ -231,7 +231,7 @@ def test_a_token_with_anything_changed_is_nobodys() -> None:
 def test_no_kind_of_token_passes_for_another() -> None:
     keys = keys_of()
     of_agent, of_run = keys.agent_token(INSTANCE, 0), keys.run_token(RUN, 0)
-    assert isinstance(keys.bearer(of_agent, 1), Agent)
+    assert isinstance(keys.bearer(of_agent, 1), AgentIdentity)
     assert keys.bearer(of_agent.replace("bpa_", "bpr_"), 1) is None
     assert keys.bearer(of_run.replace("bpr_", "bpa_run_"), 1) is None
     assert keys.bearer(of_run.replace("bpr_", "bpa_"), 1) is None

@@ -59,12 +59,12 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentIdentity:
     instance_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunIdentity:
     """A job of a workflow run, which speaks for all of it. Where it comes from, and how far that is trusted, is not for
     it to say."""
 
@@ -74,7 +74,7 @@ class Run:
     trust: str
 
 
-Speaker: TypeAlias = Operator | Agent | Run
+Speaker: TypeAlias = Operator | AgentIdentity | RunIdentity
 
 log = logging.getLogger("bullpen.server")
 
@@ -135,7 +135,7 @@ class Keys:
         """The token of an instance, derived from the pool's secret."""
         return agent_token(self._secret, instance_id, now)
 
-    def run_token(self, run: Run, now: float) -> str:
+    def run_token(self, run: RunIdentity, now: float) -> str:
         """A token with which the jobs of a workflow run speak for it."""
         claims = [run.repository, run.run, run.attempt, run.trust, int(now) + RUN_LASTS]
         packed = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()
@@ -152,14 +152,14 @@ class Keys:
                 return self._run(token, now)
         return None
 
-    def _agent(self, token: str, now: float) -> Agent | None:
+    def _agent(self, token: str, now: float) -> AgentIdentity | None:
         parts = token.split("_")
         if len(parts) != 4 or not (parts[2].isascii() and parts[2].isdigit() and len(parts[2]) < 16):
             return None
         _, instance_id, until, mac = parts
         if not hmac.compare_digest(mac.encode(), _mac(self._secret, instance_id, until).encode()):
             return None
-        return Agent(instance_id) if now < int(until) else None
+        return AgentIdentity(instance_id) if now < int(until) else None
 
     def _operator(self, token: str, now: float) -> Operator | None:
         known = self._known.get(token.split("_")[1])
@@ -172,13 +172,13 @@ class Keys:
         self._check_fresh(now)
         return Operator(known.name, Scope(known.scope))
 
-    def _run(self, token: str, now: float) -> Run | None:
+    def _run(self, token: str, now: float) -> RunIdentity | None:
         packed, _, mac = token.removeprefix("bpr_").rpartition("_")
         if not hmac.compare_digest(mac.encode(), _mac(self._secret, "run", packed).encode()):
             return None
         # Nothing of it was read before it was proved to be ours.
         repository, run, attempt, trust, until = json.loads(base64.urlsafe_b64decode(packed))
-        return Run(repository, run, attempt, trust) if now < until else None
+        return RunIdentity(repository, run, attempt, trust) if now < until else None
 
     def _check_fresh(self, now: float) -> None:
         if self._failing_since is not None and now - self._failing_since > STALE:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
+from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock
@@ -80,9 +80,9 @@ class Doorkeeper:
 
 def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
     """Raise a 403 unless an operator speaks whose scope includes this one."""
-    if isinstance(speaker, Agent):
+    if isinstance(speaker, AgentIdentity):
         raise forbidden("an agent's token speaks for its own instance only")
-    if isinstance(speaker, Run):
+    if isinstance(speaker, RunIdentity):
         raise forbidden("a run's token speaks for its own run only")
     if not speaker.scope.includes(scope):
         raise forbidden(
@@ -92,9 +92,9 @@ def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
     return speaker
 
 
-def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run:
+def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | RunIdentity:
     """Raise a 403 unless the workflow run whose label it is speaks, or an operator whose scope includes this one."""
-    if not isinstance(speaker, Run):
+    if not isinstance(speaker, RunIdentity):
         return must_be_operator(speaker, scope)
     found = labels.parse(label)
     if found is None or not found.admits(speaker.run, speaker.attempt):
@@ -105,18 +105,18 @@ def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run
     return speaker
 
 
-def must_be_agent(speaker: Speaker, instance_id: str) -> Agent:
+def must_be_agent(speaker: Speaker, instance_id: str) -> AgentIdentity:
     """Raise a 403 unless the agent of this very instance speaks."""
-    if not isinstance(speaker, Agent):
+    if not isinstance(speaker, AgentIdentity):
         raise forbidden("only the instance's own agent may speak here")
     if speaker.instance_id != instance_id:
         raise forbidden(f"the token is bound to {speaker.instance_id}: it cannot speak for another instance")
     return speaker
 
 
-def may_beat(speaker: Operator | Agent, worker_key: str) -> bool:
+def may_beat(speaker: Operator | AgentIdentity, worker_key: str) -> bool:
     """An agent beats for workers of its instance, an operator who may operate for any."""
-    if isinstance(speaker, Agent):
+    if isinstance(speaker, AgentIdentity):
         return worker_key.partition("/")[0] == speaker.instance_id
     return speaker.scope.includes(Scope.OPERATE)
 

@@ -9,7 +9,7 @@ which machines   those that its class allows, as everybody's
 
 from msgspec.structs import replace
 
-from bullpen.auth.tokens import Operator, Run
+from bullpen.auth.tokens import Operator, RunIdentity
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
@@ -21,10 +21,10 @@ LONGEST = 6 * 3600.0  # seconds for which a run may hold runners that it asks fo
 LEAVE_IT_OUT = "Leave it out."
 
 
-def entitled(settings: Settings, speaker: Operator | Run, label: str, data: ProvisionRun) -> ProvisionRun:
+def entitled(settings: Settings, speaker: Operator | RunIdentity, label: str, data: ProvisionRun) -> ProvisionRun:
     """The request as it is carried out. Raise a 403 for what a workflow run may not ask for, ConfigError for a
     repository or a class that is none of the pool's."""
-    if isinstance(speaker, Run):
+    if isinstance(speaker, RunIdentity):
         return _of_run(settings, speaker, label, data)
     if settings.on_github and data.repository and not covers(settings.github.scope, data.repository):
         text = f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})"
@@ -35,7 +35,7 @@ def entitled(settings: Settings, speaker: Operator | Run, label: str, data: Prov
     return data
 
 
-def _of_run(settings: Settings, speaker: Run, label: str, data: ProvisionRun) -> ProvisionRun:
+def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: ProvisionRun) -> ProvisionRun:
     if data.trust_domain not in (None, speaker.trust):
         raise forbidden(
             f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for",

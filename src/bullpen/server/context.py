@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from litestar import Request
 from litestar.di import NamedDependency
 
-from bullpen.auth.tokens import Agent, Keys, Operator, Run, Scope, Speaker
+from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.ports import Ports
@@ -61,10 +61,10 @@ class Context:
     def operator(self, request: Asking, scope: Scope) -> Operator:
         return must_be_operator(self.speaker(request), scope)
 
-    def operator_or_run(self, request: Asking, label: str, scope: Scope) -> Operator | Run:
+    def operator_or_run(self, request: Asking, label: str, scope: Scope) -> Operator | RunIdentity:
         return must_serve_run(self.speaker(request), label, scope)
 
-    def agent(self, request: Asking, instance_id: str) -> Agent:
+    def agent(self, request: Asking, instance_id: str) -> AgentIdentity:
         return must_be_agent(self.speaker(request), instance_id)
 
     def may_still(self, request: Asking, scope: Scope) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from bullpen.auth.tokens import Agent, Operator
+from bullpen.auth.tokens import AgentIdentity, Operator
 from bullpen.errors import ConfigError
 from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded
 from bullpen.liveness.request import Binding, HeartbeatRequest
@@ -84,9 +84,9 @@ class BatchAnswer(Struct, frozen=True):
     results: list[Any]
 
 
-def request_of(beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
+def request_of(beat: Heartbeat, speaker: Operator | AgentIdentity) -> HeartbeatRequest:
     """What a beat asks for. An agent's `domain` is ignored: a lie would make a whole domain look silent."""
-    if isinstance(speaker, Agent):
+    if isinstance(speaker, AgentIdentity):
         instance_id, domain = speaker.instance_id, ""
     else:
         head, slash, _ = beat.worker_instance_key.partition("/")

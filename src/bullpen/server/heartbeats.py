@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bullpen.auth.tokens import Agent, Operator, Speaker
+from bullpen.auth.tokens import AgentIdentity, Operator, Speaker
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.liveness import record_heartbeats
@@ -88,7 +88,7 @@ class Heartbeats:
     def receive(self, path: str, speaker: Speaker | None, body: bytes, reply: Reply) -> None:
         """Read a body and have it written; `reply` is called once, now if something is wrong with it."""
         try:
-            if not isinstance(speaker, Operator | Agent):
+            if not isinstance(speaker, Operator | AgentIdentity):
                 raise forbidden("a run's token speaks for its own run only: it has no worker")
             if path == BATCH:
                 self._receive_batch(speaker, body, reply)
@@ -106,7 +106,7 @@ class Heartbeats:
     async def close(self) -> None:
         await self._intake.close()
 
-    def _receive_one(self, speaker: Operator | Agent, body: bytes, reply: Reply) -> None:
+    def _receive_one(self, speaker: Operator | AgentIdentity, body: bytes, reply: Reply) -> None:
         request = self._checked(self._single.decode(body), speaker)
 
         def done(results: Results) -> None:
@@ -118,7 +118,7 @@ class Heartbeats:
 
         self._intake.submit((request,), done)
 
-    def _receive_batch(self, speaker: Operator | Agent, body: bytes, reply: Reply) -> None:
+    def _receive_batch(self, speaker: Operator | AgentIdentity, body: bytes, reply: Reply) -> None:
         items = self._decoded(body)
         if not 1 <= len(items) <= MOST_BEATS:
             raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
@@ -152,14 +152,14 @@ class Heartbeats:
             found = of_decoding(exc).answer
             return Problem(400, msgspec.structs.replace(found, field=f"heartbeats[{place}].{found.field}"))
 
-    def _checked(self, beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest:
+    def _checked(self, beat: Heartbeat, speaker: Operator | AgentIdentity) -> HeartbeatRequest:
         if not may_beat(speaker, beat.worker_instance_key):
             raise forbidden("workerInstanceKey: the token may not beat for this worker")
-        if isinstance(speaker, Agent) and beat.token == 0:
+        if isinstance(speaker, AgentIdentity) and beat.token == 0:
             self._newcomers.admit(speaker.instance_id, beat.worker_instance_key)
         return request_of(beat, speaker)
 
-    def _judged(self, beat: Heartbeat, speaker: Operator | Agent) -> HeartbeatRequest | Problem:
+    def _judged(self, beat: Heartbeat, speaker: Operator | AgentIdentity) -> HeartbeatRequest | Problem:
         try:
             return self._checked(beat, speaker)
         except Problem as problem:

@@ -4,7 +4,7 @@ import logging
 
 from litestar.params import JSONBody
 
-from bullpen.auth.tokens import RUN_LASTS, Run
+from bullpen.auth.tokens import RUN_LASTS, RunIdentity
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.requests import ExchangeToken
@@ -50,7 +50,7 @@ async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
             log.warning("a job's token is refused: %s", exc)
             raise unauthorized(REFUSAL) from exc
     log.info("run %s, attempt %d, of %s gets its token as %s", found.run, found.attempt, found.repository, found.trust)
-    run = Run(found.repository, found.run, found.attempt, found.trust)
+    run = RunIdentity(found.repository, found.run, found.attempt, found.trust)
     token = context.keys.run_token(run, now.timestamp())
     return RunToken(token, RUN_LASTS, found.run, found.repository, found.trust)
 

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from bullpen import jobs
-from bullpen.auth.tokens import Operator, Run, Scope
+from bullpen.auth.tokens import Operator, RunIdentity, Scope
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.inventory import views
@@ -96,15 +96,15 @@ async def stop_operation(request: Asking, context: Ctx, operation_id: FromPath[s
     return context.operations.stop(_operation(context, request, operation_id, Scope.OPERATE).id)
 
 
-def _own(speaker: Operator | Run) -> str:
+def _own(speaker: Operator | RunIdentity) -> str:
     """The workflow run that asks for itself, if one does: it may have a few operations at once."""
-    return speaker.run if isinstance(speaker, Run) else ""
+    return speaker.run if isinstance(speaker, RunIdentity) else ""
 
 
 def _operation(context: Context, request: Asking, operation_id: str, scope: Scope) -> Operation:
     """Of a workflow run its own only. Whoever may ask for none does not learn which there are."""
     speaker = context.speaker(request)
-    if not isinstance(speaker, Run):
+    if not isinstance(speaker, RunIdentity):
         must_be_operator(speaker, scope)
     found = context.operations.find(operation_id)
     must_serve_run(speaker, found.run_id, scope)

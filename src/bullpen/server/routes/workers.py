@@ -4,7 +4,7 @@ from typing import Annotated
 
 from litestar.params import FromPath, QueryParameter
 
-from bullpen.auth.tokens import Run, Scope
+from bullpen.auth.tokens import RunIdentity, Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import roster
 from bullpen.liveness import Rejection, stop_worker
@@ -70,7 +70,7 @@ async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> Work
 async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> WorkerStopped:
     key = key.removeprefix("/")
     speaker = context.speaker(request)
-    if isinstance(speaker, Run) or not may_beat(speaker, key):
+    if isinstance(speaker, RunIdentity) or not may_beat(speaker, key):
         raise forbidden("the token may not speak for this worker")
     with context.admission.work():
         stopped = await stop_worker(context.ports, context.settings, key, token=token, epoch=epoch)
