@@ -19,13 +19,32 @@
 One class per reaction, not per cause. A message names its subject first; `remedy` says what to do next.
 """
 
+from enum import StrEnum
 from typing import Any
+
+
+class FailureCause(StrEnum):
+    """Why something failed, for programs: one for each reaction, as the classes below."""
+
+    NONE = ""  # it did not
+    CONFIGURATION = "configuration"
+    NOT_FOUND = "not-found"
+    CONFLICT = "conflict"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+    CAPACITY = "capacity"
+    LIMIT = "limit"
+    PERMISSION = "permission"
+    NOT_MET = "not-met"
+    INTERRUPTED = "interrupted"
+    FAULT = "fault"  # an error that Bullpen did not raise on purpose
 
 
 class BullpenError(Exception):
     """Base of all errors raised on purpose."""
 
     exit_code = 1
+    cause = FailureCause.REFUSED
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
@@ -40,6 +59,7 @@ class ConfigError(BullpenError):
     """
 
     exit_code = 2
+    cause = FailureCause.CONFIGURATION
 
     def __init__(self, message: str, *, remedy: str = "", field: str = "") -> None:
         super().__init__(message, remedy=remedy)
@@ -53,9 +73,13 @@ class Outdated(ConfigError):
 class NotFound(BullpenError):
     """No such record."""
 
+    cause = FailureCause.NOT_FOUND
+
 
 class InvalidTransition(BullpenError):
     """A step was asked of a record whose state is none of the step's sources."""
+
+    cause = FailureCause.CONFLICT
 
     def __init__(self, subject: str, step: str, state: str) -> None:
         super().__init__(f"{subject} is {state}: it cannot {step}")
@@ -63,6 +87,8 @@ class InvalidTransition(BullpenError):
 
 class Conflict(BullpenError):
     """Somebody moved the record first. `found` is what stands there now, where the store knows it (None: absent)."""
+
+    cause = FailureCause.CONFLICT
 
     def __init__(self, message: str, *, found: Any = None) -> None:
         super().__init__(message)
@@ -73,6 +99,7 @@ class Unavailable(BullpenError):
     """An engine could not answer; a retry may help."""
 
     exit_code = 75
+    cause = FailureCause.UNAVAILABLE
 
 
 class Throttled(Unavailable):
@@ -90,13 +117,19 @@ class Refused(BullpenError):
 class InsufficientCapacity(Refused):
     """There are not enough machines of the kind to be had now."""
 
+    cause = FailureCause.CAPACITY
+
 
 class LimitReached(Refused):
     """A cap of our own settings would be exceeded."""
 
+    cause = FailureCause.LIMIT
+
 
 class PermissionDenied(Refused):
     """The credentials do not allow the call."""
+
+    cause = FailureCause.PERMISSION
 
 
 class WrongClock(Refused):
@@ -106,8 +139,11 @@ class WrongClock(Refused):
 class ProvisionFailed(BullpenError):
     """The request was not met; everything acquired on the way was given back."""
 
+    cause = FailureCause.NOT_MET
+
 
 class Interrupted(ProvisionFailed):
     """Somebody asked us to stop before the commit; everything acquired was given back or is owed."""
 
     exit_code = 130
+    cause = FailureCause.INTERRUPTED

@@ -94,6 +94,7 @@ def test_a_provision_that_was_met_answers_with_every_promised_field(
         "created": 1,
         "durationSeconds": 1.235,
         "timings": {"select": 0.111},
+        "cause": "",
         "reason": "",
         "remedy": "",
         "instances": [

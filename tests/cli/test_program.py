@@ -49,7 +49,7 @@ def test_with_json_an_error_is_also_one_object(bullpen: CommandLine, monkeypatch
     fail_with(Unavailable("busy", remedy="Later."), monkeypatch)
     ran = bullpen(*PROVISION, "--json")
     assert ran.code == 75
-    assert ran.answer == {"state": "failed", "reason": "busy", "remedy": "Later."}
+    assert ran.answer == {"state": "failed", "cause": "unavailable", "reason": "busy", "remedy": "Later."}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> Non
     assert process.returncode == 130
     assert json.loads(out) == {
         "state": "failed",
+        "cause": "interrupted",
         "reason": "interrupted",
         "remedy": "Nothing is lost. Run the command again.",
     }

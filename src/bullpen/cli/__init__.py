@@ -14,7 +14,10 @@ else:
     import _signal
 
 INTERRUPTED = "bullpen: error: interrupted\n  → Nothing is lost. Run the command again.\n"
-INTERRUPTED_JSON = '{"state": "failed", "reason": "interrupted", "remedy": "Nothing is lost. Run the command again."}\n'
+INTERRUPTED_JSON = (
+    '{"state": "failed", "cause": "interrupted", "reason": "interrupted",'
+    ' "remedy": "Nothing is lost. Run the command again."}\n'
+)
 
 
 def main() -> int:

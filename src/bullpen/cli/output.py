@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, FailureCause
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -35,7 +35,14 @@ def print_json(answer: "Struct | dict[str, Any]") -> None:
     say(json.dumps(to_builtins(answer)))
 
 
-def complain(reason: str, remedy: str = "", *, field: str = "", as_json: bool = False) -> None:
+def complain(
+    reason: str,
+    remedy: str = "",
+    *,
+    cause: FailureCause = FailureCause.REFUSED,
+    field: str = "",
+    as_json: bool = False,
+) -> None:
     """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
     red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
@@ -47,7 +54,7 @@ def complain(reason: str, remedy: str = "", *, field: str = "", as_json: bool = 
             from bullpen.schema.base import WorkState
             from bullpen.schema.error import FailureAnswer
 
-            print_json(FailureAnswer(WorkState.FAILED, reason, remedy, field))
+            print_json(FailureAnswer(WorkState.FAILED, cause, reason, remedy, field))
 
 
 def has_colours(stream: TextIO) -> bool:

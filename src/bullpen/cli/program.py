@@ -16,7 +16,7 @@ from bullpen import __version__
 from bullpen.cli.options import pool_options
 from bullpen.cli.output import AnswerLost, complain, say
 from bullpen.cli.overview import COMMANDS, overview
-from bullpen.errors import BullpenError, ConfigError, Interrupted
+from bullpen.errors import BullpenError, ConfigError, FailureCause, Interrupted
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
 
@@ -68,11 +68,12 @@ def run(arguments: Sequence[str]) -> int:
         return exc.exit_code
     except KeyboardInterrupt:
         remedy = "Nothing is lost. Run the command again, or `bullpen refresh`."
-        complain("interrupted", remedy, as_json=as_json)
+        complain("interrupted", remedy, cause=FailureCause.INTERRUPTED, as_json=as_json)
         return Interrupted.exit_code
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx else "bullpen"
-        complain(exc.format_message(), f"`{where} --help` lists the options, with examples.", as_json=as_json)
+        remedy = f"`{where} --help` lists the options, with examples."
+        complain(exc.format_message(), remedy, cause=FailureCause.CONFIGURATION, as_json=as_json)
         return exc.exit_code
     except AnswerLost as exc:
         if not isinstance(exc.__cause__, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
@@ -80,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
         return exc.exit_code
     except BullpenError as exc:
         field = exc.field if isinstance(exc, ConfigError) else ""
-        complain(str(exc), exc.remedy, field=field, as_json=as_json)
+        complain(str(exc), exc.remedy, cause=exc.cause, field=field, as_json=as_json)
         return exc.exit_code
     except Exception as exc:
         if os.environ.get("BULLPEN_DEBUG"):
@@ -88,5 +89,5 @@ def run(arguments: Sequence[str]) -> int:
 
             traceback.print_exc()
         remedy = "This is a bug: report it with the output of BULLPEN_DEBUG=1. `bullpen refresh` repairs the pool."
-        complain(f"unexpected {type(exc).__name__}: {exc}", remedy, as_json=as_json)
+        complain(f"unexpected {type(exc).__name__}: {exc}", remedy, cause=FailureCause.FAULT, as_json=as_json)
         return FAULT

@@ -11,7 +11,7 @@ from bullpen.cli.output import complain
 from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.config import Settings
-from bullpen.errors import Interrupted
+from bullpen.errors import FailureCause, Interrupted
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
 
@@ -72,6 +72,7 @@ def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
     complain(
         "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
         "`bullpen release` of the run gives them back now; refresh and later commands do so when it is due.",
+        cause=FailureCause.INTERRUPTED,
         as_json=as_json,
     )
     sys.stdout.flush()

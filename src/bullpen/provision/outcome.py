@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bullpen.errors import BullpenError, Interrupted, ProvisionFailed, Unavailable
+from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFailed, Unavailable
 from bullpen.model.instance import Instance
 from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import Requirements
@@ -72,6 +72,7 @@ class Outcome:
     remedy: str = ""
     interrupted: bool = False
     unavailable: bool = False
+    cause: FailureCause = FailureCause.NONE
 
     def failed(self, failure: BullpenError) -> "Outcome":
         return replace(
@@ -80,6 +81,7 @@ class Outcome:
             remedy=failure.remedy,
             interrupted=isinstance(failure, Interrupted),
             unavailable=isinstance(failure, Unavailable),
+            cause=failure.cause,
         )
 
     @property

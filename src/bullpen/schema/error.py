@@ -2,6 +2,7 @@
 
 import msgspec
 
+from bullpen.errors import FailureCause
 from bullpen.schema.base import AnswerBody, WorkState
 
 
@@ -23,6 +24,7 @@ class FailureAnswer(AnswerBody, frozen=True, omit_defaults=True):
     `field` is the option that is wrong, if it is one."""
 
     state: WorkState
+    cause: FailureCause
     reason: str
     remedy: str
     field: str = ""

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from bullpen.errors import FailureCause
 from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.provision import ProvisionAnswer
@@ -43,6 +44,7 @@ class _Operation(Struct, rename="camel", tag_field="kind", kw_only=True):
     ends_by: str
     finished_at: str = ""
     progress: ProgressAnswer | None = None
+    cause: FailureCause = FailureCause.NONE
     reason: str = ""
     remedy: str = ""
 

@@ -1,5 +1,6 @@
 """What became of a provision."""
 
+from bullpen.errors import FailureCause
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import UsageClass
@@ -44,6 +45,7 @@ class ProvisionAnswer(AnswerBody, frozen=True):
     created: int
     duration_seconds: float
     timings: dict[WorkPhase, float]
+    cause: FailureCause
     reason: str
     remedy: str
     instances: list[MemberAnswer]
@@ -63,6 +65,7 @@ def provision_of(outcome: Outcome) -> ProvisionAnswer:
         created=outcome.created,
         duration_seconds=round(outcome.duration, 3),
         timings={phase: round(seconds, 3) for phase, seconds in outcome.timings.items()},
+        cause=outcome.cause,
         reason=outcome.reason,
         remedy=outcome.remedy,
         instances=[_member_of(one) for one in outcome.members],

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bullpen.errors import BullpenError, Conflict, NotFound, Unavailable
+from bullpen.errors import BullpenError, Conflict, FailureCause, NotFound, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.progress import ProgressReport, Tell
 from bullpen.model.ticket import format_time, parse_time
@@ -167,10 +167,12 @@ class Operations:
         try:
             _end(operation, await work(stop, tell))
         except BullpenError as exc:
-            operation.state, operation.reason, operation.remedy = OperationState.FAILED, str(exc), exc.remedy
+            operation.state, operation.cause = OperationState.FAILED, exc.cause
+            operation.reason, operation.remedy = str(exc), exc.remedy
         except Exception as exc:
             # Its text may hold anything: what happened is in the log, not in the answer.
-            operation.state, operation.reason = OperationState.FAILED, f"an unexpected {type(exc).__name__}"
+            operation.state, operation.cause = OperationState.FAILED, FailureCause.FAULT
+            operation.reason = f"an unexpected {type(exc).__name__}"
             raise
         finally:
             operation.finished_at = format_time(self._clock.now())
@@ -225,7 +227,8 @@ def _end(operation: Operation, result: ProvisionAnswer | ReleaseAnswer) -> None:
     operation.state = OperationState(result.state.value)
     match operation, result:
         case ProvisionOperation(), ProvisionAnswer():
-            operation.result, operation.reason, operation.remedy = result, result.reason, result.remedy
+            operation.result, operation.cause = result, result.cause
+            operation.reason, operation.remedy = result.reason, result.remedy
         case ReleaseOperation(), ReleaseAnswer():
             operation.result = result
 
