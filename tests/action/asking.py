@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bullpen.action.inputs import Refusals, StepInputs, read
-from bullpen.action.job_context import Job
+from bullpen.action.job_context import JobContext
 
-JOB = Job(
+JOB = JobContext(
     "4711", 2, "acme/widgets", "push", "refs/heads/main", "octocat", "https://github.com", "https://api.github.com"
 )
 AMI, SUBNET, GROUP = "ami-0123456789abcdef0", "subnet-0123456789abcdef0", "sg-0123456789abcdef0"

@@ -18,7 +18,7 @@ from action.asking import JOB
 from action.steps import PATIENCE, Ran, run_action, start_action
 from bullpen.action import serve_client, via_server
 from bullpen.action.cancellation import Stopping
-from bullpen.action.http import Away, exchange
+from bullpen.action.http import NoAnswer, exchange
 from bullpen.action.inputs import read
 from bullpen.action.serve_client import report_of
 from bullpen.action.via_server import warn_of_plain_text
@@ -222,7 +222,7 @@ def test_an_answer_that_comes_by_drops_ends_in_time() -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         began = time.monotonic()
-        with pytest.raises(Away, match="timed out"):
+        with pytest.raises(NoAnswer, match="timed out"):
             exchange("GET", f"http://127.0.0.1:{listening.getsockname()[1]}/", patience=0.4)
         assert time.monotonic() - began < 25  # the whole answer takes at least fifty seconds
         over.set()

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from bullpen.action import pool_location, report, workflow_commands
-from bullpen.action.cancellation import SIGNALS, Cancelled, Stopping
+from bullpen.action.cancellation import SIGNALS, StepCancelled, Stopping
 from bullpen.action.input_specs import ECHO, REFRESH
 from bullpen.action.inputs import Refusals, StepInputs, document_of, read, secrets_of
-from bullpen.action.job_context import Job, job_of, label_of
+from bullpen.action.job_context import JobContext, job_of, label_of
 from bullpen.action.result import StepResult
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
@@ -55,7 +55,7 @@ def _main() -> int:
     except BullpenError as exc:
         workflow_commands.error(f"Bullpen: {mode}", _sentence(exc))
         return _failed(mode, exc)
-    except Cancelled:
+    except StepCancelled:
         workflow_commands.error(f"Bullpen: {mode}", "cancelled before any work began")
         return Interrupted.exit_code
     except Exception as exc:
@@ -77,7 +77,7 @@ def _asked() -> StepInputs:
     return read(document)
 
 
-def _perform(asked: StepInputs, job: Job, label: str, stopping: Stopping) -> int:
+def _perform(asked: StepInputs, job: JobContext, label: str, stopping: Stopping) -> int:
     served = "server" in asked.given
     if not served:
         _prepare()
@@ -90,14 +90,14 @@ def _perform(asked: StepInputs, job: Job, label: str, stopping: Stopping) -> int
     return report.finish(result, os.environ)
 
 
-def _served(asked: StepInputs, job: Job, label: str, stopping: Stopping) -> StepResult:
+def _served(asked: StepInputs, job: JobContext, label: str, stopping: Stopping) -> StepResult:
     from bullpen.action import via_server as served
     from bullpen.cli.progress import ProgressDisplay
 
     return served.run(asked, job, label, os.environ, stopping, ProgressDisplay())
 
 
-def _direct(asked: StepInputs, job: Job, label: str) -> StepResult:
+def _direct(asked: StepInputs, job: JobContext, label: str) -> StepResult:
     from bullpen.action import in_job
 
     return in_job.run(asked, job, label, os.environ)

@@ -21,7 +21,7 @@ HELD_BACK = 1.5
 NAP = 0.1
 
 
-class Cancelled(BaseException):
+class StepCancelled(BaseException):
     """The step was cancelled. Not an Exception: nothing on the way may take it for a failure of its own."""
 
 
@@ -65,7 +65,7 @@ class Stopping:
         finally:
             self._shields -= 1
             if self.asked_at is not None and not self._shields:
-                raise Cancelled
+                raise StepCancelled
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked_at is not None:
@@ -75,5 +75,5 @@ class Stopping:
             workflow_commands.leave_at_once(Interrupted.exit_code)
         self.asked_at = time.monotonic()
         if not self._shields:
-            raise Cancelled
+            raise StepCancelled
         http.hurry(HELD_BACK)

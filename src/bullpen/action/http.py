@@ -15,7 +15,7 @@ LARGEST_ANSWER = 8 * 1024 * 1024  # bytes: a thousand runners take less than one
 BUSY = 429
 
 
-class Away(Exception):
+class NoAnswer(Exception):
     """No answer, or one that asks to come back later; nothing is known about what was done, unless it `is_busy`, or
     nobody was reached: then nothing was."""
 
@@ -53,7 +53,7 @@ def exchange(
     patience: float,
     key: str = "",
 ) -> tuple[int, dict[str, Any]]:
-    """The status and the answer's JSON object, all of it within `patience` seconds. Raise Away."""
+    """The status and the answer's JSON object, all of it within `patience` seconds. Raise NoAnswer."""
     headers = {"Accept": "application/json", "User-Agent": "bullpen-action"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -73,7 +73,7 @@ def exchange(
     except (URLError, OSError, HTTPException) as exc:
         why = exc.reason if isinstance(exc, URLError) else str(exc) or type(exc).__name__
         reached = not isinstance(why, ConnectionRefusedError | gaierror)
-        raise Away(f"{where} does not answer ({why})", reached=reached) from exc
+        raise NoAnswer(f"{where} does not answer ({why})", reached=reached) from exc
 
 
 def hurry(seconds: float) -> None:
@@ -108,7 +108,7 @@ def _declined(where: str, exc: HTTPError, patience: float) -> tuple[int, dict[st
     if exc.code != BUSY and exc.code < 502:
         return exc.code, answer
     after = exc.headers.get("retry-after") or "0"
-    raise Away(
+    raise NoAnswer(
         f"{where} answered {exc.code}: {answer.get('error', '')}".removesuffix(": "),
         float(after) if after.isdigit() else 0.0,
         is_busy=exc.code == BUSY,

@@ -8,7 +8,7 @@ from pathlib import Path
 from bullpen.action import result, settings_document, workflow_commands
 from bullpen.action.input_specs import PROVISION, REFRESH
 from bullpen.action.inputs import StepInputs
-from bullpen.action.job_context import Job
+from bullpen.action.job_context import JobContext
 from bullpen.action.load_settings import check_ours, published_of, settings_of
 from bullpen.action.result import StepResult
 from bullpen.cli.session import perform
@@ -24,7 +24,7 @@ from bullpen.settings import Loaded
 DEFAULT_HOME = ".bullpen"
 
 
-def run(asked: StepInputs, job: Job, label: str, environ: Mapping[str, str]) -> StepResult:
+def run(asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, str]) -> StepResult:
     """Provision, release or refresh. Raise BullpenError only if nothing was done."""
     loaded = settings_of(asked, job, environ)
     home = Path(asked.get("home") or environ.get("BULLPEN_HOME") or DEFAULT_HOME)
@@ -40,7 +40,7 @@ def run(asked: StepInputs, job: Job, label: str, environ: Mapping[str, str]) -> 
         return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
 
 
-def _provision(asked: StepInputs, job: Job, label: str, home: Path, loaded: Loaded) -> StepResult:
+def _provision(asked: StepInputs, job: JobContext, label: str, home: Path, loaded: Loaded) -> StepResult:
     request = _request(asked, job, label, loaded.settings)
     from bullpen.provision import provision
 
@@ -62,7 +62,7 @@ def _provision(asked: StepInputs, job: Job, label: str, home: Path, loaded: Load
     )
 
 
-def _request(asked: StepInputs, job: Job, label: str, settings: Settings) -> Request:
+def _request(asked: StepInputs, job: JobContext, label: str, settings: Settings) -> Request:
     asks = settings_document.request_of(asked)
     count, minutes = asked.get("instance-count", 1), asked.get("max-runtime-min")
     if count > settings.limits.max_count:
@@ -100,7 +100,7 @@ def _interrupted(found: StepResult) -> StepResult:
     return replace(found, reason="cancelled", remedy=remedy, exit_code=Interrupted.exit_code)
 
 
-def _refresh(asked: StepInputs, job: Job, home: Path, loaded: Loaded) -> StepResult:
+def _refresh(asked: StepInputs, job: JobContext, home: Path, loaded: Loaded) -> StepResult:
     from bullpen.refresh import Action, Hindered, refresh
     from bullpen.wiring import publish_settings
 

@@ -7,7 +7,7 @@ their meaning; words that other actions brought are here if we do the same, else
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bullpen.action.input_types import Reader, classes, flag, one_of, tags, text, waiting, whole, words
+from bullpen.action.input_types import InputReader, classes, flag, one_of, tags, text, waiting, whole, words
 from bullpen.model import limits
 
 OURS = "Bullpen"
@@ -42,7 +42,7 @@ class Input:
 
     name: str
     says: str
-    reads: Reader
+    reads: InputReader
     modes: tuple[str, ...] = EVERY
     whose: tuple[str, ...] = (ORIGINAL,)
     machine: bool = False

@@ -15,32 +15,32 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InputReader:
     """`allowed` completes the sentence "it must be …"; `read` raises Unreadable."""
 
     allowed: str
     read: Callable[[str], Any]
 
 
-def text(allowed: str = "a text", pattern: str = r"(?s:.+)") -> Reader:
+def text(allowed: str = "a text", pattern: str = r"(?s:.+)") -> InputReader:
     def read(value: str) -> str:
         if re.fullmatch(pattern, value) is None:
             raise Unreadable
         return value
 
-    return Reader(allowed, read)
+    return InputReader(allowed, read)
 
 
-def whole(low: int, high: int, unit: str = "") -> Reader:
+def whole(low: int, high: int, unit: str = "") -> InputReader:
     def read(value: str) -> int:
         if not re.fullmatch(r"[0-9]{1,12}", value) or not low <= int(value) <= high:
             raise Unreadable
         return int(value)
 
-    return Reader(f"a whole number from {low} to {high} {unit}".rstrip(), read)
+    return InputReader(f"a whole number from {low} to {high} {unit}".rstrip(), read)
 
 
-def waiting() -> Reader:
+def waiting() -> InputReader:
     """Seconds, as the command line reads them."""
 
     def read(value: str) -> float:
@@ -48,23 +48,23 @@ def waiting() -> Reader:
             raise Unreadable
         return seconds
 
-    return Reader(WAITS, read)
+    return InputReader(WAITS, read)
 
 
-def one_of(*words: str) -> Reader:
+def one_of(*words: str) -> InputReader:
     def read(value: str) -> str:
         if value.lower() not in words:
             raise Unreadable
         return value.lower()
 
-    return Reader(f"one of {', '.join(words)}", read)
+    return InputReader(f"one of {', '.join(words)}", read)
 
 
-def flag() -> Reader:
-    return Reader("true or false", lambda value: one_of("true", "false").read(value) == "true")
+def flag() -> InputReader:
+    return InputReader("true or false", lambda value: one_of("true", "false").read(value) == "true")
 
 
-def words(allowed: str, pattern: str) -> Reader:
+def words(allowed: str, pattern: str) -> InputReader:
     """Separated by spaces, line breaks or commas."""
 
     def read(value: str) -> list[str]:
@@ -75,10 +75,10 @@ def words(allowed: str, pattern: str) -> Reader:
             raise Unreadable
         return found
 
-    return Reader(allowed, read)
+    return InputReader(allowed, read)
 
 
-def tags() -> Reader:
+def tags() -> InputReader:
     """`[{"Key": …, "Value": …}]`, as AWS writes tags."""
 
     def read(value: str) -> dict[str, str]:
@@ -94,10 +94,10 @@ def tags() -> Reader:
                 raise Unreadable(f"{json.dumps(tag)[:60]} has not just the texts Key and Value")
         return _unique([(tag["Key"], tag["Value"]) for tag in found])
 
-    return Reader('a JSON list of tags, such as [{"Key": "team", "Value": "ci"}]', read)
+    return InputReader('a JSON list of tags, such as [{"Key": "team", "Value": "ci"}]', read)
 
 
-def classes() -> Reader:
+def classes() -> InputReader:
     """`{"large": {"cpu": 4, "mmem": 8192}}`; numbers may be quoted."""
 
     def read(value: str) -> dict[str, dict[str, int]]:
@@ -106,7 +106,7 @@ def classes() -> Reader:
             raise Unreadable
         return {_class_name(name): _sizes(name, sizes) for name, sizes in found.items()}
 
-    return Reader('a JSON object of classes, such as {"large": {"cpu": 4, "mmem": 8192}}', read)
+    return InputReader('a JSON object of classes, such as {"large": {"cpu": 4, "mmem": 8192}}', read)
 
 
 def _class_name(name: str) -> str:

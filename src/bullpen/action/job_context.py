@@ -10,7 +10,7 @@ from bullpen.model.label import Label, parse
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobContext:
     run: str
     attempt: int
     repository: str
@@ -21,7 +21,7 @@ class Job:
     api_url: str
 
 
-def job_of(environ: Mapping[str, str]) -> Job:
+def job_of(environ: Mapping[str, str]) -> JobContext:
     """Raise ConfigError outside of a workflow."""
     run, attempt = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_RUN_ATTEMPT", "1")
     repository = environ.get("GITHUB_REPOSITORY", "")
@@ -30,7 +30,7 @@ def job_of(environ: Mapping[str, str]) -> Job:
             f"GITHUB_RUN_ID {run[:40]!r}, GITHUB_RUN_ATTEMPT {attempt[:40]!r}, GITHUB_REPOSITORY {repository[:80]!r}"
         )
         raise ConfigError(f"{found}: this is no job of a workflow", remedy="Elsewhere use the `bullpen` command.")
-    return Job(
+    return JobContext(
         run,
         int(attempt),
         repository,
@@ -42,7 +42,7 @@ def job_of(environ: Mapping[str, str]) -> Job:
     )
 
 
-def label_of(job: Job, asked: StepInputs) -> str:
+def label_of(job: JobContext, asked: StepInputs) -> str:
     """The label that is provisioned or released. Raise ConfigError for one that is not the run's."""
     by = asked.get("label-by", "run")
     if asked.mode == REFRESH:

@@ -15,7 +15,7 @@ from bullpen import __version__
 from bullpen.action import settings_document
 from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import StepInputs
-from bullpen.action.job_context import Job
+from bullpen.action.job_context import JobContext
 from bullpen.config import Aws, Settings
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
@@ -36,7 +36,7 @@ UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
 OWN, PUBLISHED = "defaults of the action", "settings that refresh published"
 
 
-def settings_of(asked: StepInputs, job: Job, environ: Mapping[str, str]) -> Loaded:
+def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) -> Loaded:
     """Raise ConfigError for what cannot be meant, and for a pool that serves other repositories.
 
     The working directory is the workflow's checkout, maybe a stranger's: a file there is obeyed only if it is named.
@@ -69,7 +69,7 @@ def settings_of(asked: StepInputs, job: Job, environ: Mapping[str, str]) -> Load
     return found
 
 
-async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: Job) -> None:
+async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: JobContext) -> None:
     """Raise ConfigError if the pool's runners register elsewhere than the settings say, as far as they do not say so
     on purpose. Provision on AWS has seen it in what was published, and may not look into the vault."""
     settings = loaded.settings
@@ -104,7 +104,7 @@ def published_of(loaded: Loaded) -> dict[str, Any]:
     return document
 
 
-def _must_serve(scope: str, job: Job) -> None:
+def _must_serve(scope: str, job: JobContext) -> None:
     if not covers(scope, job.repository):
         raise ConfigError(
             f"{job.repository}: the pool's runners register at {scope}, and get no jobs of other repositories",

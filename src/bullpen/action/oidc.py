@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from bullpen.action.http import Away, exchange
+from bullpen.action.http import NoAnswer, exchange
 from bullpen.errors import ConfigError, PermissionDenied
 
 URL, TOKEN = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
@@ -20,18 +20,18 @@ LONGEST = 10.0  # seconds that either answer may take
 
 
 def signed(environ: Mapping[str, str], audience: str, mask: Callable[[str], None], patience: float = LONGEST) -> str:
-    """The job's token, masked. Raise ConfigError if the job may not have one, Away if GitHub gives none now."""
+    """The job's token, masked. Raise ConfigError if the job may not have one, NoAnswer if GitHub gives none now."""
     url, token = environ.get(URL, ""), environ.get(TOKEN, "")
     if not url or not token:
         raise ConfigError("the job has no identity to show: `permissions: id-token: write` is missing", remedy=MISSING)
     asked = f"{url}{'&' if '?' in url else '?'}audience={quote(audience, safe='')}"
     try:
         status, answer = exchange("GET", asked, token=token, patience=min(patience, LONGEST))
-    except Away as exc:
-        raise Away(f"GitHub gives no identity: {exc}", exc.retry_after, remedy=AGAIN) from exc
+    except NoAnswer as exc:
+        raise NoAnswer(f"GitHub gives no identity: {exc}", exc.retry_after, remedy=AGAIN) from exc
     found = answer.get("value")
     if status >= 500:
-        raise Away(f"GitHub gives no identity: it answered {status}", remedy=AGAIN)
+        raise NoAnswer(f"GitHub gives no identity: it answered {status}", remedy=AGAIN)
     if status != 200 or not isinstance(found, str) or not found:
         raise PermissionDenied(f"GitHub gives no identity: it answered {status}", remedy=MISSING)
     mask(found)
@@ -39,11 +39,11 @@ def signed(environ: Mapping[str, str], audience: str, mask: Callable[[str], None
 
 
 def bought(server: str, identity: str, mask: Callable[[str], None], patience: float = LONGEST) -> str:
-    """What the server gives for it: a token for this run only, masked. Raise Away, PermissionDenied or ConfigError."""
+    """The server's token for this run only, masked. Raise NoAnswer, PermissionDenied or ConfigError."""
     shown = {"token": identity}
     status, answer = exchange("POST", f"{server}/v1/oidc/token", body=shown, patience=min(patience, LONGEST))
     if status >= 500:
-        raise Away(f"{server} answered {status}: {answer.get('error', '')}")
+        raise NoAnswer(f"{server} answered {status}: {answer.get('error', '')}")
     if status == 404:
         raise ConfigError(
             f"{server}: takes no job's identity",

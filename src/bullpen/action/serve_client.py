@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from bullpen.action import workflow_commands
 from bullpen.action.cancellation import HELD_BACK, Stopping
-from bullpen.action.http import Away, exchange
+from bullpen.action.http import NoAnswer, exchange
 from bullpen.errors import (
     BullpenError,
     ConfigError,
@@ -94,7 +94,7 @@ class Server:
             patience = min(longest, max(0.2, until - time.monotonic()))
             try:
                 return exchange(method, f"{self.url}{path}", token=self._token, body=body, patience=patience, key=key)
-            except Away as away:
+            except NoAnswer as away:
                 self.unanswered |= method == "POST" and away.may_have_done
                 raise
 
@@ -118,7 +118,7 @@ class Server:
         while True:
             try:
                 return attempt()
-            except Away as away:
+            except NoAnswer as away:
                 if away.is_busy != was_busy:
                     failures, since, was_busy = 0, time.monotonic(), away.is_busy
                     if was_busy:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import StepInputs
-from bullpen.action.job_context import Job
+from bullpen.action.job_context import JobContext
 from bullpen.action.pool_location import REGIONS
 from bullpen.config import Settings
 
@@ -89,7 +89,7 @@ def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> 
     return {**document, "classes": {**classes, **told}}
 
 
-def defaults(asked: StepInputs, job: Job) -> Document:
+def defaults(asked: StepInputs, job: JobContext) -> Document:
     """What is taken for granted, beneath everything that anybody says: that the pool is the repository's own, and in
     refresh what the original has."""
     place = {"engines": {"ci": "github"}, "github": _place(job)} if _is_on_github(asked) else {}
@@ -119,7 +119,7 @@ def _is_on_github(asked: StepInputs) -> bool:
     return "github-token" in asked.given or ("table-name" in asked.given and "config" not in asked.given)
 
 
-def _place(job: Job) -> Document:
+def _place(job: JobContext) -> Document:
     """The job's own repository, where its GitHub is."""
     place = {"scope": job.repository, "url": job.server_url}
     return place | {"api-url": job.api_url} if job.api_url else place

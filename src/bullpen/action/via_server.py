@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bullpen.action import result, workflow_commands
-from bullpen.action.cancellation import Cancelled, Stopping
+from bullpen.action.cancellation import StepCancelled, Stopping
 from bullpen.action.input_specs import PROVISION, RELEASE
 from bullpen.action.inputs import StepInputs
-from bullpen.action.job_context import Job
+from bullpen.action.job_context import JobContext
 from bullpen.action.oidc import DEFAULT_AUDIENCE, bought, signed
 from bullpen.action.result import StepResult
 from bullpen.action.serve_client import LOST, RUNNING, SUCCEEDED, Answer, Server
@@ -36,7 +36,7 @@ REQUEST = {
 
 
 def run(
-    asked: StepInputs, job: Job, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Tell
+    asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Tell
 ) -> StepResult:
     """Provision or release a label. Raise BullpenError only if nothing was begun."""
     url = asked.get("server").rstrip("/")
@@ -49,7 +49,7 @@ def run(
         server.enter()
         operation = errand.carried_out()
         stopping.finish()
-    except Cancelled:
+    except StepCancelled:
         return errand.called_off()
     except BullpenError as exc:
         if not errand.may_have_begun:
@@ -171,7 +171,7 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResu
     return result.of_provision(label, answer, reason=reason, remedy=remedy, exit_code=1 if reason else 0)
 
 
-def _request(asked: StepInputs, job: Job) -> dict[str, Any]:
+def _request(asked: StepInputs, job: JobContext) -> dict[str, Any]:
     """What is left out is the server's to say. With an operator's token we say ourselves whose run it is; a job's
     identity says it better, and the server would not let us add to it."""
     body: dict[str, Any] = {"count": 1}

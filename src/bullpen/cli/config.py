@@ -4,7 +4,7 @@ import json
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
 from bullpen.errors import ConfigError
@@ -40,7 +40,7 @@ def command(context: click.Context) -> None:
 @json_option
 @pool_options
 @click.pass_obj
-def show(given: Given, origin: bool, as_json: bool) -> int:
+def show(given: PoolOptions, origin: bool, as_json: bool) -> int:
     """Print every setting with the value that the other commands use.
 
     --set wins over BULLPEN_* variables, variables over bullpen.toml, and the file over the defaults. Long texts, such
@@ -59,7 +59,7 @@ def show(given: Given, origin: bool, as_json: bool) -> int:
 @command.command("terraform", epilog=TERRAFORM)
 @pool_options
 @click.pass_obj
-def terraform(given: Given) -> int:
+def terraform(given: PoolOptions) -> int:
     """Print the variables for the Terraform module, which creates the same resources on AWS as refresh."""
     settings = given.load().settings
     if settings.engines.pool != "aws":

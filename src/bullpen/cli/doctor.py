@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
@@ -31,7 +31,7 @@ Examples:
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, as_json: bool) -> int:
+def command(given: PoolOptions, as_json: bool) -> int:
     """Check this machine or the AWS account, the settings, the CI and the pool.
 
     Prints a remedy for each problem. Changes nothing. Exit code 1 if a check failed.
@@ -51,7 +51,7 @@ def command(given: Given, as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _examine(given: Given) -> Iterator[Finding]:
+def _examine(given: PoolOptions) -> Iterator[Finding]:
     try:
         loaded = given.load()
     except ConfigError as exc:
@@ -80,7 +80,7 @@ def _examine_ci(settings: Settings) -> list[Finding]:
         return [Finding("github", Health.FAILED, str(exc), exc.remedy)]
 
 
-def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:
+def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.settings
     try:
         found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings))
@@ -91,7 +91,7 @@ def _examine_pool(given: Given, loaded: Loaded) -> Iterator[Finding]:
     yield from check_leftovers(given.directory, found)
 
 
-def _examine_account(given: Given, loaded: Loaded) -> Iterator[Finding]:
+def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     """The infrastructure on AWS; if nothing failed there, the pool itself."""
     settings = loaded.settings
 

@@ -2,7 +2,7 @@
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import plural
@@ -26,7 +26,7 @@ REMEDIES = {
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, as_json: bool) -> int:
+def command(given: PoolOptions, as_json: bool) -> int:
     """End every instance of the pool with all its processes. Running jobs are ended too."""
     settings = given.load().settings
     from bullpen.down import TakenDown, down

@@ -5,7 +5,7 @@ import re
 
 import click
 
-from bullpen.cli.options import Given, pool_options
+from bullpen.cli.options import PoolOptions, pool_options
 from bullpen.cli.output import say
 from bullpen.errors import ConfigError
 from bullpen.settings.redaction import shortened
@@ -32,7 +32,7 @@ A workflow that may launch machines must be trusted like the control plane.
 @click.option("--json", "as_json", is_flag=True, help="Print the policy on one line.")
 @pool_options
 @click.pass_obj
-def command(given: Given, whose: str, account: str, role: str, launch: bool, as_json: bool) -> int:
+def command(given: PoolOptions, whose: str, account: str, role: str, launch: bool, as_json: bool) -> int:
     """Print an IAM policy with exactly the permissions that the settings need.
 
     Makes no request to AWS and needs no credentials.

@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
@@ -51,7 +51,7 @@ def command() -> None:
 @pool_options
 @click.pass_obj
 def submit(
-    given: Given,
+    given: PoolOptions,
     run_id: str,
     name: str,
     timeout: str | None,
@@ -87,7 +87,7 @@ def submit(
 @json_option
 @pool_options
 @click.pass_obj
-def list_(given: Given, run_id: str, as_json: bool) -> int:
+def list_(given: PoolOptions, run_id: str, as_json: bool) -> int:
     """List the jobs of a run, in the order of submission."""
     settings = given.load().settings
     run_id = checked_run_id(run_id)
@@ -115,7 +115,7 @@ def list_(given: Given, run_id: str, as_json: bool) -> int:
 @json_option
 @pool_options
 @click.pass_obj
-def show(given: Given, id: str, as_json: bool) -> int:
+def show(given: PoolOptions, id: str, as_json: bool) -> int:
     """Show a job and its last steps: assignments, losses and result."""
     settings = given.load().settings
     id = checked_id(id)
@@ -142,7 +142,7 @@ def show(given: Given, id: str, as_json: bool) -> int:
 @json_option
 @pool_options
 @click.pass_obj
-def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
+def logs(given: PoolOptions, id: str, follow: bool, as_json: bool) -> int:
     """Print the output of a job, attempt by attempt."""
     settings = given.load().settings
     id = checked_id(id)
@@ -175,7 +175,7 @@ def logs(given: Given, id: str, follow: bool, as_json: bool) -> int:
 @json_option
 @pool_options
 @click.pass_obj
-def cancel(given: Given, id: str, as_json: bool) -> int:
+def cancel(given: PoolOptions, id: str, as_json: bool) -> int:
     """Cancel a job. A queued job ends at once, a running one with all its processes."""
     settings = given.load().settings
     id = checked_id(id)
@@ -193,7 +193,7 @@ def cancel(given: Given, id: str, as_json: bool) -> int:
     return 0
 
 
-def _ask(given: Given, settings: Settings, work: Callable[[Ports], Awaitable[T]], as_json: bool) -> T:
+def _ask(given: PoolOptions, settings: Settings, work: Callable[[Ports], Awaitable[T]], as_json: bool) -> T:
     """Run a query on a pool that must exist: a query must not create one."""
     from bullpen.wiring import is_unused
 

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
-class Given:
+class PoolOptions:
     """Filled while the options are parsed; what stands after the command wins over what stands before it."""
 
     home: str | None = None
@@ -52,7 +52,7 @@ class Given:
 
 
 def pool_options(function: F) -> F:
-    """Add --home, --config, --set, --log-level and --log-format; they arrive in the command's `Given`."""
+    """Add --home, --config, --set, --log-level and --log-format; they arrive in the command's `PoolOptions`."""
     shared: dict[str, Any] = {"expose_value": False, "callback": _note}
     for option in (
         click.option(
@@ -84,7 +84,7 @@ def json_option(function: F) -> F:
 
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
-    given = context.ensure_object(Given)
+    given = context.ensure_object(PoolOptions)
     if option.name == "assignments":
         given.assignments += value
     elif value is not None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from bullpen.cli.arguments import checked_request
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
@@ -105,7 +105,7 @@ RUNNERS = (
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, /, allowed_instance_types: str, as_json: bool, **options: str | bool | None) -> int:
+def command(given: PoolOptions, /, allowed_instance_types: str, as_json: bool, **options: str | bool | None) -> int:
     """Get N verified runners for a run, all or nothing.
 
     Idle runners of the pool are reused where they fit, and the rest is created.

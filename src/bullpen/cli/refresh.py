@@ -2,7 +2,7 @@
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
@@ -22,7 +22,7 @@ Safe to run at any time and as often as you like, also beside other commands.
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, dry_run: bool, as_json: bool) -> int:
+def command(given: PoolOptions, dry_run: bool, as_json: bool) -> int:
     """Bring the pool to its desired state: reap, reconcile, keep warm.
 
     Ends instances past their threshold, finishes the work of killed processes, and keeps each class at its idle target.

@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from bullpen.cli.arguments import checked_run_id
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import plural
@@ -31,7 +31,7 @@ If the command is interrupted, run it again. A runner that executes a GitHub job
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, run_id: str, as_json: bool) -> int:
+def command(given: PoolOptions, run_id: str, as_json: bool) -> int:
     """Give the runners of a run back to the pool.
 
     Each one is deregistered and cleaned, attests that it is clean, and is on offer again. One that does not attest is

@@ -8,7 +8,7 @@ import click
 
 from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
 from bullpen.cli.jobfile import read_jobs
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
 from bullpen.cli.session import perform
@@ -53,7 +53,7 @@ interrupted, it cancels the jobs and releases the runners.
 @pool_options
 @click.pass_obj
 def command(
-    given: Given,
+    given: PoolOptions,
     /,
     run_id: str | None,
     jobs_file: str | None,

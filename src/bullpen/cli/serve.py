@@ -8,7 +8,7 @@ import socket
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import say
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.errors import ConfigError
@@ -36,7 +36,7 @@ MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, host: str, port: int, as_json: bool) -> int:
+def command(given: PoolOptions, host: str, port: int, as_json: bool) -> int:
     """Serve the pool over HTTP: heartbeats, jobs, runs, and the loops that pay, sweep, reap and keep warm."""
     loaded = given.load()
     settings = loaded.settings

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
@@ -28,7 +28,7 @@ Examples:
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, as_json: bool) -> int:
+def command(given: PoolOptions, as_json: bool) -> int:
     """Show every instance, the tickets and claimable instances of each class, and waiting provisions.
 
     Changes nothing.

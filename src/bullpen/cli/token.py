@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.errors import ConfigError, Conflict, NotFound
 
@@ -44,7 +44,7 @@ def command() -> None:
 @json_option
 @pool_options
 @click.pass_obj
-def create(given: Given, scope: str, name: str, expires: str | None, as_json: bool) -> int:
+def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_json: bool) -> int:
     """Create a token and print it. It is not shown again."""
     from bullpen.wiring import create_token
 
@@ -68,7 +68,7 @@ def create(given: Given, scope: str, name: str, expires: str | None, as_json: bo
 @json_option
 @pool_options
 @click.pass_obj
-def list_all(given: Given, as_json: bool) -> int:
+def list_all(given: PoolOptions, as_json: bool) -> int:
     """List the tokens with name, scope and state. Their secrets are not stored."""
     from bullpen.wiring import list_tokens
 
@@ -95,7 +95,7 @@ def list_all(given: Given, as_json: bool) -> int:
 @json_option
 @pool_options
 @click.pass_obj
-def revoke(given: Given, name: str, as_json: bool) -> int:
+def revoke(given: PoolOptions, name: str, as_json: bool) -> int:
     """Revoke the token with this name."""
     from bullpen.wiring import revoke_token
 

@@ -3,7 +3,7 @@
 import click
 
 from bullpen.cli.arguments import checked_id
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import columns
@@ -29,7 +29,7 @@ Examples:
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, id: str, as_json: bool) -> int:
+def command(given: PoolOptions, id: str, as_json: bool) -> int:
     """Show the last steps of an instance, provision, job, worker or run.
 
     Each step has its time, the new state, the process that made it, and the reason.

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.options import Given, json_option, pool_options
+from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
@@ -38,7 +38,7 @@ UNKNOWN = "–"
 @json_option
 @pool_options
 @click.pass_obj
-def command(given: Given, state: str | None, limit: int, after: str, as_json: bool) -> int:
+def command(given: PoolOptions, state: str | None, limit: int, after: str, as_json: bool) -> int:
     """List the workers of the pool: agents, and other programs that send heartbeats.
 
     Changes nothing.

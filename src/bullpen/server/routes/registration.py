@@ -22,7 +22,7 @@ from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.problems import shown
 from bullpen.server.routes.responses import delete, put
 
-PATIENCE = 4.5  # seconds for GitHub; `agent.link_http` waits six for us
+PATIENCE = 4.5  # seconds for GitHub; the agent (`agent.store.http`) waits six for this answer
 UNUSABLE = "the service cannot use its credentials for GitHub; its log says more"
 
 Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
