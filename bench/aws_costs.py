@@ -137,10 +137,8 @@ async def _served_beats(stage: Stage) -> Count:
 
 
 async def _beat(stage: Stage, ports: Ports, token: int) -> int:
-    beat = HeartbeatRequest(
-        key="i-served/worker", token=token, lease=TIMINGS.lease, instance_id="i-served", request_id=str(token)
-    )
-    answer = await record_heartbeat(ports, stage.settings, beat)
+    beat = HeartbeatRequest(key="i-served/worker", token=token, lease=int(TIMINGS.lease), request_id=str(token))
+    answer = await record_heartbeat(ports, stage.settings, beat, instance_id="i-served")
     assert isinstance(answer, HeartbeatAnswer), answer
     return answer.token
 

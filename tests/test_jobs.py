@@ -12,13 +12,12 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
 from bullpen.jobs import JobRequest, StaleResult
 from bullpen.jobs.log_tail import LONGEST_LINE, JobLogTail
-from bullpen.liveness import HeartbeatRequest, record_heartbeat
+from bullpen.liveness import HeartbeatRequest, WorkerMetadata, record_heartbeat
 from bullpen.model import job as steps
 from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.job_policy import Assignment
-from bullpen.model.worker import Card
 from bullpen.ports import Ports
 from bullpen.server.long_poll import Lookout
 from bullpen.sim.world import World
@@ -35,9 +34,9 @@ async def a_worker(world: World, instance_id: str, capabilities: tuple[str, ...]
     """A worker of the instance, known by its first beat; the simulated agent is silenced, so that it takes nothing."""
     world.agents[instance_id].pause()
     key = f"{instance_id}/test"
-    card = Card(capabilities) if capabilities else None
-    request = HeartbeatRequest(key=key, instance_id=instance_id, lease=60, card=card)
-    await record_heartbeat(world.ports(), world.settings, request)
+    said = WorkerMetadata(capabilities=capabilities) if capabilities else None
+    request = HeartbeatRequest(key=key, lease=60, metadata=said)
+    await record_heartbeat(world.ports(), world.settings, request, instance_id=instance_id)
     return key
 
 

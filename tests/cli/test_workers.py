@@ -7,19 +7,25 @@ import pytest
 
 from bullpen.cli.workers import TITLES
 from bullpen.config import Settings
-from bullpen.liveness import HeartbeatRequest, record_heartbeat
-from bullpen.model.worker import Card
+from bullpen.liveness import HeartbeatRequest, WorkerMetadata, record_heartbeat
 from bullpen.wiring import opened
 from command_line import CommandLine
 
-CARD = Card(("docker", "gpu"), "9.1+abc", "build-host", 42, "9.1", (("rack", "7"),))
+METADATA = WorkerMetadata(
+    capabilities=("docker", "gpu"),
+    build_id="9.1+abc",
+    host="build-host",
+    pid=42,
+    agent_version="9.1",
+    extras={"rack": "7"},
+)
 
 
-def beat(*keys: str, lease: float = 60) -> None:
+def beat(*keys: str, lease: int = 60) -> None:
     async def send() -> None:
         async with opened(Path(".bullpen"), Settings()) as ports:
             for key in keys:
-                request = HeartbeatRequest(key=key, lease=lease, domain="zone-a", card=CARD)
+                request = HeartbeatRequest(key=key, lease=lease, domain="zone-a", metadata=METADATA)
                 await record_heartbeat(ports, Settings(), request)
 
     asyncio.run(send())

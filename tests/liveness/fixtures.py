@@ -70,7 +70,9 @@ class Crew:
         """A beat with the token that counts, unless another is given."""
         known = self.memory.tables.workers.get(key)
         given = {"token": known.token if known else 0, "lease": 15, **fields}
-        return await record_heartbeat(self.ports, self.settings, HeartbeatRequest(key=key, **given))
+        instance_id = given.pop("instance_id", "")
+        request = HeartbeatRequest(key=key, **given)
+        return await record_heartbeat(self.ports, self.settings, request, instance_id=instance_id)
 
     async def answered(self, key: str = "w", **fields: Any) -> HeartbeatAnswer:
         answer = await self.beats(key, **fields)

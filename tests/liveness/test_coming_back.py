@@ -8,9 +8,8 @@ import pytest
 
 from builders import NOW, later
 from bullpen.errors import InvalidTransition
-from bullpen.liveness import Rejection
 from bullpen.model import worker as workers
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Fate
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Code, Fate, Rejected
 from liveness.fixtures import Crew, passes, settings
 
 HOUR = 3600
@@ -162,8 +161,8 @@ async def test_case_35_a_cleaned_up_worker_is_told_to_register_anew_and_stays_as
     stored = crew.worker()
     for wait in (0, 60, HOUR):
         await asyncio.sleep(wait)
-        assert await crew.beats() == Rejection("cleaned-up", CLEANED_UP, stored.token)
-        assert await crew.beats(token=0) == Rejection("cleaned-up", CLEANED_UP, stored.token)
+        assert await crew.beats() == Rejected(Code.CLEANED_UP, CLEANED_UP, stored.token)
+        assert await crew.beats(token=0) == Rejected(Code.CLEANED_UP, CLEANED_UP, stored.token)
     assert crew.worker() == stored
 
 
@@ -173,7 +172,7 @@ async def test_case_36_after_the_tombstone_is_purged_a_late_beat_is_refused() ->
     token = crew.worker().token
     await asyncio.sleep(2 * HOUR)
     assert (await crew.liveness().run_once()).sweep.purged == 1
-    assert await crew.beats(token=token) == Rejection("unknown-worker", workers.ABSENT, 0)
+    assert await crew.beats(token=token) == Rejected(Code.UNKNOWN, workers.ABSENT, 0)
     assert not crew.memory.tables.workers
 
 
@@ -205,7 +204,7 @@ async def test_a_retired_worker_does_not_come_back() -> None:
     crew.memory.yard.end("i-1")
     await crew.loses("w")
     assert (crew.worker().state, crew.worker().fate) == (INACTIVE, Fate.RETIRE)
-    assert await crew.beats() == Rejection("retired", INACTIVE, 1)
+    assert await crew.beats() == Rejected(Code.RETIRED, INACTIVE, 1)
 
 
 async def test_the_tombstone_of_a_worker_that_owes_its_jobs_is_kept() -> None:

@@ -7,8 +7,7 @@ import pytest
 from bullpen.engines.memory import Failure
 from bullpen.errors import Conflict, Unavailable
 from bullpen.jobs import rescue
-from bullpen.liveness import Rejection
-from bullpen.model.worker import ABSENT, ACTIVE, INACTIVE
+from bullpen.model.worker import ABSENT, ACTIVE, INACTIVE, Code, Rejected
 from liveness.fixtures import Crew, passes, requeued
 
 
@@ -74,7 +73,7 @@ async def test_a_late_beat_does_not_make_a_purged_key_a_fresh_worker() -> None:
     await crew.beats()
     token = crew.worker().token
     crew.memory.tables.remove(crew.worker())
-    assert await crew.beats(token=token) == Rejection("unknown-worker", ABSENT, 0)
+    assert await crew.beats(token=token) == Rejected(Code.UNKNOWN, ABSENT, 0)
 
 
 async def test_a_worker_lost_again_is_not_cleaned_up_at_the_time_of_its_first_loss() -> None:

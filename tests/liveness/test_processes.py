@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.config import Liveness, Settings
 from bullpen.liveness import HeartbeatRequest, record_heartbeats
+from bullpen.liveness.heartbeat import record_validated
 from bullpen.model import job as jobs
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import ACTIVE, INACTIVE
@@ -47,9 +48,10 @@ asyncio.run(main())
 
 async def stage(ports: Ports) -> None:
     """Workers of machines that nobody knows any more, with jobs, and some that live."""
-    dead = [HeartbeatRequest(key=f"dead{n:02}", lease=1, instance_id=f"i-{n}") for n in range(DEAD)]
+    dead = [HeartbeatRequest(key=f"dead{n:02}", lease=1) for n in range(DEAD)]
     living = [HeartbeatRequest(key=f"living{n}", lease=3600) for n in range(LIVING)]
-    await record_heartbeats(ports, SETTINGS, [*dead, *living])
+    await record_validated(ports, SETTINGS, [(one, f"i-{n}") for n, one in enumerate(dead)])
+    await record_heartbeats(ports, SETTINGS, living)
     now = ports.clock.now()
     for worker in [*dead, *living]:
         for number in range(JOBS):

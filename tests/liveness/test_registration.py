@@ -10,9 +10,16 @@ import pytest
 from bullpen.config import Settings
 from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import ConfigError
-from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Rejection, record_heartbeat, record_heartbeats
+from bullpen.liveness import (
+    Binding,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    WorkerMetadata,
+    record_heartbeat,
+    record_heartbeats,
+)
 from bullpen.model import worker as workers
-from bullpen.model.worker import ACTIVE, Card
+from bullpen.model.worker import ACTIVE, Code, Rejected
 from liveness.fixtures import Crew, settings
 
 
@@ -56,19 +63,19 @@ async def test_case_03_a_second_beat_moves_the_deadline_of_the_same_worker() -> 
 async def test_case_04_no_clock_of_a_worker_moves_its_deadline(skew: float) -> None:
     """A request carries no time at all, and a card that does is only a card."""
     crew = Crew()
-    card = Card(extras=(("now", str(BEGINNING + timedelta(seconds=skew))),))
-    await crew.beats(card=card)
+    said = WorkerMetadata(extras={"now": str(BEGINNING + timedelta(seconds=skew))})
+    await crew.beats(metadata=said)
     assert crew.worker().deadline == after(15)
 
 
-@pytest.mark.parametrize("lease", [None, 0, 0.0])
+@pytest.mark.parametrize("lease", [None, 0])
 async def test_case_05_without_a_lease_the_default_is_granted(lease: float | None) -> None:
     assert (await Crew().answered(lease=lease)).granted_lease == 60
 
 
-@pytest.mark.parametrize("lease", [-1, math.nan, math.inf, 1.5, "15", True, [15], 10**400])
+@pytest.mark.parametrize("lease", [-1, 0.0, math.nan, math.inf, 1.5, "15", True, [15], 10**400])
 async def test_case_06_a_lease_that_is_no_whole_number_of_seconds_is_refused(lease: Any) -> None:
-    assert (await refused(Crew(), lease=lease)).startswith("lease: ")
+    assert (await refused(Crew(), lease=lease)).startswith("leaseSeconds: ")
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(1, 5), (5, 5), (3600, 3600), (10**9, 3600)])
@@ -97,7 +104,7 @@ async def test_case_09_a_longer_lease_never_leaves_the_timer_later_than_the_dead
 
 @pytest.mark.parametrize("key", ["", "k" * 129, "a b", "a\n", "a\0b", None, 7])
 async def test_case_10_a_missing_or_impossible_key_is_refused(key: Any) -> None:
-    assert (await refused(Crew(), key=key)).startswith("key: ")
+    assert (await refused(Crew(), key=key)).startswith("workerInstanceKey: ")
 
 
 async def test_case_11_in_a_batch_each_beat_has_its_own_result() -> None:
@@ -106,7 +113,7 @@ async def test_case_11_in_a_batch_each_beat_has_its_own_result() -> None:
     first, second, third = await record_heartbeats(crew.ports, crew.settings, [*batch])
     assert isinstance(first, HeartbeatAnswer)
     assert isinstance(second, ConfigError)
-    assert third == Rejection("unknown-worker", workers.ABSENT, 0)
+    assert third == Rejected(Code.UNKNOWN, workers.ABSENT, 0)
     assert list(crew.memory.tables.workers) == ["a"]
     assert crew.requests() == {"workers.beat": 1}
 
@@ -125,7 +132,7 @@ async def test_case_12_of_two_first_beats_at_once_one_registers_the_worker() -> 
     answers = await asyncio.gather(*(record_heartbeat(p, crew.settings, b) for p, b in zip(ports, beats, strict=True)))
     winners = [one for one in answers if isinstance(one, HeartbeatAnswer)]
     assert [one.epoch for one in winners] == [1]
-    assert [one for one in answers if isinstance(one, Rejection)] == [Rejection("token-mismatch", ACTIVE, 1)]
+    assert [one for one in answers if isinstance(one, Rejected)] == [Rejected(Code.MISMATCH, ACTIVE, 1)]
     assert (crew.worker().epoch, crew.worker().token) == (1, 1)
 
 
@@ -145,24 +152,42 @@ async def test_case_13_with_tracking_off_a_beat_is_answered_and_nothing_stored()
         ("token", True),
         ("token", 2**60),
         ("request_id", "x" * 129),
-        ("instance_id", "a b"),
+        ("domain", "a b"),
         ("domain", 3),
-        ("bound", [Binding("j", 1)]),
+        ("bound", "j"),
         ("bound", (("j", 1),)),
         ("bound", (Binding("", 1),)),
         ("bound", (Binding("j", 0),)),
         ("unbound", (Binding("j", True),)),
         ("running", (Binding("j", 1),) * 1001),
-        ("card", Card(capabilities=("",))),
-        ("card", Card(capabilities=("gpu",) * 65)),
-        ("card", Card(pid=-1)),
-        ("card", Card(host="h" * 129)),
-        ("card", Card(extras=(("name", "v" * 1025),))),
-        ("card", Card(extras=(("only a name",),))),  # type: ignore[arg-type]
+        ("metadata", WorkerMetadata(capabilities=("",))),
+        ("metadata", WorkerMetadata(capabilities=("gpu",) * 65)),
+        ("metadata", WorkerMetadata(pid=-1)),
+        ("metadata", WorkerMetadata(host="h" * 129)),
+        ("metadata", WorkerMetadata(extras={"name": "v" * 1025})),
+        ("metadata", WorkerMetadata(extras={"name": 7})),  # type: ignore[dict-item]
     ],
 )
 async def test_every_other_field_is_checked_and_named(field: str, value: Any) -> None:
-    assert (await refused(Crew(), **{field: value})).startswith(field)
+    assert (await refused(Crew(), **{field: value})).startswith(SPELLED.get(field, field))
+
+
+SPELLED = {"request_id": "requestId", "bound": "boundActivities", "unbound": "unboundActivities"}
+SPELLED |= {"running": "runningActivities"}  # as in JSON
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"token": -1}, "token: expected 'int' >= 0, got -1"),
+        ({"domain": "a b"}, "domain: 'a b' must be printable characters without spaces"),
+        ({"bound": (Binding("j", 0),)}, "boundActivities[0].fence: expected 'int' >= 1, got 0"),
+        ({"request_id": "x" * 129}, f"requestId: expected 'str' of length <= 128, got '{'x' * 58}…"),
+        ({"metadata": WorkerMetadata(pid=-1)}, "metadata.pid: expected 'int' >= 0, got -1"),
+    ],
+)
+async def test_a_refusal_names_the_field_its_value_and_what_is_allowed(fields: dict[str, Any], said: str) -> None:
+    assert await refused(Crew(), **fields) == said
 
 
 async def test_a_beat_that_names_no_job_and_no_card_is_one_request() -> None:
@@ -175,7 +200,7 @@ async def test_a_beat_that_names_no_job_and_no_card_is_one_request() -> None:
 async def test_a_card_is_stored_when_it_changes_only() -> None:
     crew = Crew()
     for build in ("1", "1", "2"):
-        await crew.beats(card=Card(build_id=build))
+        await crew.beats(metadata=WorkerMetadata(build_id=build))
     assert crew.requests()["workers.describe"] == 2
     assert crew.memory.tables.cards["w"].build_id == "2"
 

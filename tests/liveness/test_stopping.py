@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from bullpen.liveness import Rejection, StoppedWorker, stop_worker
+from bullpen.liveness import StoppedWorker, WorkerMetadata, stop_worker
 from bullpen.model.job import QUEUED, RUNNING
-from bullpen.model.worker import ABSENT, ACTIVE, CLEANED_UP, Card
+from bullpen.model.worker import ABSENT, ACTIVE, CLEANED_UP, Code, Rejected
 from bullpen.ports import Ports
 from liveness.fixtures import Crew, passes
 
 
-async def stops(crew: Crew, **fields: Any) -> StoppedWorker | Rejection:
+async def stops(crew: Crew, **fields: Any) -> StoppedWorker | Rejected:
     worker = crew.memory.tables.workers.get("w")
     given = {"token": worker.token if worker else 1, "epoch": worker.epoch if worker else 1, **fields}
     return await stop_worker(crew.ports, crew.settings, "w", **given)
@@ -20,7 +20,7 @@ async def stops(crew: Crew, **fields: Any) -> StoppedWorker | Rejection:
 
 async def test_a_worker_that_stops_is_cleaned_up_at_once_and_its_jobs_are_queued_again() -> None:
     crew = Crew()
-    await crew.beats(card=Card(pid=1))
+    await crew.beats(metadata=WorkerMetadata(pid=1))
     await crew.works("j1")
     await crew.works("j2", side_effects=True)
     stopped = await stops(crew)
@@ -39,7 +39,7 @@ async def test_a_stopped_worker_is_refused_and_never_declared_lost() -> None:
     await crew.beats()
     token = crew.worker().token
     await stops(crew)
-    assert await crew.beats(token=token) == Rejection("cleaned-up", CLEANED_UP, token)
+    assert await crew.beats(token=token) == Rejected(Code.CLEANED_UP, CLEANED_UP, token)
     done = await passes(crew.liveness(), 60)
     assert not any(one.sweep.suspects or one.sweep.lost for one in done)
 
@@ -61,7 +61,7 @@ async def test_a_stop_with_another_token_or_epoch_changes_nothing(wrong: dict[st
     await crew.beats()
     await crew.works()
     before = crew.worker()
-    assert await stops(crew, **wrong) == Rejection("token-mismatch", ACTIVE, before.token)
+    assert await stops(crew, **wrong) == Rejected(Code.MISMATCH, ACTIVE, before.token)
     assert crew.worker() == before
     assert crew.job().state is RUNNING
 
@@ -73,18 +73,18 @@ async def test_a_late_stop_of_an_earlier_epoch_changes_nothing() -> None:
     late = {"token": crew.worker().token, "epoch": 1}
     await crew.loses("w")
     await crew.beats()
-    assert await stops(crew, **late) == Rejection("token-mismatch", ACTIVE, crew.worker().token)
+    assert await stops(crew, **late) == Rejected(Code.MISMATCH, ACTIVE, crew.worker().token)
 
 
 async def test_a_tombstone_answers_a_stop_with_another_token_that_it_is_over() -> None:
     crew = Crew()
     await crew.beats()
     await stops(crew)
-    assert await stops(crew, token=7) == Rejection("cleaned-up", CLEANED_UP, 1)
+    assert await stops(crew, token=7) == Rejected(Code.CLEANED_UP, CLEANED_UP, 1)
 
 
 async def test_a_stop_of_an_unknown_worker_is_refused() -> None:
-    assert await stops(Crew()) == Rejection("unknown-worker", ABSENT, 0)
+    assert await stops(Crew()) == Rejected(Code.UNKNOWN, ABSENT, 0)
 
 
 async def test_a_lost_worker_may_say_that_it_has_stopped() -> None:

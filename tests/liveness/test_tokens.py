@@ -8,8 +8,8 @@ import pytest
 from bullpen.engines.memory import Failure
 from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import Unavailable
-from bullpen.liveness import Binding, HeartbeatRequest, Rejection, record_heartbeat
-from bullpen.model.worker import ACTIVE
+from bullpen.liveness import Binding, HeartbeatRequest, record_heartbeat
+from bullpen.model.worker import ACTIVE, Code, Rejected
 from liveness.fixtures import Crew
 
 
@@ -20,7 +20,7 @@ async def test_case_38_another_token_is_a_mismatch_that_names_the_one_that_count
     await crew.beats()
     binding = await _assigned(crew)
     stored = crew.worker()
-    assert await crew.beats(token=token, bound=(binding,)) == Rejection("token-mismatch", ACTIVE, 2)
+    assert await crew.beats(token=token, bound=(binding,)) == Rejected(Code.MISMATCH, ACTIVE, 2)
     assert crew.worker() == stored
     assert not crew.job().bound
 
@@ -53,7 +53,7 @@ async def test_case_41_a_beat_that_arrives_after_the_next_one_is_refused() -> No
     await crew.beats()
     await crew.beats(token=1, request_id="second")
     await crew.beats(token=2, request_id="third")
-    assert await crew.beats(token=1, request_id="second") == Rejection("token-mismatch", ACTIVE, 3)
+    assert await crew.beats(token=1, request_id="second") == Rejected(Code.MISMATCH, ACTIVE, 3)
 
 
 async def test_case_42_after_a_mismatch_the_jobs_are_sent_again_and_count_once() -> None:
@@ -61,7 +61,7 @@ async def test_case_42_after_a_mismatch_the_jobs_are_sent_again_and_count_once()
     await crew.beats()
     binding = await _assigned(crew)
     rejection = await crew.beats(token=0, bound=(binding,))
-    assert isinstance(rejection, Rejection)
+    assert isinstance(rejection, Rejected)
     await crew.answered(token=rejection.token, bound=(binding,))
     await crew.answered(bound=(binding,))
     assert crew.steps("j").count("bind") == 1
@@ -73,7 +73,7 @@ async def test_case_43_a_token_of_an_earlier_epoch_is_refused() -> None:
     old = crew.worker().token
     await crew.loses("w")
     await crew.beats()
-    assert await crew.beats(token=old) == Rejection("token-mismatch", ACTIVE, 2)
+    assert await crew.beats(token=old) == Rejected(Code.MISMATCH, ACTIVE, 2)
 
 
 async def _assigned(crew: Crew) -> Binding:

@@ -157,8 +157,8 @@ async def test_an_agent_that_goes_on_under_another_key_is_not_lost() -> None:
         mute(world, pool)
         await asyncio.sleep(LEASE)
         ports = world.ports()
-        beat = HeartbeatRequest(key=f"{pool[0]}/new", token=0, lease=3600.0, instance_id=pool[0])
-        await record_heartbeat(ports, world.settings, beat)
+        beat = HeartbeatRequest(key=f"{pool[0]}/new", token=0, lease=3600)
+        await record_heartbeat(ports, world.settings, beat, instance_id=pool[0])
         await refreshed(world)
         assert [one.id for one in await ports.workers.lost(10)] == [f"{pool[0]}/direct"]
         assert on_offer(world) == pool

@@ -25,6 +25,7 @@ from bullpen.agent.progress import SignalKind as AgentKind
 from bullpen.agent.store import connection, log_buffer
 from bullpen.agent.store import http as agent_http
 from bullpen.agent.store.base import RunnerCredentials
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import AWAITED, WorkPhase
 from bullpen.model.signal import Kind as SignalKind
@@ -57,7 +58,6 @@ from bullpen.schema.requests import (
     ReportSignal,
     TakeJob,
 )
-from bullpen.server.heartbeat_schema import Activity, Beaten, Heartbeat, Metadata
 from bullpen.server.routes.oidc import RunToken
 
 Struct: TypeAlias = type[msgspec.Struct]
@@ -95,8 +95,8 @@ READERS: dict[ModuleType, dict[str, tuple[Struct, ...]]] = {
         "look": (AgentRecord,),
         "_watch": (AgentRecord,),
         "beat": (ErrorAnswer,),
-        "_beat": (Heartbeat, Metadata, Activity),
-        "_granted": (Beaten,),
+        "_beat": (HeartbeatRequest, WorkerMetadata, Binding),
+        "_granted": (HeartbeatAnswer,),
         "stop": (),
         "standing": (AssignmentAnswer,),
         "report": (ReportSignal, SignalStored, AgentRecord),

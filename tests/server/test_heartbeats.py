@@ -1,7 +1,6 @@
 """Heartbeats over HTTP: one at a time, in batches, and many in one commit."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from bullpen.liveness import HeartbeatRequest
 from bullpen.model.activity import LONGEST
 from bullpen.model.worker import ACTIVE
 from bullpen.server import heartbeat_batcher, heartbeats
-from bullpen.server.heartbeat_batcher import Intake
+from bullpen.server.heartbeat_batcher import Beats, HeartbeatBatcher
 from bullpen.server.heartbeats import KEYS_WITHIN, MOST_KEYS, Newcomers
 from bullpen.server.problems import Problem
 from server.fixtures import INSTANCE, OTHER, a_house
@@ -206,22 +205,22 @@ class Commits:
         self.free = asyncio.Event()
         self.failure: Exception | None = None
 
-    async def __call__(self, requests: Sequence[HeartbeatRequest], overloaded: bool) -> list[Any]:
-        self.groups.append([request.key for request in requests])
+    async def __call__(self, beats: Beats, overloaded: bool) -> list[Any]:
+        self.groups.append([request.key for request, _ in beats])
         self.loads.append(overloaded)
         await self.free.wait()
         if self.failure is not None:
             raise self.failure
-        return [request.key for request in requests]
+        return [request.key for request, _ in beats]
 
 
 async def test_beats_that_arrive_during_a_commit_share_the_next() -> None:
     commits, answers = Commits(), list[Any]()
-    taking = Intake(commits)
-    taking.submit([HeartbeatRequest(key="a")], answers.append)
+    taking = HeartbeatBatcher(commits)
+    taking.submit([(HeartbeatRequest(key="a"), "")], answers.append)
     await asyncio.sleep(0.01)
     for key in ("b", "c", "d"):
-        taking.submit([HeartbeatRequest(key=key)], answers.append)
+        taking.submit([(HeartbeatRequest(key=key), "")], answers.append)
     commits.free.set()
     await taking.close()
     assert commits.groups == [["a"], ["b", "c", "d"]]
@@ -231,12 +230,12 @@ async def test_beats_that_arrive_during_a_commit_share_the_next() -> None:
 async def test_a_group_that_fails_answers_all_of_it_and_ends_nothing() -> None:
     commits, answers = Commits(), list[Any]()
     commits.free.set()
-    taking = Intake(commits)
+    taking = HeartbeatBatcher(commits)
     commits.failure = RuntimeError("secret detail")
-    taking.submit([HeartbeatRequest(key="a")], answers.append)
+    taking.submit([(HeartbeatRequest(key="a"), "")], answers.append)
     await taking.close()
     commits.failure = None
-    taking.submit([HeartbeatRequest(key="b")], answers.append)
+    taking.submit([(HeartbeatRequest(key="b"), "")], answers.append)
     await taking.close()
     assert isinstance(answers[0], Unavailable)
     assert "secret" not in str(answers[0])
@@ -246,9 +245,9 @@ async def test_a_group_that_fails_answers_all_of_it_and_ends_nothing() -> None:
 async def test_under_load_longer_leases_are_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat_batcher, "LOADED_FROM", 2)
     commits = Commits()
-    taking = Intake(commits)
+    taking = HeartbeatBatcher(commits)
     for number in range(5):
-        taking.submit([HeartbeatRequest(key=f"w-{number}")], lambda results: None)
+        taking.submit([(HeartbeatRequest(key=f"w-{number}"), "")], lambda results: None)
     commits.free.set()
     await taking.close()
     assert commits.loads == [True]
@@ -257,9 +256,9 @@ async def test_under_load_longer_leases_are_granted(monkeypatch: pytest.MonkeyPa
 async def test_more_beats_than_can_ever_be_written_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat_batcher, "MOST_WAITING", 2)
     commits, answers = Commits(), list[Any]()
-    taking = Intake(commits)
+    taking = HeartbeatBatcher(commits)
     for number in range(3):
-        taking.submit([HeartbeatRequest(key=f"w-{number}")], answers.append)
+        taking.submit([(HeartbeatRequest(key=f"w-{number}"), "")], answers.append)
     commits.free.set()
     await taking.close()
     assert isinstance(answers[0], Unavailable)

@@ -9,13 +9,13 @@ protection_state()   are we holding back, and why
 from dataclasses import dataclass
 
 from bullpen.config import Settings
-from bullpen.liveness.heartbeat import HeartbeatAnswer, Recorded, Rejection, record_heartbeat, record_heartbeats
+from bullpen.liveness.heartbeat import Recorded, record_heartbeat, record_heartbeats
 from bullpen.liveness.interruption import end_leaving, leaving_instances
 from bullpen.liveness.lease import Sweep, Sweeper
 from bullpen.liveness.lost_instances import is_unowned, lost_instances
 from bullpen.liveness.protection import ProtectionState, protection_state
-from bullpen.liveness.request import Binding, HeartbeatRequest
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
 from bullpen.liveness.stopping import StoppedWorker, stop_worker
 from bullpen.ports import Ports
 
@@ -27,12 +27,12 @@ __all__ = [
     "Pass",
     "ProtectionState",
     "Recorded",
-    "Rejection",
     "Rescheduler",
     "Rescheduling",
     "StoppedWorker",
     "Sweep",
     "Sweeper",
+    "WorkerMetadata",
     "end_leaving",
     "is_unowned",
     "leaving_instances",

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.liveness.request import Binding, HeartbeatRequest
+from bullpen.liveness.schema import Binding, HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.job import RUNNING, Job
 from bullpen.model.transition import Change

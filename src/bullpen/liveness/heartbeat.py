@@ -1,26 +1,25 @@
 """RecordHeartbeat: the one use case behind every beat, over HTTP or in this process.
 
 A beat is one conditional write: the heartbeat item is the lease. The deadline is this process's clock plus the granted
-lease; nothing that the worker says about time is used. Only a beat that names jobs reads or writes anything else:
+lease; no time that the worker sends is used. Only a beat that names jobs reads or writes anything else:
 
     bound      the job is marked as taken up, if it is assigned to this worker, in this epoch, under this fence
-    unbound    it is over at the worker; a result that never arrives after all is noticed by the verification timer
+    unbound    it is over at the worker; if its result never arrives, the verification timer notices
     running    nothing is written; the answer says which of them to stop
 
-All of this may be done twice: a worker that lost our answer repeats its beat, and one killed between the beat and its
+All of this may be done twice: a worker that lost the answer repeats its beat, and one killed between the beat and its
 jobs leaves the rest to that repetition.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
-from bullpen.config import Settings
+from bullpen.config import Liveness, Settings
 from bullpen.errors import ConfigError
 from bullpen.liveness.bindings import apply_bindings
-from bullpen.liveness.request import HeartbeatRequest, check, granted
+from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest, validated
 from bullpen.model.worker import ABSENT, Accepted, Beat, Rejected, State
-from bullpen.ports import Ports
+from bullpen.ports import Chance, Ports
 
 BY = "heartbeat"
 MOST_BEATS = 1000  # in one batch
@@ -28,110 +27,118 @@ BEATS_PER_LEASE = 3  # one may be late, one lost
 JITTER = 0.1  # so that workers that started together do not beat together
 STRETCH = 2.0  # under load: a lease twice as long halves the beats
 
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
-    """The beat counts. `epoch` other than the worker knows says that it had been given up, as `resurrected` does.
-
-    `stop` are jobs that it must end: cancelled ones, and those that are no longer, or never were, its own.
-    """
-
-    token: int
-    epoch: int
-    granted_lease: float
-    next_in: float
-    stop: tuple[str, ...]
-    state: State
-    resurrected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Nothing of the beat was applied; `code` is one of `model.worker.Code`, `token` the one that counts."""
-
-    code: str
-    state: State
-    token: int
-
-
-Recorded = HeartbeatAnswer | Rejection
+Recorded = HeartbeatAnswer | Rejected
 
 
 async def record_heartbeat(
-    ports: Ports, settings: Settings, request: HeartbeatRequest, *, overloaded: bool = False
+    ports: Ports, settings: Settings, request: HeartbeatRequest, *, instance_id: str = "", overloaded: bool = False
 ) -> Recorded:
-    """Receive one beat. Raise ConfigError, with nothing written, for one that cannot be meant."""
-    (recorded,) = await record_heartbeats(ports, settings, [request], overloaded=overloaded)
-    if isinstance(recorded, ConfigError):
-        raise recorded
+    """Receive one beat, of a worker on this instance if it is on any. Raise ConfigError, with nothing written, for one
+    that is not valid."""
+    beats = [(validated(request), instance_id)]
+    (recorded,) = await record_validated(ports, settings, beats, overloaded=overloaded)
     return recorded
 
 
 async def record_heartbeats(
     ports: Ports, settings: Settings, requests: Sequence[HeartbeatRequest], *, overloaded: bool = False
 ) -> list[Recorded | ConfigError]:
-    """Receive beats in one write, each on its own; a bad one fails alone. `overloaded` grants longer leases."""
+    """Receive beats in one write, each on its own; one that is not valid fails alone."""
     if not 1 <= len(requests) <= MOST_BEATS:
         raise ConfigError(f"heartbeats: {len(requests)} in one request, must be 1 to {MOST_BEATS}")
+    checked = [_validated_or_mistake(request) for request in requests]
+    good = [(one, "") for one in checked if not isinstance(one, ConfigError)]
+    recorded = iter(await record_validated(ports, settings, good, overloaded=overloaded))
+    return [one if isinstance(one, ConfigError) else next(recorded) for one in checked]
+
+
+async def record_validated(
+    ports: Ports, settings: Settings, beats: Sequence[tuple[HeartbeatRequest, str]], *, overloaded: bool = False
+) -> list[Recorded]:
+    """Receive beats that were decoded, each with the id of the worker's instance (empty: on none), in one write.
+    `overloaded` grants longer leases."""
     stretch = STRETCH if overloaded else 1.0
-    wrong = [_mistake(request) for request in requests]
-    good = [request for request, mistake in zip(requests, wrong, strict=True) if mistake is None]
-    if settings.liveness.tracking:
-        answers = await _receive(ports, settings, good, stretch)
-    else:
+    rules = settings.liveness
+    if not rules.tracking:
         # Nothing is stored, and a worker that keeps its token goes on where it was once tracking is on again.
-        answers = [_answer(ports, one.token, 0, granted(one.lease, settings.liveness, stretch)) for one in good]
-    coming = iter(answers)
-    return [next(coming) if mistake is None else mistake for mistake in wrong]
+        return [_answer(ports.chance, one.token, 0, granted(one.lease, rules, stretch)) for one, _ in beats]
+    now = ports.clock.now()
+    events = [
+        (one.key, _event(one, instance_id, now, granted(one.lease, rules, stretch))) for one, instance_id in beats
+    ]
+    received = await ports.workers.beat(events) if events else []
+    stops = await _apply_the_rest(ports, settings, beats, received, now)
+    return [
+        outcome if isinstance(outcome, Rejected) else _accepted(ports.chance, outcome, stops.get(place, ()))
+        for place, outcome in enumerate(received)
+    ]
 
 
-def _mistake(request: HeartbeatRequest) -> ConfigError | None:
+def granted(lease: float | None, rules: Liveness, stretch: float = 1.0) -> float:
+    """The lease that a valid request gets, in seconds: asked for too little or too much, the nearest allowed."""
+    asked = (lease or rules.default_lease) * stretch
+    return min(max(asked, rules.min_lease), rules.max_lease)
+
+
+def _validated_or_mistake(request: HeartbeatRequest) -> HeartbeatRequest | ConfigError:
     try:
-        check(request)
+        return validated(request)
     except ConfigError as mistake:
         return mistake
-    return None
 
 
-async def _receive(
-    ports: Ports, settings: Settings, requests: Sequence[HeartbeatRequest], stretch: float
-) -> list[Recorded]:
-    if not requests:
-        return []
-    now = ports.clock.now()
-    beats = [(one.key, _beat(one, now, granted(one.lease, settings.liveness, stretch))) for one in requests]
-    received = await ports.workers.beat(beats)
-    accepted = [(q, r) for q, r in zip(requests, received, strict=True) if isinstance(r, Accepted)]
-    await _describe(ports, [request for request, _ in accepted])
-    to_stop = iter(await apply_bindings(ports, settings, accepted, now))
-    answers: list[Recorded] = []
-    for outcome in received:
-        if isinstance(outcome, Rejected):
-            answers.append(Rejection(outcome.code.value, outcome.state, outcome.token))
-            continue
-        worker = outcome.worker
-        answers.append(
-            _answer(ports, worker.token, worker.epoch, worker.lease, next(to_stop), worker.state, outcome.resurrected)
-        )
-    return answers
-
-
-def _beat(request: HeartbeatRequest, now: datetime, lease: float) -> Beat:
+def _event(request: HeartbeatRequest, instance_id: str, now: datetime, lease: float) -> Beat:
     return Beat(
         at=now,
         by=BY,
         token=request.token,
         lease=lease,
         request_id=request.request_id,
-        instance_id=request.instance_id,
+        instance_id=instance_id,
         domain=request.domain,
         leaving=request.leaving,
         activity=request.activity,
     )
 
 
-def _answer(
+async def _apply_the_rest(
     ports: Ports,
+    settings: Settings,
+    beats: Sequence[tuple[HeartbeatRequest, str]],
+    received: Sequence[Accepted | Rejected],
+    now: datetime,
+) -> dict[int, tuple[str, ...]]:
+    """What accepted beats say besides that the worker lives: nothing, in nearly all of them. Returns the jobs to stop,
+    by the place of the beat."""
+    accepted = {
+        place: (request, outcome)
+        for place, ((request, _), outcome) in enumerate(zip(beats, received, strict=True))
+        if isinstance(outcome, Accepted)
+        and (request.metadata or request.bound or request.unbound or request.running or outcome.resurrected)
+    }
+    if not accepted:
+        return {}
+    await _describe(ports, [request for request, _ in accepted.values()])
+    stops = await apply_bindings(ports, settings, list(accepted.values()), now)
+    return dict(zip(accepted, stops, strict=True))
+
+
+async def _describe(ports: Ports, requests: Sequence[HeartbeatRequest]) -> None:
+    """Metadata is written on change only, also for a worker that sends it each time."""
+    cards = {request.key: request.metadata.card for request in requests if request.metadata is not None}
+    stored = await ports.workers.cards(list(cards)) if cards else {}
+    for key, card in cards.items():
+        if stored.get(key) != card:
+            await ports.workers.describe(key, card)
+
+
+def _accepted(chance: Chance, outcome: Accepted, stop: tuple[str, ...]) -> HeartbeatAnswer:
+    worker = outcome.worker
+    return _answer(chance, worker.token, worker.epoch, worker.lease, stop, worker.state, outcome.resurrected)
+
+
+def _answer(
+    chance: Chance,
     token: int,
     epoch: int,
     lease: float,
@@ -139,14 +146,5 @@ def _answer(
     state: State = ABSENT,
     resurrected: bool = False,
 ) -> HeartbeatAnswer:
-    next_in = lease / BEATS_PER_LEASE * ports.chance.uniform(1 - JITTER, 1 + JITTER)
+    next_in = lease / BEATS_PER_LEASE * chance.uniform(1 - JITTER, 1 + JITTER)
     return HeartbeatAnswer(token, epoch, lease, next_in, stop, state, resurrected)
-
-
-async def _describe(ports: Ports, requests: Sequence[HeartbeatRequest]) -> None:
-    """Cards are written on change only, also for a worker that sends its card each time."""
-    cards = {request.key: request.card for request in requests if request.card is not None}
-    stored = await ports.workers.cards(list(cards)) if cards else {}
-    for key, card in cards.items():
-        if stored.get(key) != card:
-            await ports.workers.describe(key, card)

@@ -14,10 +14,9 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.jobs import rescue
 from bullpen.liveness.debt import settle
-from bullpen.liveness.heartbeat import Rejection
 from bullpen.liveness.lost_worker import losses_among
 from bullpen.model import worker as workers
-from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Worker
+from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Rejected, Worker
 from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 
@@ -34,21 +33,21 @@ class StoppedWorker:
 
 async def stop_worker(
     ports: Ports, settings: Settings, key: str, *, token: int, epoch: int
-) -> StoppedWorker | Rejection:
+) -> StoppedWorker | Rejected:
     """Clean up a worker that says, with its last token and epoch, that it has stopped; give its jobs to others."""
     found = (await ports.workers.workers([key])).get(key)
     while found is not None and found.state is not CLEANED_UP:
         if (found.token, found.epoch) != (token, epoch):
-            return Rejection(Code.MISMATCH.value, found.state, found.token)
+            return Rejected(Code.MISMATCH, found.state, found.token)
         now = ports.clock.now()
         purge_at = later(now, settings.liveness.tombstone)
         event = workers.Stopped(at=now, by=key, why="it has stopped", token=token, epoch=epoch, purge_at=purge_at)
         (landed,) = await ports.records.apply_each([workers.stop(found, event)])
         found = landed.found if isinstance(landed, Conflict) else landed
     if found is None:
-        return Rejection(Code.UNKNOWN.value, ABSENT, 0)
+        return Rejected(Code.UNKNOWN, ABSENT, 0)
     if (found.token, found.epoch) != (token, epoch):
-        return Rejection(Code.CLEANED_UP.value, found.state, found.token)
+        return Rejected(Code.CLEANED_UP, found.state, found.token)
     return await _give_back(ports, settings, found)
 
 

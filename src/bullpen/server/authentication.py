@@ -8,6 +8,7 @@ service that others can reach, or that has ever seen tokens, is never open again
 
 import logging
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 
 from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scope, Speaker
@@ -134,6 +135,7 @@ def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = Fals
     )
 
 
+@lru_cache(maxsize=1024)  # every request without tokens asks it of its peer
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

@@ -15,16 +15,15 @@ import msgspec
 
 from bullpen.auth.tokens import AgentIdentity, Operator, Speaker
 from bullpen.config import Settings
-from bullpen.errors import BullpenError, ConfigError
-from bullpen.liveness import record_heartbeats
-from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
-from bullpen.liveness.request import HeartbeatRequest
+from bullpen.errors import BullpenError
+from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest
+from bullpen.liveness.heartbeat import MOST_BEATS, record_validated
+from bullpen.model.worker import Rejected
 from bullpen.ports import Clock, Ports
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.authentication import forbidden, may_beat
-from bullpen.server.heartbeat_batcher import Intake, Results
-from bullpen.server.heartbeat_schema import BatchAnswer, Beaten, Heartbeat, answer_of, request_of
-from bullpen.server.problems import Problem, bad_input, of_decoding, of_error, too_large
+from bullpen.server.heartbeat_batcher import HeartbeatBatcher, Results
+from bullpen.server.problems import Problem, bad_input, of_decoding, of_error, of_rejection, too_large
 
 SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
@@ -39,11 +38,17 @@ Reply: TypeAlias = Callable[[int, bytes, dict[str, str]], None]
 
 
 class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    heartbeats: list[Heartbeat]
+    heartbeats: list[HeartbeatRequest]
 
 
 class _RawBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     heartbeats: list[msgspec.Raw]
+
+
+class _BatchAnswer(msgspec.Struct, frozen=True):
+    """One result for each beat, in order: the answer, or what was wrong with it."""
+
+    results: list[HeartbeatAnswer | ErrorAnswer]
 
 
 class Newcomers:
@@ -77,16 +82,16 @@ class Heartbeats:
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._newcomers = Newcomers(ports.clock)
         self._settings = settings
-        self._intake = Intake(
-            lambda requests, overloaded: record_heartbeats(ports, self._settings, requests, overloaded=overloaded)
+        self._batcher = HeartbeatBatcher(
+            lambda beats, overloaded: record_validated(ports, self._settings, beats, overloaded=overloaded)
         )
-        self._single = msgspec.json.Decoder(Heartbeat)
+        self._single = msgspec.json.Decoder(HeartbeatRequest)
         self._batch = msgspec.json.Decoder(_Batch)
         self._raw_batch = msgspec.json.Decoder(_RawBatch)
         self._encode = msgspec.json.Encoder().encode
 
     def receive(self, path: str, speaker: Speaker | None, body: bytes, reply: Reply) -> None:
-        """Read a body and have it written; `reply` is called once, now if something is wrong with it."""
+        """Read a body and have it written; `reply` is called once, at once if something is wrong with the body."""
         try:
             if not isinstance(speaker, Operator | AgentIdentity):
                 raise forbidden("a run's token speaks for its own run only: it has no worker")
@@ -104,64 +109,82 @@ class Heartbeats:
         self._settings = settings
 
     async def close(self) -> None:
-        await self._intake.close()
+        await self._batcher.close()
 
     def _receive_one(self, speaker: Operator | AgentIdentity, body: bytes, reply: Reply) -> None:
-        request = self._checked(self._single.decode(body), speaker)
+        beat = self._admitted(self._single.decode(body), speaker)
 
         def done(results: Results) -> None:
-            outcome = of_error(results) if isinstance(results, BullpenError) else answer_of(results[0])
-            if isinstance(outcome, Problem):
-                self._refuse(outcome, reply)
+            if isinstance(results, BullpenError):
+                self._refuse(of_error(results), reply)
+            elif isinstance(result := results[0], Rejected):
+                self._refuse(of_rejection(result), reply)
             else:
-                reply(200, self._encode(outcome), {})
+                reply(200, self._encode(result), {})
 
-        self._intake.submit((request,), done)
+        self._batcher.submit((beat,), done)
 
     def _receive_batch(self, speaker: Operator | AgentIdentity, body: bytes, reply: Reply) -> None:
         items = self._decoded(body)
         if not 1 <= len(items) <= MOST_BEATS:
             raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
-        checked = [item if isinstance(item, Problem) else self._judged(item, speaker) for item in items]
-        good = [item for item in checked if isinstance(item, HeartbeatRequest)]
+        checked = [item if isinstance(item, Problem) else self._admitted_or_problem(item, speaker) for item in items]
+        good = [item for item in checked if not isinstance(item, Problem)]
 
         def done(results: Results) -> None:
             if isinstance(results, BullpenError):
                 self._refuse(of_error(results), reply)
                 return
             coming = iter(results)
-            shown = [_shown(item if isinstance(item, Problem) else answer_of(next(coming))) for item in checked]
-            reply(200, self._encode(BatchAnswer(shown)), {})
+            shown = [
+                item.answer
+                if isinstance(item, Problem)
+                else of_rejection(result).answer
+                if isinstance(result := next(coming), Rejected)
+                else result
+                for item in checked
+            ]
+            reply(200, self._encode(_BatchAnswer(shown)), {})
 
         if good:
-            self._intake.submit(good, done)
+            self._batcher.submit(good, done)
         else:
-            done(_NOTHING)
+            done([])
 
-    def _decoded(self, body: bytes) -> Sequence[Heartbeat | Problem]:
+    def _decoded(self, body: bytes) -> Sequence[HeartbeatRequest | Problem]:
         """All at once; only if something is wrong one by one, to find which."""
         try:
             return self._batch.decode(body).heartbeats
         except msgspec.ValidationError:
             return [self._decoded_item(place, raw) for place, raw in enumerate(self._raw_batch.decode(body).heartbeats)]
 
-    def _decoded_item(self, place: int, raw: msgspec.Raw) -> Heartbeat | Problem:
+    def _decoded_item(self, place: int, raw: msgspec.Raw) -> HeartbeatRequest | Problem:
         try:
             return self._single.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             found = of_decoding(exc).answer
             return Problem(400, msgspec.structs.replace(found, field=f"heartbeats[{place}].{found.field}"))
 
-    def _checked(self, beat: Heartbeat, speaker: Operator | AgentIdentity) -> HeartbeatRequest:
-        if not may_beat(speaker, beat.worker_instance_key):
+    def _admitted(self, beat: HeartbeatRequest, speaker: Operator | AgentIdentity) -> tuple[HeartbeatRequest, str]:
+        """A beat that the caller may send, and the id of its instance. Raise a 403 for the worker of another instance,
+        a 429 for one new key too many."""
+        key = beat.key
+        if not may_beat(speaker, key):
             raise forbidden("workerInstanceKey: the token may not beat for this worker")
-        if isinstance(speaker, AgentIdentity) and beat.token == 0:
-            self._newcomers.admit(speaker.instance_id, beat.worker_instance_key)
-        return request_of(beat, speaker)
+        if isinstance(speaker, Operator):
+            head, slash, _ = key.partition("/")
+            return beat, head if slash and head.startswith("i-") else ""
+        if beat.token == 0:
+            self._newcomers.admit(speaker.instance_id, key)
+        if beat.domain:  # ignored: a wrong one would make a whole domain look silent
+            beat = msgspec.structs.replace(beat, domain="")
+        return beat, speaker.instance_id
 
-    def _judged(self, beat: Heartbeat, speaker: Operator | AgentIdentity) -> HeartbeatRequest | Problem:
+    def _admitted_or_problem(
+        self, beat: HeartbeatRequest, speaker: Operator | AgentIdentity
+    ) -> tuple[HeartbeatRequest, str] | Problem:
         try:
-            return self._checked(beat, speaker)
+            return self._admitted(beat, speaker)
         except Problem as problem:
             return problem
 
@@ -193,10 +216,3 @@ class Heartbeats:
         headers += [(name.encode(), value.encode()) for name, value in extra.items()]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-_NOTHING: list[Recorded | ConfigError] = []
-
-
-def _shown(outcome: Beaten | Problem) -> Beaten | ErrorAnswer:
-    return outcome.answer if isinstance(outcome, Problem) else outcome

@@ -1,5 +1,7 @@
 """What a caller is told when something is wrong: one JSON object, the field by name, never a trace or a secret."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from bullpen.errors import (
@@ -14,9 +16,18 @@ from bullpen.errors import (
     Throttled,
     Unavailable,
 )
+from bullpen.liveness.schema import located
+from bullpen.model.worker import Code, Rejected
 from bullpen.schema.error import ErrorAnswer
 
 RENAMED = {"timeout": "timeoutSeconds"}  # of a job: in JSON a number names its unit
+STATUS = {Code.MISMATCH: 409, Code.CLEANED_UP: 410, Code.RETIRED: 410, Code.UNKNOWN: 404}
+REMEDY = {  # of a beat
+    Code.MISMATCH: "Send the beat again with this token.",
+    Code.CLEANED_UP: "Take a new key and begin with token 0.",
+    Code.RETIRED: "Stop: its instance is being ended.",
+    Code.UNKNOWN: "Take a new key and begin with token 0.",
+}
 SHOWN = 100  # characters of a caller's own value: enough to recognise it, too few to fill a log
 
 
@@ -80,13 +91,17 @@ def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError
     """What msgspec says of a body, with the field it says it of: `Expected `int`, got `str` - at `$.token``."""
     if isinstance(error, RecursionError):
         return bad_input("the body is nested too deeply", "body")
-    text, _, path = str(error).partition(" - at `")
-    field = path.rstrip("`").removeprefix("$").removeprefix(".")
-    if not field and "`" in text and ("field" in text):
-        field = text.rpartition(" `")[2].rstrip("`")
     if isinstance(error, msgspec.ValidationError):
-        return bad_input(f"{field or 'body'}: {text[:1].lower()}{text[1:]}".replace("`", "'"), field or "body")
-    return bad_input(f"the body is no JSON: {text.lower()}", "body")
+        field, text = located(error)
+        return bad_input(f"{field or 'body'}: {text}", field or "body")
+    return bad_input(f"the body is not JSON: {str(error).lower()}", "body")
+
+
+def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> Problem:
+    """A worker's beat, or its stop, that was not applied."""
+    code = rejected.code
+    answer = ErrorAnswer(code.value, remedy=remedies[code], token=rejected.token, state=rejected.state.value)
+    return Problem(STATUS[code], answer)
 
 
 def shown(value: object) -> str:

@@ -36,6 +36,7 @@ TURN = 16 * 1024  # bytes parsed in one turn of the loop: two milliseconds' wort
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
 LINGER = 2.0  # seconds for a client to read why it was refused, while what it still sends is thrown away
 STUCK = 30.0  # seconds without a byte taken by a client that has answers to read
+PLAIN_ANSWER = STATUS_LINE[200] + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 PATHS = {path.encode(): path for path in (SINGLE, BATCH)}
 
 
@@ -97,6 +98,7 @@ class Connection(HttpToolsProtocol):
         self._parsing = self._reads_paused = False
         self._begin_head()
         self._since: float | None = self.loop.time()  # when the request began that has not arrived whole
+        self._idle_since: float | None = None  # when the last answer was complete, while no request follows
         self._ended: float | None = None  # when the last word was said; what arrives since is thrown away
         self._is_last = False
         self._unsent, self._moved_at = 0, self.loop.time()
@@ -119,6 +121,8 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         elif self._since is not None and now - self._since > self.patience:
             self._give_up()
+        elif self._idle_since is not None and not unsent and now - self._idle_since > self.timeout_keep_alive:
+            self.transport.close()
 
     # ---- bytes
 
@@ -141,7 +145,7 @@ class Connection(HttpToolsProtocol):
         self._parsing = True
         left = TURN
         while left > 0 and self._may_parse():
-            self._unset_keepalive_if_required()
+            self._idle_since = None
             if self._since is None:
                 self._since = self.loop.time()
             piece = self._next_piece(left)
@@ -202,7 +206,8 @@ class Connection(HttpToolsProtocol):
         # a header or trailer until it ends
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        # The scope is made when the request goes to the application: a heartbeat needs none.
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self._whole = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -230,8 +235,15 @@ class Connection(HttpToolsProtocol):
         if self.parser.get_method() == b"POST" and self.url in PATHS and not self.expect_100_continue:
             self.cycle = cast(Any, _Exchange(path, speaker, self.parser.should_keep_alive()))
             return
-        self.scope["state"]["speaker"] = speaker
+        self._make_scope(speaker)
         super().on_headers_complete()
+
+    def _make_scope(self, speaker: Speaker | None) -> None:
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers += headers  # the scope has this very list
+        self.scope["state"]["speaker"] = speaker
 
     def on_body(self, body: bytes) -> None:
         self._left -= len(body)
@@ -269,7 +281,10 @@ class Connection(HttpToolsProtocol):
     # ---- answers
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        # Instead of the inherited method, which sets a timer for the idle connection: `check` sees to it.
+        self.server_state.total_requests += 1
+        self._idle_since = self.loop.time()
+        self.flow.read_paused = False
         if self._is_last and not self.transport.is_closing():
             self.transport.close()
         self.go_on()
@@ -314,6 +329,9 @@ class Connection(HttpToolsProtocol):
 
     def _write(self, status: int, body: bytes, headers: dict[str, str], keep_alive: bool) -> None:
         if self.transport.is_closing():
+            return
+        if status == 200 and keep_alive and not headers and not self._is_for_head:  # nearly every answer to a beat
+            self.transport.write(PLAIN_ANSWER % (len(body), body))
             return
         head = [STATUS_LINE[status], b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)]
         head += [f"{name}: {value}\r\n".encode() for name, value in headers.items()]

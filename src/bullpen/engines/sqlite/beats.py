@@ -1,30 +1,28 @@
-"""Heartbeats on their way into the database: many calls, one write.
+"""Heartbeats on their way into the database: a statement renews the leases of many workers.
 
-    beat()  beat()  beat()          … all that arrive before the writer's thread comes to it
-       └──────┴──────┴──▶ Group ──▶ one function in the next commit ──▶ each call takes its part of the answer
-
-A call for its own would cost a savepoint, a future and a wake-up of the loop; a beat itself costs less than those.
+Those who call with one beat at a time pay a savepoint, a future and a wake-up of the loop for each; the beat itself
+costs less than those. `serve` therefore groups the beats of its connections (`server.heartbeat_batcher`).
 """
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from functools import lru_cache
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import MICROSECOND, WORKERS, Row, from_micros, to_micros
+from bullpen.engines.sqlite.rows import WORKERS, Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, select_by_id
 from bullpen.model import worker as workers
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Beat, Rejected, Worker
 
-GROUP_LIMIT = 100
+PART = 100
 """Beats in one function: it must be short, for the commit and every other process wait for it."""
 
-SIZES = (1, 10, GROUP_LIMIT)
+SIZES = (1, 10, PART)
 """Rows of the statements that take beats: few texts, so that each stays prepared."""
 
 FORGOTTEN = "SELECT epoch FROM forgotten_workers WHERE id = 1"
@@ -56,53 +54,14 @@ def beat_statement(size: int) -> str:
     """
 
 
-class Beats:
-    """What the callers of one process share."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._open: _Group | None = None  # still waiting for the writer's thread
-
-    async def receive(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
-        parts = [beats[at : at + GROUP_LIMIT] for at in range(0, len(beats), GROUP_LIMIT)]
-        joined = [self._join(part) for part in parts]
-        answers: list[Accepted | Rejected] = []
-        for (group, start), part in zip(joined, parts, strict=True):
-            # Shielded: a caller that is cancelled does not take the beats of the others with it.
-            answer = await asyncio.shield(group.outcome)
-            answers += answer[start : start + len(part)]
-        return answers
-
-    def _join(self, beats: Sequence[tuple[str, Beat]]) -> tuple["_Group", int]:
-        """A group that takes these beats, and where they begin in it."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            group = self._open
-            if group is not None and len(group.beats) + len(beats) <= GROUP_LIMIT and group.outcome.get_loop() is loop:
-                group.beats += beats
-                return group, len(group.beats) - len(beats)
-            group = self._open = _Group(beats)
-            group.outcome = self._database.submit(lambda transaction: self._land(group, transaction))
-            return group, 0
-
-    def _land(self, group: "_Group", transaction: Transaction) -> list[Accepted | Rejected]:
-        with self._lock:  # from here on the group is complete
-            if self._open is group:
-                self._open = None
-        return _receive_all(transaction, group.beats)
+async def receive(database: Database, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
+    """Write beats, in parts that share a commit where they can; answers in order."""
+    parts = [beats[at : at + PART] for at in range(0, len(beats), PART)]
+    answers = await asyncio.gather(*(database.submit(partial(_receive_part, beats=part)) for part in parts))
+    return answers[0] if len(answers) == 1 else [*chain.from_iterable(answers)]
 
 
-class _Group:
-    """Beats of one commit, and the future of their answers, in order."""
-
-    outcome: asyncio.Future[list[Accepted | Rejected]]
-
-    def __init__(self, beats: Sequence[tuple[str, Beat]]) -> None:
-        self.beats = list(beats)
-
-
-def _receive_all(transaction: Transaction, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
+def _receive_part(transaction: Transaction, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
     first: dict[str, Beat] = {}
     for key, beat in beats:
         if beat.leaving is None:
@@ -118,44 +77,48 @@ def _receive_all(transaction: Transaction, beats: Sequence[tuple[str, Beat]]) ->
 def _renew(transaction: Transaction, beats: Mapping[str, Beat]) -> dict[str, Worker]:
     """The leases that a plain beat renews."""
     size = next(size for size in SIZES if size >= len(beats))
+    deadlines: dict[str, datetime] = {}
     parameters: list[Any] = []
+    times: dict[tuple[int, float], tuple[datetime, int, int]] = {}  # one time and few leases in one call
     for key, beat in beats.items():
-        at = to_micros(beat.at)
-        deadline = at + timedelta(seconds=beat.lease) // MICROSECOND
+        which = id(beat.at), beat.lease
+        deadlines[key], at, deadline = times.get(which) or times.setdefault(which, _times(beat))
         parameters += (beat.request_id, beat.lease, deadline, at, key, beat.token)
         parameters += (beat.instance_id, beat.domain, beat.activity)
     parameters += _NOBODY * (size - len(beats))
     rows = transaction.execute(beat_statement(size), parameters).fetchall()
-    return {row[0]: _renewed(beats[row[0]], *row) for row in rows}
+    return {row[0]: _renewed(beats[row[0]], deadlines[row[0]], row) for row in rows}
 
 
-def _renewed(
-    beat: Beat,
-    key: str,
-    version: int,
-    instance_id: str,
-    domain: str,
-    epoch: int,
-    due_at: int,
-    lost_epoch: int,
-    settled_epoch: int,
-) -> Worker:
+def _times(beat: Beat) -> tuple[datetime, int, int]:
+    """The deadline, and in microseconds the time of the beat and the deadline."""
+    deadline = beat.at + timedelta(seconds=beat.lease)
+    return deadline, to_micros(beat.at), to_micros(deadline)
+
+
+def _renewed(beat: Beat, deadline: datetime, row: Row) -> Worker:
+    key, version, instance_id, domain, epoch, due_at, lost_epoch, settled_epoch = row
+    # By place: twice as fast as by name, and every beat makes one.
     return Worker(
-        id=key,
-        state=workers.ACTIVE,
-        version=version,
-        instance_id=instance_id,
-        domain=domain,
-        epoch=epoch,
-        token=beat.token + 1,
-        request_id=beat.request_id,
-        lease=beat.lease,
-        deadline=beat.at + timedelta(seconds=beat.lease),
-        due_at=from_micros(due_at),
-        lost_epoch=lost_epoch,
-        settled_epoch=settled_epoch,
-        beat_at=beat.at,
-        activity=beat.activity,
+        key,
+        workers.ACTIVE,
+        version,
+        instance_id,
+        domain,
+        epoch,
+        beat.token + 1,
+        beat.request_id,
+        beat.lease,
+        deadline,
+        from_micros(due_at),
+        None,
+        None,
+        workers.Fate.KEEP,
+        lost_epoch,
+        settled_epoch,
+        beat.at,
+        None,
+        beat.activity,
     )
 
 

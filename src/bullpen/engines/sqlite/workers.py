@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from bullpen.engines.sqlite.beats import Beats
+from bullpen.engines.sqlite.beats import receive
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import CONTROLS, WORKERS, Row, decode_card, encode_card, to_micros
@@ -66,10 +66,9 @@ class SqliteWorkers:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._beats = Beats(database)
 
     async def beat(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
-        return await self._beats.receive(beats)
+        return await receive(self._database, beats)
 
     async def workers(self, keys: Sequence[str]) -> dict[str, Worker]:
         def look(snapshot: Snapshot) -> list[Row | None]:

@@ -1,11 +1,11 @@
-"""The heartbeat endpoints as the description shows them. `web.heartbeats` serves them before any routing; what gets
+"""The heartbeat endpoints as the description shows them. `server.heartbeats` serves them before any routing; what gets
 here spells the path differently, as with a slash at its end, and is no endpoint."""
 
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
+from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest
 from bullpen.schema.base import AnswerBody, RequestBody
-from bullpen.server.heartbeat_schema import Beaten, Heartbeat
 from bullpen.server.heartbeats import BATCH, SINGLE
 from bullpen.server.routes.responses import post
 
@@ -13,7 +13,7 @@ from bullpen.server.routes.responses import post
 class HeartbeatBatch(RequestBody, frozen=True):
     """1 to 1000 beats."""
 
-    heartbeats: list[Heartbeat]
+    heartbeats: list[HeartbeatRequest]
 
 
 class BeatResult(AnswerBody, frozen=True, omit_defaults=True):
@@ -40,7 +40,7 @@ class BeatResults(AnswerBody, frozen=True):
 
 
 @post(SINGLE, tags=["heartbeats"], status_code=200, summary="Renew a worker's lease")
-async def heartbeat(data: JSONBody[Heartbeat]) -> Beaten:
+async def heartbeat(data: JSONBody[HeartbeatRequest]) -> HeartbeatAnswer:
     raise NotFoundException
 
 

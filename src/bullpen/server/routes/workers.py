@@ -7,15 +7,13 @@ from litestar.params import FromPath, QueryParameter
 from bullpen.auth.tokens import RunIdentity, Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import roster
-from bullpen.liveness import Rejection, stop_worker
+from bullpen.liveness import stop_worker
 from bullpen.model import limits
-from bullpen.model.worker import Card, Code
-from bullpen.schema.error import ErrorAnswer
+from bullpen.model.worker import Card, Code, Rejected
 from bullpen.schema.worker import WorkerAnswer, WorkerList, WorkerStopped, worker_of, workers_of
 from bullpen.server.authentication import forbidden, may_beat
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.heartbeat_schema import STATUS
-from bullpen.server.problems import Problem, bad_input
+from bullpen.server.problems import bad_input, of_rejection
 from bullpen.server.routes.pool import After, Limit
 from bullpen.server.routes.responses import delete, get
 
@@ -74,15 +72,9 @@ async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, e
         raise forbidden("the token may not speak for this worker")
     with context.admission.work():
         stopped = await stop_worker(context.ports, context.settings, key, token=token, epoch=epoch)
-    if isinstance(stopped, Rejection):
-        raise _refusal(stopped)
+    if isinstance(stopped, Rejected):
+        raise of_rejection(stopped, REMEDY)
     return WorkerStopped(key, stopped.worker.state, list(stopped.given_back))
-
-
-def _refusal(rejection: Rejection) -> Problem:
-    code = Code(rejection.code)
-    answer = ErrorAnswer(code.value, remedy=REMEDY[code], token=rejection.token, state=rejection.state.value)
-    return Problem(STATUS[code], answer)
 
 
 HANDLERS = (list_workers, show_worker, stop)
