@@ -73,7 +73,7 @@ def test_a_variable_is_read_as_its_setting_needs_it(variable: str, text: str, na
     assert loaded("", {variable: text}).values[name] == (value, variable)
 
 
-def test_an_empty_variable_is_none() -> None:
+def test_an_empty_variable_counts_as_not_set() -> None:
     assert loaded("", {"BULLPEN_TIMINGS_IDLE": ""}).values["timings.idle"].origin == "default"
 
 

@@ -51,7 +51,7 @@ def test_two_kinds_of_credentials_contradict() -> None:
     assert "remove one" in refused(APP)
 
 
-def test_half_an_app_is_none() -> None:
+def test_an_app_without_its_key_is_refused() -> None:
     assert "must be set" in refused({"BULLPEN_GITHUB_TOKEN": "", "BULLPEN_GITHUB_APP_ID": "12345"})
 
 
@@ -65,7 +65,7 @@ def test_a_runner_that_is_fetched_needs_its_checksum() -> None:
     assert "github.runner-sha256" in refused({"BULLPEN_GITHUB_RUNNER_URL": "https://example.com/runner.tar.gz"})
 
 
-def test_a_registration_for_each_job_needs_somebody_who_makes_it() -> None:
+def test_jit_registration_needs_a_server() -> None:
     assert "agent.serve-url" in refused({"BULLPEN_GITHUB_REGISTRATION": "jit"})
     load({**GOOD, "BULLPEN_GITHUB_REGISTRATION": "jit", "BULLPEN_AGENT_SERVE_URL": "http://127.0.0.1:8080"})
 
@@ -93,5 +93,5 @@ def test_a_class_that_looks_like_an_attempt_is_refused_on_github_only(tmp_path: 
         load(GOOD, config=file)
 
 
-def test_whoever_does_not_use_github_need_not_set_anything() -> None:
+def test_without_github_no_github_setting_is_required() -> None:
     assert not load({}).settings.on_github

@@ -1,6 +1,6 @@
-"""The inputs as `action.yml` declares them and docs/migration.md lists them, drawn from `bullpen.action`.
+"""The inputs in `action.yml` and the tables in docs/migration.md, generated from `bullpen.action`.
 
-`python tools/action_tables.py` draws both anew.
+`python tools/action_tables.py` writes both.
 """
 
 import json
@@ -16,30 +16,30 @@ HEAD = "| input | here |\n|---|---|\n"
 
 
 def declared() -> str:
-    """The inputs and outputs of action.yml. Everything has an empty default: the program knows what is left out."""
+    """The inputs and outputs of action.yml. Defaults are empty, so that the program can tell which inputs are set."""
     lines = ["inputs:"]
     for one in INPUTS.values():
-        lines += _declared(one.name, one.says)
-    lines.append("  # Words of other actions: see docs/migration.md.")
+        lines += _declared(one.name, one.description)
+    lines.append("  # Inputs of other actions, see docs/migration.md.")
     for alias in ALIASES.values():
-        lines += _declared(alias.name, f"{' and '.join(alias.whose)}: {_plain(alias)}")
+        lines += _declared(alias.name, f"{' and '.join(alias.actions)}: {_plain(alias)}")
     lines.append("outputs:")
-    for name, says in OUTPUTS.items():
+    for name, description in OUTPUTS.items():
         value = f"${{{{ steps.bullpen.outputs.{name} }}}}"
-        lines += [f"  {name}:", f"    description: {json.dumps(says)}", f"    value: {value}"]
+        lines += [f"  {name}:", f"    description: {json.dumps(description)}", f"    value: {value}"]
     return "\n".join(lines) + "\n"
 
 
 def meaning(action: str) -> str:
     """The table of one action's inputs."""
-    rows = [(one.name, _says(one.name, action)) for one in INPUTS.values() if action in one.whose]
-    rows += [(alias.name, _here(alias)) for alias in ALIASES.values() if action in alias.whose]
+    rows = [(one.name, _described(one.name, action)) for one in INPUTS.values() if action in one.actions]
+    rows += [(alias.name, _here(alias)) for alias in ALIASES.values() if action in alias.actions]
     return HEAD + "".join(f"| `{name}` | {_cell(here)} |\n" for name, here in rows)
 
 
 def drawn() -> Iterator[tuple[Path, str, str, str]]:
-    """Each drawn part: file, how it begins and ends there, and what is between."""
-    yield ACTION, "# drawn from bullpen.action: begin\n", "# drawn from bullpen.action: end\n", declared()
+    """Each generated part: file, first line, last line, and the text between them."""
+    yield ACTION, "# generated from bullpen.action: begin\n", "# generated from bullpen.action: end\n", declared()
     for action in (*ACTIONS, OURS):
         yield PAGE, f"<!-- {action}: begin -->\n", f"<!-- {action}: end -->\n", meaning(action)
 
@@ -55,12 +55,12 @@ def publish() -> None:
         file.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}")
 
 
-def _declared(name: str, says: str) -> list[str]:
-    return [f"  {name}:", f"    description: {json.dumps(says, ensure_ascii=False)}", '    default: ""']
+def _declared(name: str, description: str) -> list[str]:
+    return [f"  {name}:", f"    description: {json.dumps(description, ensure_ascii=False)}", '    default: ""']
 
 
-def _says(name: str, action: str) -> str:
-    return f"the same. {INPUTS[name].says}" if action != OURS else INPUTS[name].says
+def _described(name: str, action: str) -> str:
+    return f"the same. {INPUTS[name].description}" if action != OURS else INPUTS[name].description
 
 
 def _here(alias: Alias) -> str:
@@ -73,11 +73,11 @@ def _here(alias: Alias) -> str:
         )
         return "; ".join(each) + "; anything else is an error"
     if alias.why:
-        return f"accepted, not needed: {alias.why}"
+        return f"accepted without effect: {alias.why}"
     same = (
-        f"{', '.join(f'`{value}`' for value in alias.same)} is what is done anyway; else an error"
+        f"{', '.join(f'`{value}`' for value in alias.same)} is the only supported value"
         if alias.same
-        else "an error"
+        else "not supported"
     )
     return f"{same}. {alias.instead}"
 

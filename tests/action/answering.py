@@ -44,7 +44,7 @@ def answering(answer: Callable[[str, str], Answer]) -> Iterator[Stub]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
-            with suppress(ConnectionError):  # nobody waits for it any more
+            with suppress(ConnectionError):  # the client is gone
                 self.wfile.write(content)
 
         do_POST = do_DELETE = do_GET

@@ -182,7 +182,7 @@ def _environment(place: Path) -> dict[str, str]:
 
 
 def _evaluated(text: str, context: Mapping[str, str]) -> str:
-    """Expressions replaced; one that nobody knows is an error, unless it asks for an output that was not put out."""
+    """Expressions replaced; an unknown one is an error, unless it names an output that was not set."""
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)

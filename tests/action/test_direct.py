@@ -44,7 +44,7 @@ def test_runners_are_provisioned_released_and_reused(home: Path, tmp_path: Path)
     assert (second.outputs["selected"], second.outputs["created"]) == ("2", "1")
     assert set(ids) < set(json.loads(second.outputs["ec2-instance-ids"]))
     assert second.outputs["label"] == "4712-1"
-    assert "**Reuse:** 2 runners were taken warm, 1 started" in second.summary
+    assert "**Reuse:** 2 runners were taken warm from the pool, 1 started" in second.summary
 
 
 def test_the_log_is_grouped_and_tells_who_waits_for_what(home: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_what_cannot_be_met_is_one_error_with_cause_and_remedy_and_nothing_is_le
     first = run_action({**inputs, "instance-count": "1"}, {}, tmp_path)
     topped_up = run_action(inputs, {"BULLPEN_LOCAL_CAPACITY": "2"}, tmp_path)
     (kept,) = json.loads(first.outputs["instance-ids"])
-    assert f"The run still holds what it had before: {kept}." in topped_up.errors[0]
+    assert f"The run still holds the runners that it had before: {kept}." in topped_up.errors[0]
 
 
 def test_wrong_inputs_are_annotated_one_by_one_and_nothing_is_touched(home: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_one_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, t
     assert list((tmp_path / "bullpen").iterdir()) == []
 
 
-def test_whoever_is_slower_takes_what_the_faster_one_made(
+def test_the_slower_of_two_jobs_uses_the_environment_of_the_faster_one(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place = tmp_path / "bullpen" / install.key(ROOT, install.requirements(ROOT))
@@ -118,11 +118,11 @@ def test_where_the_tool_cache_cannot_be_used_the_job_s_own_place_is(commands: Co
     (tmp_path / "file").touch()
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path / "file"), "RUNNER_TEMP": str(tmp_path / "temp")}
     assert install.python(ROOT, environ).startswith(str(tmp_path / "temp" / "bullpen"))
-    with pytest.raises(Unavailable, match="cannot be written to"):
+    with pytest.raises(Unavailable, match="not writable"):
         install.python(ROOT, {"RUNNER_TOOL_CACHE": str(tmp_path / "file")})
 
 
-def test_one_whose_python_is_gone_is_made_anew(commands: Commands, tmp_path: Path) -> None:
+def test_an_environment_whose_python_is_gone_is_created_again(commands: Commands, tmp_path: Path) -> None:
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
     made = Path(install.python(ROOT, environ))
     made.unlink()
@@ -141,7 +141,7 @@ def test_a_package_that_is_too_old_is_not_here(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Unavailable, match="ended with 3") as caught:
+    with pytest.raises(Unavailable, match="failed with exit code 3") as caught:
         install._run([sys.executable, "-c", "print('::error::of pip'); raise SystemExit(3)"])
     assert "server" in caught.value.remedy
     assert capsys.readouterr().out == "\\::error::of pip\n"

@@ -20,7 +20,7 @@ def refused(document: dict[str, str], environ: dict[str, str] | None = None) -> 
 
 
 @pytest.mark.parametrize("where", [SERVER, POOL, {"home": "/var/lib/bullpen"}, {"config": "bullpen.toml"}])
-def test_one_place_is_enough(where: dict[str, str]) -> None:
+def test_one_location_of_the_pool_is_enough(where: dict[str, str]) -> None:
     check(read({"mode": "provision", **where}), {})
 
 
@@ -40,37 +40,37 @@ def test_the_word_that_was_used_is_the_word_that_is_refused() -> None:
 
 
 def test_a_server_is_not_refreshed_from_here() -> None:
-    assert "a server refreshes its pool itself" in refused({"mode": "refresh", **SERVER})
+    assert "a server refreshes its pool by itself" in refused({"mode": "refresh", **SERVER})
 
 
 def test_a_token_for_no_server_is_refused() -> None:
     said = refused({"mode": "provision", **POOL, "server-token": "abc"})
-    assert said.startswith("server-token: says nothing without server")
+    assert said.startswith("server-token: has no effect without server")
 
 
-def test_an_audience_for_an_identity_that_is_not_shown_is_refused() -> None:
+def test_an_audience_beside_a_server_token_is_refused() -> None:
     said = refused({"mode": "provision", **SERVER, "server-token": "abc", "audience": "pool"})
-    assert said.startswith("server-token and audience: with a token no identity is shown")
+    assert said.startswith("server-token and audience: only one of them can be used")
 
 
-def test_a_pool_is_here_or_there() -> None:
+def test_a_pool_is_either_on_this_machine_or_on_aws() -> None:
     assert refused({"mode": "provision", **POOL, "home": "here"}).startswith("home and table-name, aws-region:")
     region = {"aws_region": "eu-central-1", "home": "here"}
     assert refused({"mode": "provision", **region}) == (
-        "home and aws_region: a pool is on this machine or on AWS Leave aws_region out, or home."
+        "home and aws_region: a pool is either on this machine or on AWS Remove aws_region, or home."
     )
 
 
 def test_the_region_may_come_from_the_environment() -> None:
     document = {"mode": "provision", "table-name": "ci-pool"}
-    assert refused(document).startswith("aws-region: is needed")
+    assert refused(document).startswith("aws-region: is required")
     check(read(document), {"AWS_REGION": "eu-central-1"})
 
 
 @pytest.mark.parametrize("name", ["ami", "iam-instance-profile", "subnet-ids", "github-token"])
 def test_refresh_names_what_it_needs(name: str) -> None:
     check(read(REFRESH), {})
-    assert refused({**REFRESH, name: ""}).startswith(f"{name}: needed by mode refresh")
+    assert refused({**REFRESH, name: ""}).startswith(f"{name}: required with mode refresh")
 
 
 LABELS = {"": "4711", "run": "4711", "attempt": "4711-2", "class": "4711-large", "attempt-class": "4711-2-large"}
@@ -82,7 +82,7 @@ def test_a_label_stands_for_what_it_is_asked_to(by: str, label: str) -> None:
 
 
 def test_a_label_by_class_needs_a_class() -> None:
-    with pytest.raises(ConfigError, match="label-by class: needs resource-class"):
+    with pytest.raises(ConfigError, match="label-by class: requires resource-class"):
         label_of(JOB, asked(label_by="class"))
 
 
@@ -91,16 +91,16 @@ def test_a_label_that_was_put_out_can_be_released() -> None:
 
 
 @pytest.mark.parametrize("label", ["4712", "4711-3", "some-label"])
-def test_a_label_of_another_run_cannot(label: str) -> None:
-    with pytest.raises(ConfigError, match="is of another run"):
+def test_a_label_of_another_run_is_refused(label: str) -> None:
+    with pytest.raises(ConfigError, match="does not belong to run"):
         label_of(JOB, asked("stop", label=label))
 
 
-def test_a_label_of_ones_own_choice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is not '4711', which the runners get"):
+def test_a_label_that_the_workflow_invents_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the label of these runners is '4711'"):
         label_of(JOB, asked("start", label="my-runner"))
 
 
 def test_outside_of_a_workflow_there_is_no_label() -> None:
-    with pytest.raises(ConfigError, match="this is no job of a workflow"):
+    with pytest.raises(ConfigError, match="not the environment of a workflow job"):
         job_of({"GITHUB_RUN_ID": "local", "GITHUB_REPOSITORY": "acme/widgets"})

@@ -75,7 +75,7 @@ def test_a_pool_of_the_organisation_serves_each_of_its_repositories(publish: Any
         settings_of(read(PROVISION), replace(JOB, repository="other/widgets"), {})
 
 
-def test_credentials_of_an_app_are_not_published_and_stop_nobody(publish: Any, tmp_path: Path) -> None:
+def test_credentials_of_an_app_are_not_published_and_not_required_by_others(publish: Any, tmp_path: Path) -> None:
     document = published_of(of_app(tmp_path))
     assert document["github"] == {"scope": "acme"}
     publish({**document, "github": {**document["github"], "app-id": "123"}})  # as it once was
@@ -87,7 +87,7 @@ async def test_refresh_does_not_take_a_pool_from_another_repository(publish: Any
     asked, ports = read(REFRESH), a_pool()
     publish({"github": {"scope": "acme/widgets"}})
     await check_ours(ports, settings_of(asked, JOB, {}), asked, JOB)
-    with pytest.raises(ConfigError, match="the pool is that of acme/widgets"):
+    with pytest.raises(ConfigError, match="the pool belongs to acme/widgets"):
         await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
 
 
@@ -120,7 +120,7 @@ def test_settings_of_a_newer_bullpen_say_whose_they_are(publish: Any) -> None:
     publish({**known, "timings": {"brand-new": 1}}, "99.0")
     with pytest.raises(ConfigError, match="brand-new") as caught:
         settings_of(read(PROVISION), JOB, {})
-    assert "published by Bullpen 99.0" in caught.value.remedy
+    assert "Bullpen 99.0 published" in caught.value.remedy
     assert "use the same version" in caught.value.remedy
 
 

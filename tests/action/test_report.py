@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.action.report import headline, leftovers, outputs, summary
+from bullpen.action.report import headline, leftovers, outputs, saved, summary
 from bullpen.action.result import DiscardedRunner, Runner, StepResult, of_provision, of_release
-from bullpen.action.saved import saved
 from bullpen.model.progress import WorkPhase
 
 WARM = Runner("i-1", "selected", "large", "c7i.large", "spot")
@@ -33,12 +32,12 @@ def test_a_met_provision_has_one_headline_and_each_runner_in_a_row() -> None:
 def test_the_seconds_are_told_by_what_was_waited_for() -> None:
     text = summary(MET)
     assert "| booting and registering | 28.5 s |" in text
-    assert "| looking at the run before, deciding after | 0.4 s |" in text
+    assert "| checking the run before, committing after | 0.4 s |" in text
     assert "**31.4 s**" in text
 
 
 def test_what_reuse_saved_is_computed_from_this_provision_and_says_how() -> None:
-    assert "1 × 30.5 s = 30.5 s of machine time" in saved(MET)
+    assert "1 × 30.5 s = 30.5 s more of machine time" in saved(MET)
 
 
 def test_without_a_measured_cold_start_no_number_is_made_up() -> None:
@@ -77,16 +76,16 @@ def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
 
 def test_what_the_run_had_before_is_named_and_not_called_reused() -> None:
     failed = of_provision("4711", {"requested": 4, "held": ["i-7"]}, reason="no room", remedy="", exit_code=1)
-    assert leftovers(failed).endswith("The run still holds what it had before: i-7.")
+    assert leftovers(failed).endswith("The run still holds the runners that it had before: i-7.")
     rows = [{"instanceId": "i-7", "origin": "selected"}, {"instanceId": "i-8", "origin": "selected"}]
     met = of_provision("4711", {"requested": 2, "held": ["i-7"], "instances": rows}, reason="", remedy="", exit_code=0)
-    assert headline(met).endswith("1 reused, 0 created, 1 held already")
+    assert headline(met).endswith("1 reused, 0 created, 1 already held")
     assert "1 runner was taken warm" in saved(met)
     assert (outputs(met)["selected"], outputs(met)["instance-ids"]) == ("1", '["i-7", "i-8"]')
 
 
-def test_nothing_is_claimed_where_nobody_told() -> None:
-    assert "is not known here" in leftovers(replace(UNMET, told=False))
+def test_nothing_is_claimed_if_the_outcome_is_unknown() -> None:
+    assert "is not known" in leftovers(replace(UNMET, told=False))
     assert leftovers(replace(UNMET, exit_code=130)) == ""
 
 
@@ -97,7 +96,7 @@ def test_markup_from_elsewhere_stays_text() -> None:
     assert "\n# no heading" not in text
 
 
-def test_a_table_ends_where_nobody_reads_on() -> None:
+def test_a_long_table_is_cut() -> None:
     text = summary(replace(MET, runners=tuple(replace(WARM, id=f"i-{n}") for n in range(1000))))
     assert "… and 800 more" in text
 

@@ -39,7 +39,7 @@ def provisioned(url: str, folder: Path, **inputs: str) -> Ran:
 
 
 def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) -> None:
-    """Its id is in the answer that is on its way: without it nobody could be told."""
+    """The answer that is on its way has the id: without it the operation could not be cancelled."""
     asked, go_on = threading.Event(), threading.Event()
     stopped = {**OPERATION, "state": "failed", "reason": "stopped", "result": {"requested": 1}}
 
@@ -59,8 +59,8 @@ def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) 
     assert stub.asked[:2] == ["POST /v1/runs/4711/provision", "DELETE /v1/operations/op-1"]
 
 
-def test_a_step_that_is_cancelled_while_nobody_answers_has_its_label_released(tmp_path: Path) -> None:
-    """What was asked for may have begun, and nobody knows its id."""
+def test_a_step_cancelled_without_an_answer_has_its_label_released(tmp_path: Path) -> None:
+    """The operation may have begun, and the step does not know its id."""
     asked, released = threading.Event(), {**OPERATION, "state": "succeeded", "result": {"terminated": ["i-1"]}}
 
     def answer(method: str, path: str) -> Answer:
@@ -78,7 +78,7 @@ def test_a_step_that_is_cancelled_while_nobody_answers_has_its_label_released(tm
     assert (ran.code, ran.outputs["label"]) == (130, "4711")
     assert ran.seconds < 7.5
     assert stub.asked == ["POST /v1/runs/4711/provision", "POST /v1/runs/4711/release"]
-    assert "all runners of 4711 are released" in ran.errors[0]
+    assert "all runners of 4711 were released" in ran.errors[0]
 
 
 def test_a_step_that_is_cancelled_before_anything_was_begun_releases_nothing(tmp_path: Path) -> None:
@@ -90,12 +90,12 @@ def test_a_step_that_is_cancelled_before_anything_was_begun_releases_nothing(tmp
         ran = step.cancel()
     assert ran.code == 130, ran.log
     assert stub.asked == ["POST /v1/runs/4711/provision"]
-    assert "cancelled before anything was begun" in ran.errors[0]
+    assert "cancelled before the work began" in ran.errors[0]
 
 
 @pytest.mark.parametrize("status", [404, 409])
 def test_an_operation_that_cannot_be_called_off_by_itself_is_released(status: int, tmp_path: Path) -> None:
-    """It runs in another process, or nobody knows it any more."""
+    """It runs in another process, or the server does not know it any more."""
 
     def answer(method: str, path: str) -> Answer:
         if path.endswith("/release"):
@@ -132,12 +132,12 @@ def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: P
     with answering(lambda method, path: (500, {})) as stub:
         failed = provisioned(stub.url, tmp_path, **{"label-by": "attempt"})
     assert (failed.code, stub.asked) == (75, ["POST /v1/runs/4711-1/provision"])
-    assert "is not known here" in failed.errors[0]
+    assert "is not known" in failed.errors[0]
     assert failed.outputs["label"] == "4711-1"
     answers: list[Answer] = [(502, {}), (403, {"error": "no"})]
     with answering(lambda method, path: answers.pop(0)) as stub:
         refused = provisioned(stub.url, tmp_path)
-    assert "is not known here" in refused.errors[0]
+    assert "is not known" in refused.errors[0]
     with answering(lambda method, path: (403, {"error": "no"})) as stub:
         assert "nothing was done" in provisioned(stub.url, tmp_path).summary
 
@@ -165,11 +165,11 @@ def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: 
     ]
 
 
-def test_a_server_that_is_none_is_a_wrong_input(tmp_path: Path) -> None:
+def test_a_server_that_is_not_bullpen_is_an_invalid_input(tmp_path: Path) -> None:
     with answering(lambda method, path: (200, {"hello": "world"})) as stub:
         ran = provisioned(stub.url, tmp_path)
     assert ran.code == 2
-    assert ran.errors[0].startswith(f"server {stub.url}: answers, but not as a `bullpen serve` does")
+    assert ran.errors[0].startswith(f"server {stub.url}: does not answer like `bullpen serve`")
 
 
 def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypa
     assert caught.value.remedy == serve_client.IS_BUSY
 
 
-def test_nothing_was_begun_by_a_server_that_nobody_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_began_if_the_server_was_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve_client, "PATIENCE", 0.0)
     found = serve_client.Server(f"http://127.0.0.1:{a_free_port()}", lambda patience: "", Stopping())
     with pytest.raises(Unavailable, match="refused"):
@@ -252,7 +252,7 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again(tmp_path: Path) -> No
     assert [line.split()[0] for line in stub.asked] == ["POST", "POST", "GET", "GET"]
 
 
-def test_an_operation_that_nobody_runs_any_more_is_a_failure_of_which_nothing_is_claimed(tmp_path: Path) -> None:
+def test_an_operation_whose_process_died_fails_with_an_unknown_outcome(tmp_path: Path) -> None:
     lost = {**OPERATION, "state": "lost", "reason": "the process that ran it has ended"}
     with answering(lambda method, path: (202 if method == "POST" else 200, lost)) as stub:
         ran = provisioned(stub.url, tmp_path)
@@ -271,7 +271,7 @@ def test_a_token_is_not_taken_along_to_another_host(tmp_path: Path) -> None:
     assert elsewhere.asked == []
 
 
-def test_an_identity_that_has_run_out_is_shown_anew(tmp_path: Path) -> None:
+def test_an_expired_token_is_replaced(tmp_path: Path) -> None:
     """A run's token lasts for a quarter of an hour."""
     bought: list[str] = []
     identities: list[Answer] = [(503, {})]  # GitHub's own bad moment

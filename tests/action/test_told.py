@@ -62,10 +62,10 @@ def test_a_fallback_for_one_class_is_said_of_that_one_only() -> None:
 
 
 @pytest.mark.parametrize("mode", ["refresh", "provision"])
-def test_a_class_that_nobody_knows_is_named_as_the_input_it_is(mode: str) -> None:
+def test_an_unknown_class_is_named_by_its_input(mode: str) -> None:
     where = {"home": "here"} if mode == "provision" else REFRESH
     said = {**where, "mode": mode, "resource-class": "nosuch", "usage-class": "spot", "spot-fallback": "on-demand"}
-    with pytest.raises(ConfigError, match=r"^resource-class 'nosuch': unknown"):
+    with pytest.raises(ConfigError, match=r"^resource-class 'nosuch': not configured"):
         settings_of(read(said), JOB, {})
 
 
@@ -102,7 +102,7 @@ def test_provision_finds_the_rest_in_what_was_published() -> None:
     assert (settings.aws, settings.classes, settings.timings) == (known.aws, known.classes, known.timings)
 
 
-def test_whoever_says_more_is_heard_before_what_was_published() -> None:
+def test_inputs_and_file_win_over_published_settings() -> None:
     provision = read({"mode": "provision", **POOL, "ec2-image-id": "ami-1123456789abcdef0"})
     above, beneath = (
         Layer("inputs", settings_document.document_of(provision, {})),

@@ -143,7 +143,7 @@ def test_progress_goes_to_stderr(bullpen: CommandLine, answer_provision: Answer)
     assert "1 of 2 ready" not in ran.out
 
 
-def test_a_person_reads_who_serves_the_run_and_who_was_not_kept(bullpen: CommandLine, answer_provision: Answer) -> None:
+def test_the_text_names_ready_and_discarded_runners(bullpen: CommandLine, answer_provision: Answer) -> None:
     answer_provision(MET)
     ran = bullpen(*PROVISION)
     assert ran.out.startswith("run-1: 2 of 2 runners ready in 1.23 s (1 selected, 1 created)\n")

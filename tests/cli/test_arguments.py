@@ -193,7 +193,9 @@ def test_the_label_follows_from_how_the_run_is_named(options: dict[str, str], la
         ("acme", {"run_id": PAGE, "repository": "Acme/Widgets"}, "Acme/Widgets"),
     ],
 )
-def test_whose_run_it_is_is_said_or_follows(scope: str, options: dict[str, str], repository: str) -> None:
+def test_the_repository_is_given_or_follows_from_url_or_scope(
+    scope: str, options: dict[str, str], repository: str
+) -> None:
     assert asked(github(scope=scope), **options).needs.repository == repository
 
 

@@ -157,7 +157,7 @@ def test_a_table_of_a_newer_program_is_refused_and_left_alone(founded: Account) 
     assert (founded.items("Provision"), founded.cloud.instances()) == ([], {})
 
 
-def test_a_queue_deleted_underneath_is_named_and_refresh_makes_it_anew(founded: Account) -> None:
+def test_a_deleted_queue_is_named_and_refresh_creates_it_again(founded: Account) -> None:
     async def delete(client: Any) -> None:
         url = (await client.get_queue_url(QueueName=f"{founded.pool}-small"))["QueueUrl"]
         await client.delete_queue(QueueUrl=url)
@@ -169,7 +169,7 @@ def test_a_queue_deleted_underneath_is_named_and_refresh_makes_it_anew(founded: 
     assert [(action["what"], action["subject"]) for action in done] == [("make queue", "small")]
 
 
-def test_an_edited_template_is_shown_by_a_dry_run_and_made_anew(founded: Account) -> None:
+def test_an_edited_template_is_shown_by_a_dry_run_and_created_again(founded: Account) -> None:
     name = sorted(founded.cloud.look()["templates"])[0]
 
     async def edit(client: Any) -> None:
@@ -215,7 +215,7 @@ def test_doctor_tells_of_everything_in_an_empty_account_at_once(account: Account
     assert set(account.proxy.counts) == {"DescribeTable"}
 
 
-def test_doctor_on_a_sound_pool_has_nothing_to_say(founded: Account) -> None:
+def test_doctor_on_a_sound_pool_finds_no_problem(founded: Account) -> None:
     ran = founded.bullpen("doctor", "--json")
     assert ran.code == 0
     assert {one["state"] for one in ran.answer["checks"]} == {"ok"}
@@ -256,7 +256,7 @@ def test_user_data_that_is_too_long_is_refused_before_any_call(account: Account)
     assert account.cloud.calls() == {}
 
 
-def test_an_item_that_somebody_else_wrote_stops_nobody_and_is_named_when_asked_for(founded: Account) -> None:
+def test_an_invalid_item_stops_no_command_and_is_named_by_a_query(founded: Account) -> None:
     item = {
         "PK": {"S": "TYPE#Instance"},
         "SK": {"S": "ID#i-strange"},
@@ -279,7 +279,7 @@ def test_jobs_without_serve_are_refused_before_any_call(account: Account, comman
     assert not account.proxy.counts
 
 
-def test_what_somebody_else_makes_is_named_and_not_made(account: Account) -> None:
+def test_resources_that_terraform_manages_are_named_and_not_created(account: Account) -> None:
     account.configure(manage='"external"')
     ran = account.bullpen("refresh")
     assert_refused(ran, 2, f"make table {account.pool}", "make queue small", "make template", "Terraform")

@@ -38,7 +38,7 @@ def test_a_sound_machine_passes(bullpen: CommandLine) -> None:
     ]
 
 
-def test_wrong_settings_are_a_finding_not_the_end(bullpen: CommandLine) -> None:
+def test_invalid_settings_are_a_finding_of_doctor(bullpen: CommandLine) -> None:
     bullpen.write_settings("[timings]\nleese = 3")
     ran = bullpen("doctor", "--json")
     assert ran.code == 1

@@ -47,7 +47,7 @@ def test_on_aws_the_remedy_does_not_mention_processes(bullpen: CommandLine) -> N
 
 
 @pytest.mark.usefixtures("ends")
-def test_scripts_hear_of_it_too(bullpen: CommandLine) -> None:
+def test_the_json_of_down_names_the_failure(bullpen: CommandLine) -> None:
     ran = bullpen("down", "--json")
     assert ran.code == 1
     assert ran.answer["state"] == "failed"

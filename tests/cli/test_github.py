@@ -107,7 +107,7 @@ def test_what_a_dead_runner_last_said_is_not_shown(bullpen: CommandLine, memory:
     assert "executes" not in bullpen("why", "i-1").out
 
 
-def test_release_names_who_is_left_to_a_job(bullpen: CommandLine, memory: Memory) -> None:
+def test_release_names_runners_that_are_busy(bullpen: CommandLine, memory: Memory) -> None:
     ran = bullpen("release", "--run-id", "run-1", "--json", "--set", "timings.heartbeat=0.2")
     assert ran.code == 0
     assert ran.answer["busy"] == ["i-1"]
@@ -115,7 +115,9 @@ def test_release_names_who_is_left_to_a_job(bullpen: CommandLine, memory: Memory
     assert "i-1 busy: it goes back after the job that it executes" in told
 
 
-def test_provision_names_who_is_kept(bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provision_names_runners_that_are_kept(
+    bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     async def provision(
@@ -147,7 +149,7 @@ def test_doctor_examines_github_without_making_a_pool(bullpen: CommandLine, monk
     assert bullpen.left_behind == []
 
 
-def test_down_says_which_runners_github_would_not_forget(bullpen: CommandLine, memory: Memory) -> None:
+def test_down_names_runners_that_github_still_lists(bullpen: CommandLine, memory: Memory) -> None:
     memory.registrations["bullpen.i-1.0"] = Registration("i-1", "4711", True, runner="bullpen.i-1.0", online=False)
     ran = bullpen("down", "--json")
     assert ran.code == 0

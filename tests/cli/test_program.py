@@ -187,7 +187,7 @@ def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, overview().splitlines())) <= 80
 
 
-def test_what_a_user_typed_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_arguments_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     complain("a\x1b[2Jb\nc\rd", "e\nf")
     assert capsys.readouterr().err == "bullpen: error: a [2Jb c d\n  → e f\n"
 

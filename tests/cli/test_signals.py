@@ -128,7 +128,7 @@ def test_a_signal_after_the_work_comes_too_late(start: Start, number: signal.Sig
     assert json.loads(out)["reason"] == "asked to stop"
 
 
-def test_a_second_signal_after_the_work_ends_it_though_nobody_reads_the_answer(start: Start) -> None:
+def test_a_second_signal_after_the_work_ends_the_process_although_the_answer_is_not_read(start: Start) -> None:
     process = start("answering", *PROVISION)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)

@@ -66,7 +66,7 @@ def test_a_revoked_token_is_refused_and_its_name_not_given_again(bullpen: Comman
     assert "--name 'dashboard'" in ran.err
 
 
-def test_a_name_that_was_never_given_cannot_be_revoked(bullpen: CommandLine) -> None:
+def test_an_unknown_token_cannot_be_revoked(bullpen: CommandLine) -> None:
     for _ in range(2):
         ran = bullpen("token", "revoke", "nothing")
         assert ran.code != 0
@@ -95,7 +95,7 @@ def test_tokens_of_an_earlier_version_are_listed_and_revoked(bullpen: CommandLin
 
 
 @pytest.mark.parametrize("text", ["", "h", "0d", "-1h", "1.5h", "forever", "99999d", "5"])
-def test_an_expiry_that_cannot_be_meant_is_refused(bullpen: CommandLine, text: str) -> None:
+def test_an_invalid_expiry_is_refused(bullpen: CommandLine, text: str) -> None:
     ran = bullpen("token", "create", "--scope", "read", "--expires", text)
     assert ran.code == 2
     assert "--expires" in ran.err

@@ -64,5 +64,5 @@ def test_settings_http_and_action_have_the_same_bounds() -> None:
     cpu, mem, *_ = (msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(ResourceClass))
     assert (getattr(cpu, "le", None), getattr(mem, "le", None)) == (limits.CPU, limits.MEM)
     assert (getattr(asked["cpu"], "le", None), getattr(asked["mem"], "le", None)) == (limits.CPU, limits.MEM)
-    assert INPUTS["instance-count"].reads.allowed == f"a whole number from 1 to {limits.COUNT}"
-    assert INPUTS["max-runtime-min"].reads.allowed == f"a whole number from 1 to {limits.RUNTIME_MINUTES} minutes"
+    assert INPUTS["instance-count"].type.allowed == f"a whole number from 1 to {limits.COUNT}"
+    assert INPUTS["max-runtime-min"].type.allowed == f"a whole number from 1 to {limits.RUNTIME_MINUTES} minutes"

@@ -1,9 +1,12 @@
-"""The GitHub action: inputs read, runners provisioned, released or refreshed, and the run's page told what happened.
+"""The GitHub action: reads the inputs, provisions, releases or refreshes, and reports on the page of the run.
 
-    inputs.py   table.py   aliases.py   values.py     what a workflow may say, whose word it is, and what it means here
-    served.py   server.py  identity.py                with `server`: over HTTP, by the job's own identity
-    direct.py   told.py    packages.py                without: the engines in this job
-    report.py   result.py  workflow.py                outputs, summary, log
+    inputs  input_specs  input_types  aliases     inputs and their values; inputs of other actions
+    job_context  pool_location                    the run of this job; where the pool is
+    via_server  serve_client  oidc  http          with `server`: `bullpen serve` does the work, over HTTP
+    in_job  load_settings  settings_document      without it: the engines run in this job
+    install                                       packages that the engines need
+    report  result  workflow_commands             outputs, summary, annotations, log
+    cancellation                                  signals of a cancelled step
 
-Everything on the served path needs Python alone: it starts in a blink, and nothing is installed.
+The path through a server needs only the standard library: it starts at once and installs nothing.
 """

@@ -1,6 +1,6 @@
-"""One step of a workflow: inputs in, exit code out.
+"""One step of a workflow: reads the inputs, does the work, reports, and returns an exit code.
 
-0 done   1 not met, everything given back   2 the inputs are wrong, nothing was done   75 try again   130 cancelled
+0 done   1 failed, everything was given back   2 invalid inputs, nothing was done   75 try again later   130 cancelled
 """
 
 import os
@@ -19,16 +19,14 @@ from bullpen.action.result import StepResult
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 INPUTS = "ACTION_INPUTS"
-PREPARED = "ACTION_PREPARED"  # set when we have started ourselves again, with the Python that has the packages
+PREPARED = "ACTION_PREPARED"  # set after the restart with the Python that has the packages
 FAULT = 70
 
 
 def main() -> int:
     """Run the step. Failures are annotations and exit codes, never tracebacks."""
     workflow_commands.speak_utf8()
-    with redirect_stderr(
-        workflow_commands.Log()
-    ):  # progress and warnings, of whatever words: none of them is a command
+    with redirect_stderr(workflow_commands.Log()):  # progress and warnings must not act as workflow commands
         return _main()
 
 
@@ -46,7 +44,7 @@ def _main() -> int:
         label = label_of(job, asked)
         pool_location.check(asked, os.environ)
         if label:
-            workflow_commands.put_out(os.environ, {"label": label})  # before anything can fail: a release must find it
+            workflow_commands.put_out(os.environ, {"label": label})  # first, so that a release finds it after a failure
         return _perform(asked, job, label, stopping)
     except Refusals as exc:
         for one in exc.found:
@@ -56,7 +54,7 @@ def _main() -> int:
         workflow_commands.error(f"Bullpen: {mode}", _sentence(exc))
         return _failed(mode, exc)
     except StepCancelled:
-        workflow_commands.error(f"Bullpen: {mode}", "cancelled before any work began")
+        workflow_commands.error(f"Bullpen: {mode}", "cancelled before the work began; nothing was done")
         return Interrupted.exit_code
     except Exception as exc:
         if os.environ.get("BULLPEN_DEBUG") or os.environ.get("RUNNER_DEBUG") == "1":
@@ -64,12 +62,12 @@ def _main() -> int:
 
             traceback.print_exc()
         fault = f"unexpected {type(exc).__name__}: {exc}"
-        workflow_commands.error(f"Bullpen: {mode}", f"{fault}\nA fault of Bullpen: please report it, with a debug log.")
+        workflow_commands.error(f"Bullpen: {mode}", f"{fault}\nThis is a bug: report it with the log of a debug run.")
         return FAULT
 
 
 def _asked() -> StepInputs:
-    """The inputs, secrets masked before anything is printed, and kept from every process that we start."""
+    """The inputs. Secrets among them are masked before anything is printed."""
     text = os.environ.get(INPUTS, "{}")
     document = document_of(text)
     for secret in secrets_of(document):
@@ -104,26 +102,28 @@ def _direct(asked: StepInputs, job: JobContext, label: str) -> StepResult:
 
 
 def _prepare() -> None:
-    """See that this Python has what the engines need; if not, go on in this very process with one that has."""
+    """Install the packages of the engines if this Python lacks them, and restart with the Python that has them."""
     from bullpen.action import install
 
     root = Path(__file__).parents[3]
     if install.are_here(root):
         return
     if os.environ.get(PREPARED):
-        raise ConfigError("the prepared environment is incomplete", remedy="Remove `bullpen` from the tool cache.")
+        remedy = "Remove the directory `bullpen` from the tool cache of the runner, and run the job again."
+        raise ConfigError("the virtual environment of the action is incomplete", remedy=remedy)
     interpreter = install.python(root, os.environ)
     _restart(interpreter)
 
 
 def _restart(interpreter: str) -> NoReturn:
-    """In the same process, so that a signal to the step still reaches us: it is held back until we hear again."""
+    """Replace this process, so that signals to the step still arrive; they are blocked until the new program handles
+    them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.execve(interpreter, [interpreter, "-P", "-u", "-m", "bullpen.action"], {**os.environ, PREPARED: "1"})
 
 
 def _failed(mode: str, exc: BullpenError) -> int:
-    """What is raised, and no result, promises that nothing was done."""
+    """Report an error that was raised before the work began: nothing was done."""
     result = StepResult(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
     workflow_commands.summarise(os.environ, report.refused(result))
     return exc.exit_code

@@ -1,7 +1,7 @@
-"""The words of other actions: which input of ours each one is, or why it cannot be honoured and what to do instead.
+"""Inputs of other actions: which input of Bullpen each one is, or what to do instead if it is not supported.
 
-A word never means something else here than at home: it is another name of an input, asks for what is done anyway, or
-is refused by name.
+An input never has another meaning than in its own action: it is another name of an input, asks for something that
+Bullpen does anyway, or is refused.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,14 @@ Values = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """`means` is an input of ours; `values` says it value by value; `same` are values that ask for what is done anyway.
+    """`means` is the input of Bullpen; `values` maps values to inputs; `same` are values that Bullpen does anyway.
 
-    Whatever is none of these is refused with `instead`; without one, `why` says why any value is done anyway.
+    Any other value is refused with the remedy `instead`. If there is none, every value is accepted, and `why` says why
+    it has no effect.
     """
 
     name: str
-    whose: tuple[str, ...]
+    actions: tuple[str, ...]
     means: str = ""
     values: Values = field(default_factory=dict)
     same: tuple[str, ...] = ()
@@ -36,16 +37,17 @@ _STRATEGY: Values = {
     "spotonly": {"usage-class": "spot", "spot-fallback": "fail"},
     "besteffort": {"usage-class": "spot", "spot-fallback": "on-demand"},
 }
-_CREDENTIALS = "Credentials come from the environment: run aws-actions/configure-aws-credentials before this step."
-_ROLE = "Let aws-actions/configure-aws-credentials assume the role (role-to-assume) before this step."
-_VERSION = "The image has the runner, or github.runner-url with github.runner-sha256 in a bullpen.toml fetches it."
-_VOLUME = "Of the root volume only the size can be said: volume-size. The image decides the rest."
-_IMAGE = "Name the image's id in ami."
-_ZONES = "Name one subnet for each zone in subnet-ids: every fleet asks in all of them."
+_CREDENTIALS = "Run aws-actions/configure-aws-credentials before this step: credentials come from the environment."
+_ROLE = "Set role-to-assume of aws-actions/configure-aws-credentials before this step."
+_VERSION = "Install the runner in the image, or set github.runner-url and github.runner-sha256 in a bullpen.toml."
+_VOLUME = "Use volume-size for the size of the root volume. The image decides everything else."
+_IMAGE = "Set ami to the id of the image."
+_ZONES = "Set subnet-ids to one subnet per zone: every fleet uses all of them."
 _JIT = 'Set github.registration = "jit" in the server\'s settings.'
 _GROUP = "Set github.runner-group in a bullpen.toml."
-_WAITS = "signals tell when a runner is ready, not a clock"
-_WHOLE_LABEL = "all runners of the label go back"
+_WAITS = "runners signal when they are ready"
+_WHOLE_LABEL = "release gives back all runners of the label"
+_LOG = "the log always shows what the step waits for"
 
 _ALIASES = (
     # ---- machulav, namecheap
@@ -64,41 +66,46 @@ _ALIASES = (
         "cleanup-on-start-failure",
         (NAMECHEAP,),
         same=("true",),
-        instead="Nothing of a failed provision is kept; `bullpen why` tells its story.",
+        instead="Use `bullpen why` to find the cause: a failed provision always gives everything back.",
     ),
-    Alias("http-tokens", (NAMECHEAP,), same=("required",), instead="Machines answer to IMDSv2 only."),
-    Alias("metadata-options", (MACHULAV,), same=("{}",), instead="Machines answer to IMDSv2 only, one hop away."),
+    Alias("http-tokens", (NAMECHEAP,), same=("required",), instead="Remove it: machines accept only IMDSv2."),
+    Alias(
+        "metadata-options",
+        (MACHULAV,),
+        same=("{}",),
+        instead="Remove it: machines accept only IMDSv2, with a hop limit of 1.",
+    ),
     Alias(
         "encrypt-ebs",
         (NAMECHEAP,),
         same=("false",),
-        instead="Turn on EBS encryption by default for the account and region: it holds for every machine.",
+        instead="Turn on EBS encryption by default for the account and region; it applies to every machine.",
     ),
     Alias(
         "architecture",
         (NAMECHEAP,),
         same=("x64",),
-        instead="Name an image of that architecture in ami, and its types in allowed-instance-types.",
+        instead="Set ami to an image of that architecture, and allowed-instance-types to its types.",
     ),
     Alias("runner-version", (NAMECHEAP,), instead=_VERSION),
     Alias(
         "max-age-minutes",
         (NAMECHEAP,),
-        instead="Say in idle-time-sec how long an idle runner may wait; it is ended then.",
+        instead="Set idle-time-sec: an idle runner is ended after this time.",
     ),
-    Alias("debug", (NAMECHEAP,), why="the log always tells who waits for what"),
-    Alias("runner-debug", (MACHULAV,), why="the log always tells who waits for what"),
+    Alias("debug", (NAMECHEAP,), why=_LOG),
+    Alias("runner-debug", (MACHULAV,), why=_LOG),
     Alias("ec2-image-filters", (NAMECHEAP,), same=("[]",), instead=_IMAGE),
     Alias("ec2-image-owner", (NAMECHEAP,), instead=_IMAGE),
     Alias(
         "eip-allocation-id",
         (NAMECHEAP,),
-        instead="Use a NAT gateway in the runners' subnets: a pool has no fixed address.",
+        instead="Use a NAT gateway in the runners' subnets: the machines of a pool have no fixed address.",
     ),
     Alias(
         "spot-max-price",
         (NAMECHEAP,),
-        instead="Spot machines cost at most the on-demand price; a lower cap cannot be said.",
+        instead="Remove it: spot machines cost at most the on-demand price, and a lower limit is not supported.",
     ),
     Alias("volume-type", (NAMECHEAP,), instead=_VOLUME),
     Alias("volume-iops", (NAMECHEAP,), instead=_VOLUME),
@@ -109,14 +116,14 @@ _ALIASES = (
     Alias(
         "key-name",
         (MACHULAV,),
-        instead="Nobody connects to a machine by SSH; use Session Manager with the instance profile.",
+        instead="Use Session Manager, with permissions in the instance profile: machines have no SSH key.",
     ),
     Alias("startup-quiet-period-seconds", (MACHULAV,), why=_WAITS),
     Alias("startup-retry-interval-seconds", (MACHULAV,), why=_WAITS),
-    Alias("run-runner-as-service", (MACHULAV,), why="the agent starts the runner again if it ends"),
-    Alias("run-runner-as-user", (MACHULAV,), instead="Leave it out: jobs run as a user of their own, never as root."),
+    Alias("run-runner-as-service", (MACHULAV,), why="the agent restarts the runner if it ends"),
+    Alias("run-runner-as-user", (MACHULAV,), instead="Remove it: jobs run as their own user, never as root."),
     Alias("availability-zones-config", (MACHULAV,), instead=_ZONES),
-    Alias("packages", (MACHULAV,), same=("[]",), instead="Install them in pre-runner-script, or better in the image."),
+    Alias("packages", (MACHULAV,), same=("[]",), instead="Install them in the image, or in pre-runner-script."),
     Alias("use-jit", (MACHULAV,), same=("false",), instead=_JIT),
     Alias("runner-group-id", (MACHULAV,), same=("1",), instead=_GROUP),
     # ---- omsf
@@ -129,15 +136,15 @@ _ALIASES = (
     Alias("aws_subnet_id", (OMSF,), "subnet-ids"),
     Alias("aws_tags", (OMSF,), "aws-resource-tags"),
     Alias("aws_root_device_size", (OMSF,), "volume-size"),
-    Alias("aws_home_dir", (OMSF,), why="jobs have a directory of their own"),
+    Alias("aws_home_dir", (OMSF,), why="jobs have their own directory"),
     Alias("aws_iam_role", (OMSF,), instead=_ROLE),
     Alias(
         "extra_gh_labels",
         (OMSF,),
-        instead="Runners have one label, the output `label`; label-by chooses what it stands for.",
+        instead="Use the output `label`, the only label of the runners; label-by selects its parts.",
     ),
-    Alias("repo", (OMSF,), instead="Runners are of the repository whose workflow runs; leave it out."),
-    Alias("gh_timeout", (OMSF,), instead="Say startup-timeout-minutes instead, in minutes."),
+    Alias("repo", (OMSF,), instead="Remove it: the runners serve the repository of the workflow."),
+    Alias("gh_timeout", (OMSF,), instead="Use startup-timeout-minutes, in minutes."),
     Alias("instance_mapping", (OMSF,), why=_WHOLE_LABEL),
     # ---- NextChapter
     Alias("aws_access_key_id", (NEXT_CHAPTER,), instead=_CREDENTIALS, secret=True),
@@ -150,15 +157,15 @@ _ALIASES = (
     Alias(
         "github_action_runner_extra_cli_args",
         (NEXT_CHAPTER,),
-        instead="The runner is started as it has to be; nothing can be added.",
+        instead="Remove it: arguments of the runner cannot be changed.",
     ),
     Alias(
         "github_job_start_ttl_seconds",
         (NEXT_CHAPTER,),
         same=("0",),
-        instead="max-runtime-min bounds how long a run holds its runners, whether jobs come or not.",
+        instead="Use max-runtime-min: it limits how long a run holds its runners, with or without jobs.",
     ),
-    Alias("github_api_retry_delay", (NEXT_CHAPTER,), why="GitHub's own headers say when to ask again"),
+    Alias("github_api_retry_delay", (NEXT_CHAPTER,), why="GitHub's headers say when to retry"),
     Alias("ec2_instance_type", (NEXT_CHAPTER,), "allowed-instance-types"),
     Alias("ec2_ami_id", (NEXT_CHAPTER,), "ami"),
     Alias("ec2_iam_instance_profile", (NEXT_CHAPTER,), "iam-instance-profile"),

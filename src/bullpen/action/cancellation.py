@@ -1,7 +1,7 @@
-"""A cancelled step: GitHub sends SIGINT, after 7.5 s SIGTERM, and 2.5 s later kills.
+"""Cancellation of a step: GitHub sends SIGINT, SIGTERM 7.5 s later, and SIGKILL 2.5 s after that.
 
-The first signal breaks into whatever is waited for. Where that would lose an answer that must not be lost, it is held
-back until the answer is there, for a moment. The second one ends this process at once.
+The first signal interrupts whatever the step waits for. During a request whose answer must not be lost, the signal is
+deferred for a moment until the answer arrives. The second signal ends this process at once.
 """
 
 import signal
@@ -15,50 +15,52 @@ from bullpen.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SETTLES = 6.0
-"""Seconds after the first signal within which a step ends: 1.5 before the second one comes."""
+"""Seconds after the first signal within which a step ends: 1.5 s before the second signal."""
 HELD_BACK = 1.5
-"""Seconds that an answer is still waited for once a signal is held back: a server begins an operation in less."""
+"""Longest time that a signal is deferred for an answer: a server begins an operation faster."""
 NAP = 0.1
 
 
 class StepCancelled(BaseException):
-    """The step was cancelled. Not an Exception: nothing on the way may take it for a failure of its own."""
+    """The step was cancelled. Not an Exception, so that no handler of errors catches it."""
 
 
 class Stopping:
+    """The signals of this step: raises StepCancelled, or defers it while a section is `shielded`."""
+
     def __init__(self) -> None:
         self.asked_at: float | None = None
         self._shields = 0
 
     @property
     def is_pending(self) -> bool:
-        """Whether a signal came that is still held back: whoever waits should not wait for long."""
+        """Whether a signal has arrived and is deferred: the current wait should end soon."""
         return self.asked_at is not None and self._shields > 0
 
     def finish(self) -> None:
-        """There is a result: the first signal comes too late to change it."""
+        """Ignore the first signal from now on: there is a result, which it cannot change."""
         self._shields += 1
 
     def install(self) -> None:
-        """Signals that came earlier were held back by whoever started us, and are heard now."""
+        """Handle signals, also those that were blocked while this program started."""
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     @property
     def left(self) -> float:
-        """Seconds that a cancelled step still has."""
+        """Seconds that a cancelled step has left."""
         return max(0.0, (self.asked_at or time.monotonic()) + SETTLES - time.monotonic())
 
     def pause(self, seconds: float) -> None:
-        """Sleep, unless a signal is held back."""
+        """Sleep, unless a signal is deferred."""
         until = time.monotonic() + seconds
         while not self.is_pending and (left := until - time.monotonic()) > 0:
             time.sleep(min(NAP, left))
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Whatever happens in here is finished; a signal that came meanwhile is heard afterwards, before all else."""
+        """Defer signals within this block; a deferred signal raises StepCancelled at its end."""
         self._shields += 1
         try:
             yield
@@ -70,7 +72,7 @@ class Stopping:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked_at is not None:
             workflow_commands.error(
-                "Bullpen", "cancelled twice: left at once; what was not given back is written down as owed"
+                "Bullpen", "cancelled twice: stopped at once; runners that were not given back are recorded as owed"
             )
             workflow_commands.leave_at_once(Interrupted.exit_code)
         self.asked_at = time.monotonic()

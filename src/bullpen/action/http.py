@@ -1,4 +1,4 @@
-"""One JSON request over HTTP with the standard library: proxies as everybody finds them, and no redirects."""
+"""JSON requests over HTTP with the standard library: the usual proxy variables apply, redirects are not followed."""
 
 import json
 import signal
@@ -11,13 +11,13 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-LARGEST_ANSWER = 8 * 1024 * 1024  # bytes: a thousand runners take less than one
+LARGEST_ANSWER = 8 * 1024 * 1024  # bytes; the answer for a thousand runners takes less than 1 MiB
 BUSY = 429
 
 
 class NoAnswer(Exception):
-    """No answer, or one that asks to come back later; nothing is known about what was done, unless it `is_busy`, or
-    nobody was reached: then nothing was."""
+    """No answer, or one that asks to try again later. The request may have had an effect (`may_have_done`), unless the
+    server is busy or was not reached."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class NoAnswer(Exception):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A token must not follow to wherever it is sent."""
+    """A redirect must not send the token to another server."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -53,7 +53,7 @@ def exchange(
     patience: float,
     key: str = "",
 ) -> tuple[int, dict[str, Any]]:
-    """The status and the answer's JSON object, all of it within `patience` seconds. Raise NoAnswer."""
+    """The status and the JSON object of the answer, within `patience` seconds. Raise NoAnswer."""
     headers = {"Accept": "application/json", "User-Agent": "bullpen-action"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -77,7 +77,7 @@ def exchange(
 
 
 def hurry(seconds: float) -> None:
-    """Let the exchange that is under way, if any, end within this time."""
+    """Shorten the timeout of the current exchange, if any, to this time."""
     left, again = signal.getitimer(signal.ITIMER_REAL)
     if left > seconds:
         signal.setitimer(signal.ITIMER_REAL, seconds, again)
@@ -85,14 +85,14 @@ def hurry(seconds: float) -> None:
 
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Whatever is waited for in here ends in time. A socket's own timeout begins anew with every byte, and a name that
-    is looked up has none."""
+    """Raise TimeoutError in this block after `seconds`. A socket's own timeout restarts with every byte, and a DNS
+    lookup has none."""
 
     def ring(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("timed out")
 
     signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, if it was raised where nobody hears it
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # repeated, in case the first one was swallowed
     try:
         yield
     finally:

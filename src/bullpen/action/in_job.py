@@ -1,4 +1,4 @@
-"""Direct: the engines work in this job, with what its environment may do on AWS; as the command line does it."""
+"""Without a server: the engines run in this job with its AWS credentials, as they do on the command line."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ DEFAULT_HOME = ".bullpen"
 
 
 def run(asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, str]) -> StepResult:
-    """Provision, release or refresh. Raise BullpenError only if nothing was done."""
+    """Provision, release or refresh. An error is raised only if nothing was done; otherwise it is in the result."""
     loaded = settings_of(asked, job, environ)
     home = Path(asked.get("home") or environ.get("BULLPEN_HOME") or DEFAULT_HOME)
     try:
@@ -96,7 +96,7 @@ def _release(label: str, home: Path, settings: Settings) -> StepResult:
 
 
 def _interrupted(found: StepResult) -> StepResult:
-    remedy = "Nothing is lost: what still cleans goes on offer by itself."
+    remedy = "Nothing is lost: runners that are still being cleaned go on offer by themselves."
     return replace(found, reason="cancelled", remedy=remedy, exit_code=Interrupted.exit_code)
 
 
@@ -111,11 +111,11 @@ def _refresh(asked: StepInputs, job: JobContext, home: Path, loaded: Loaded) -> 
         await check_ours(ports, loaded, asked, job)
         try:
             actions = await refresh(ports, settings, dry_run=dry_run, tell=tell)
-        except Hindered as exc:  # a class that cannot be launched is no reason to leave the others without settings
+        except Hindered as exc:  # the settings are published even if one class cannot be launched
             hindered, actions = exc, exc.actions
         publishes = settings.engines.pool == "aws" and not dry_run
         if publishes and not await publish_settings(settings, published_of(loaded), as_of):
-            workflow_commands.say("another refresh began later and has published its settings: those stay")
+            workflow_commands.say("another refresh began later and has published its settings; they stay")
         return actions, hindered
 
     actions, hindered = perform(home, settings, work)

@@ -1,7 +1,7 @@
-"""Reading the inputs: all of them checked before any work, each refusal with the input, its value and what is allowed.
+"""Reading the inputs: all are validated before any work, and each error names the input, its value and what is allowed.
 
-GitHub hands a composite action everything that the workflow wrote under `with`, misspelt names too, so those are
-refused here as well. What a workflow leaves out arrives as an empty text; an empty text is never a value.
+GitHub passes a composite action everything that the workflow has under `with`, including misspelt names, which are
+refused here. An input that the workflow does not set arrives as an empty text; an empty text is never a value.
 """
 
 import difflib
@@ -15,12 +15,14 @@ from bullpen.action.input_specs import INPUTS, MODES, NO_MODES, PROVISION
 from bullpen.action.input_types import Unreadable
 from bullpen.errors import ConfigError
 
-SHOWN = 60  # characters of a value: enough to recognise it
+UNCHANGED = "Use the action unchanged: its action.yml passes the inputs on."
+SHOWN = 60  # characters of a value in a message: enough to recognise it
 
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """What a step was asked. `given` are values by our names for them, `spoken` the words that the workflow used."""
+    """The parsed inputs. `given` has the values by Bullpen's names, `spoken` the names that the workflow used, and
+    `word` its name for the mode."""
 
     mode: str
     word: str
@@ -33,7 +35,7 @@ class StepInputs:
 
 
 class Refusals(ConfigError):
-    """Everything that is wrong with the inputs, so that a workflow is mended once and not input by input."""
+    """All errors in the inputs at once, so that a workflow can be corrected in one go."""
 
     def __init__(self, found: list[ConfigError]) -> None:
         super().__init__(
@@ -43,8 +45,8 @@ class Refusals(ConfigError):
 
 
 def secrets_of(document: Mapping[str, str]) -> list[str]:
-    """Values that must not be printed, whatever else is wrong with the inputs. A misspelt name may hold one too, and a
-    URL credentials."""
+    """Values that must not be printed: secrets, values of misspelt names, which may be secrets, and credentials in the
+    server's URL."""
     public = {name for name, one in INPUTS.items() if not one.secret} | {
         name for name, one in ALIASES.items() if not one.secret
     }
@@ -57,24 +59,22 @@ def secrets_of(document: Mapping[str, str]) -> list[str]:
 
 
 def document_of(text: str) -> dict[str, str]:
-    """The inputs as GitHub's `toJSON(inputs)` writes them; names in small letters, for GitHub compares them so."""
+    """The inputs from GitHub's `toJSON(inputs)`, names in lower case, because GitHub ignores their case."""
     try:
         found = json.loads(text)
     except ValueError as exc:
-        raise ConfigError(
-            "the inputs are no JSON", remedy="Use the action as it is: action.yml passes them on."
-        ) from exc
+        raise ConfigError("the inputs are not valid JSON", remedy=UNCHANGED) from exc
     if not isinstance(found, dict):
-        raise ConfigError("the inputs are no JSON object", remedy="Use the action as it is: action.yml passes them on.")
+        raise ConfigError("the inputs are not a JSON object", remedy=UNCHANGED)
     return {str(name).lower(): "" if value is None else str(value) for name, value in found.items()}
 
 
 def read(document: Mapping[str, str]) -> StepInputs:
-    """What is asked, or Refusals."""
+    """The parsed inputs. Raise Refusals."""
     wrong: list[ConfigError] = [_unknown(name) for name in document if name not in INPUTS and name not in ALIASES]
     filled = {name: value.strip() for name, value in document.items() if value.strip()}
     mode, word = _mode(filled.get("mode", ""), wrong)
-    raw: dict[str, tuple[str, str]] = {}  # our name → the value, and the word it was said with
+    raw: dict[str, tuple[str, str]] = {}  # Bullpen's name → the value, and the workflow's name
     notes: list[str] = []
     for name, value in filled.items():
         if name in INPUTS and name != "mode":
@@ -86,10 +86,10 @@ def read(document: Mapping[str, str]) -> StepInputs:
     given = {}
     for name, (value, said) in raw.items():
         if mode not in INPUTS[name].modes and name not in ("label-by", "label"):
-            notes.append(f"{said} says nothing with mode {word}")
+            notes.append(f"{said} has no effect with mode {word}")
             continue
         try:
-            given[name] = INPUTS[name].reads.read(value)
+            given[name] = INPUTS[name].type.read(value)
         except Unreadable as exc:
             wrong.append(_refusal(name, said, value, str(exc)))
     if wrong:
@@ -101,9 +101,9 @@ def _mode(word: str, wrong: list[ConfigError]) -> tuple[str, str]:
     if word in MODES:
         return MODES[word], word
     if word in NO_MODES:
-        wrong.append(ConfigError(f"mode {word}: there is none", remedy=NO_MODES[word]))
+        wrong.append(ConfigError(f"mode {word}: is not supported", remedy=NO_MODES[word]))
     elif not word:
-        wrong.append(ConfigError("mode: is needed, and empty", remedy=f"One of {', '.join(MODES)}."))
+        wrong.append(ConfigError("mode: is required", remedy=f"Set it to one of {', '.join(MODES)}."))
     else:
         meant = difflib.get_close_matches(word, MODES, n=1)
         remedy = f"Did you mean {meant[0]}?" if meant else ""
@@ -112,7 +112,7 @@ def _mode(word: str, wrong: list[ConfigError]) -> tuple[str, str]:
 
 
 def _meaning(alias: Alias, value: str, notes: list[str], wrong: list[ConfigError]) -> Mapping[str, str]:
-    """Our names and values for what another action's word says."""
+    """The names and values in Bullpen for an input of another action."""
     if alias.means:
         return {alias.means: value}
     if alias.values:
@@ -122,30 +122,30 @@ def _meaning(alias: Alias, value: str, notes: list[str], wrong: list[ConfigError
         wrong.append(ConfigError(f"{alias.name} {_shown(value)}: {allowed}"))
     elif alias.instead and value.lower() not in alias.same:
         what = alias.name if alias.secret else f"{alias.name} {_shown(value)}"
-        wrong.append(ConfigError(f"{what}: is not possible here", remedy=alias.instead))
+        wrong.append(ConfigError(f"{what}: is not supported", remedy=alias.instead))
     elif alias.why:
         notes.append(f"{alias.name} is not needed: {alias.why}")
     return {}
 
 
 def _take(raw: dict[str, tuple[str, str]], name: str, value: str, said: str, wrong: list[ConfigError]) -> None:
-    """Two words for one thing must say the same."""
+    """Store a value. Two names of one input must have the same value."""
     before, word = raw.setdefault(name, (value, said))
     if before == value or _same(name, before, value):
         return
     both = f"{_with(name, word, before)} and {_with(name, said, value)}"
-    wrong.append(ConfigError(f"{both}: differ, and mean the same", remedy=f"Keep {name} only."))
+    wrong.append(ConfigError(f"{both}: are the same input with different values", remedy=f"Keep only {name}."))
 
 
 def _same(name: str, one: str, other: str) -> bool:
     try:
-        return bool(INPUTS[name].reads.read(one) == INPUTS[name].reads.read(other))
+        return bool(INPUTS[name].type.read(one) == INPUTS[name].type.read(other))
     except Unreadable:
-        return False  # refused for itself as well
+        return False  # the invalid value is refused separately
 
 
 def _refusal(name: str, said: str, value: str, why: str) -> ConfigError:
-    allowed = INPUTS[name].reads.allowed
+    allowed = INPUTS[name].type.allowed
     return ConfigError(f"{_with(name, said, value)}: must be {allowed}" + (f" ({why})" if why else ""))
 
 
@@ -156,7 +156,7 @@ def _unknown(name: str) -> ConfigError:
 
 
 def _with(name: str, said: str, value: str) -> str:
-    """An input with its value, unless that is a secret, or a URL that may hold one."""
+    """An input with its value, unless that is a secret or a URL that may contain one."""
     is_secret = INPUTS[name].secret or (name == "server" and not {"@", "?", "#"}.isdisjoint(value))
     return said if is_secret else f"{said} {_shown(value)}"
 

@@ -1,8 +1,8 @@
-"""What the engines need and a job's Python does not have: a virtual environment in the runner's tool cache.
+"""Installation of the packages that the engines need, into a virtual environment in the runner's tool cache.
 
-Made once for each set of pinned versions and each Python, of wheels only: nothing is built. `action-packages.txt` names
-every package with its version and the hashes of its wheels: pip installs exactly these, whatever the package index
-offers. Bullpen itself is not installed: it runs from where the action was checked out.
+The environment is created once for each set of pinned versions and each Python, from wheels only: nothing is built.
+`action-packages.txt` pins every package with its version and the hashes of its wheels, and pip installs exactly these.
+Bullpen itself is not installed: it runs from the checkout of the action.
 """
 
 import hashlib
@@ -26,21 +26,21 @@ from bullpen.errors import Unavailable
 
 PACKAGES = "action-packages.txt"
 EXTRAS = ("aws", "github")
-UNSEEN = ("cryptography",)  # of pyjwt[crypto]: what was installed does not tell its extras
+UNSEEN = ("cryptography",)  # of pyjwt[crypto]: the metadata of an installed package does not list its extras
 CACHES = ("RUNNER_TOOL_CACHE", "RUNNER_TEMP")
-KEPT_BACK = ("PYTHONPATH", "ACTION_INPUTS")  # the one is ours, the other holds secrets
+KEPT_BACK = ("PYTHONPATH", "ACTION_INPUTS")  # not for pip: the first is the action's own, the second has secrets
 OUTSIDE = "/"
 PIP_PATIENCE = 300.0  # seconds
-WITHOUT = "Without a server input the job needs a package index, and room in RUNNER_TOOL_CACHE or RUNNER_TEMP."
+WITHOUT = "Without the input server the job needs a package index and a writable RUNNER_TOOL_CACHE or RUNNER_TEMP."
 
 
 def are_here(root: Path) -> bool:
-    """Whether this Python has everything, new enough: a runner's image may, and the environment that we made does."""
+    """Whether this Python has every package in a sufficient version, from the runner's image or from `python`."""
     return all(_is_here(one) for one in (*requirements(root), *UNSEEN))
 
 
 def python(root: Path, environ: Mapping[str, str]) -> str:
-    """The interpreter of an environment that has everything, made if it is not there. Raise Unavailable."""
+    """The interpreter of an environment with every package; create it if it is missing. Raise Unavailable."""
     wanted = requirements(root)
     place = _cache(environ) / key(root, wanted)
     interpreter = place / "bin" / "python"
@@ -56,17 +56,17 @@ def requirements(root: Path) -> list[str]:
 
 
 def key(root: Path, wanted: list[str]) -> str:
-    """Names an environment: other pins, another Bullpen or another Python have another one."""
+    """The name of the environment for these pins, this version of Bullpen and this Python."""
     pinned = (root / PACKAGES).read_text(encoding="utf-8")
     parts = [__version__, sys.version, sysconfig.get_platform(), pinned, *wanted]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _make(root: Path, place: Path) -> None:
-    """Made beside its place and moved there whole: what others see is complete."""
+    """Create the environment beside its place and rename it, so that other jobs never see an incomplete one."""
     draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
-        # -I: neither the checkout nor the job's environment decides what is imported. pip obeys its own, PIP_*.
+        # -I: neither the checkout nor the job's environment decides what is imported. pip still reads PIP_* variables.
         _run([sys.executable, "-I", "-m", "venv", str(draft)])
         pip = [str(draft / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
         only = ["--only-binary", ":all:", "--require-hashes", "--no-deps", "--requirement", str(root / PACKAGES)]
@@ -77,11 +77,11 @@ def _make(root: Path, place: Path) -> None:
 
 
 def _move(draft: Path, place: Path) -> None:
-    """To its place, unless another job of this runner was faster, with the same. One that stands there and whose Python
-    is gone, because the runner's own was replaced, goes first."""
+    """Rename the environment, unless another job of this runner was faster. An environment whose Python is gone,
+    because the runner's Python was replaced, is removed first."""
     if place.exists() and not (place / "bin" / "python").exists():
         broken = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-        with suppress(OSError):  # somebody else was faster
+        with suppress(OSError):  # another job was faster
             os.rename(place, broken)
         shutil.rmtree(broken, ignore_errors=True)
     try:
@@ -92,9 +92,8 @@ def _move(draft: Path, place: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    """A child that does not outlive us: a cancelled step must not leave pip behind. It finds nothing in its working
-    directory, which is not ours: that is the workflow's checkout, maybe a stranger's, and the job may have credentials
-    in its environment."""
+    """Run a child process, and kill it if the step is cancelled. Its working directory is `/`: the job's own is the
+    workflow's checkout, which may come from an untrusted pull request."""
     environ = {name: value for name, value in os.environ.items() if name not in KEPT_BACK}
     try:
         with subprocess.Popen(
@@ -116,7 +115,8 @@ def _run(command: list[str]) -> None:
     if text := printed.decode(errors="replace").rstrip():
         workflow_commands.say(text)
     if child.returncode != 0:
-        raise Unavailable(f"{_short(command)}: ended with {child.returncode}", remedy=f"See above. {WITHOUT}")
+        remedy = f"See the output above. {WITHOUT}"
+        raise Unavailable(f"{_short(command)}: failed with exit code {child.returncode}", remedy=remedy)
 
 
 def _short(command: list[str]) -> str:
@@ -124,18 +124,18 @@ def _short(command: list[str]) -> str:
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    """The first place that can be written to; made if it is not there."""
+    """The first directory that is writable; it is created if it is missing. Raise Unavailable."""
     tried = [Path(environ[name]) for name in CACHES if environ.get(name)] or [Path.home() / ".cache"]
     for place in (one / "bullpen" for one in tried):
         with suppress(OSError):
             place.mkdir(parents=True, exist_ok=True)
             if os.access(place, os.W_OK | os.X_OK):
                 return place
-    raise Unavailable(f"{', '.join(map(str, tried))}: cannot be written to", remedy=WITHOUT)
+    raise Unavailable(f"{', '.join(map(str, tried))}: not writable", remedy=WITHOUT)
 
 
 def _is_here(requirement: str) -> bool:
-    """Whether what `name[extra]>=version` asks for is installed, but for the extra."""
+    """Whether a package that fulfils `name[extra]>=version` is installed; the extra is ignored."""
     name, _, least = requirement.partition(">=")
     try:
         found = metadata.version(name.partition("[")[0])

@@ -1,4 +1,4 @@
-"""The job that a step runs in: which run of which repository, as its environment tells."""
+"""The job in which the step runs: its run, attempt and repository, from the environment that GitHub sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,14 +22,15 @@ class JobContext:
 
 
 def job_of(environ: Mapping[str, str]) -> JobContext:
-    """Raise ConfigError outside of a workflow."""
+    """The context from the environment. Raise ConfigError outside of a workflow."""
     run, attempt = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_RUN_ATTEMPT", "1")
     repository = environ.get("GITHUB_REPOSITORY", "")
     if parse(run) != Label(run) or not repository or not (attempt.isascii() and attempt.isdigit()):
         found = (
             f"GITHUB_RUN_ID {run[:40]!r}, GITHUB_RUN_ATTEMPT {attempt[:40]!r}, GITHUB_REPOSITORY {repository[:80]!r}"
         )
-        raise ConfigError(f"{found}: this is no job of a workflow", remedy="Elsewhere use the `bullpen` command.")
+        remedy = "Use the action in a workflow; elsewhere use the `bullpen` command."
+        raise ConfigError(f"{found}: not the environment of a workflow job", remedy=remedy)
     return JobContext(
         run,
         int(attempt),
@@ -43,12 +44,12 @@ def job_of(environ: Mapping[str, str]) -> JobContext:
 
 
 def label_of(job: JobContext, asked: StepInputs) -> str:
-    """The label that is provisioned or released. Raise ConfigError for one that is not the run's."""
+    """The label to provision or release. Raise ConfigError if it is not a label of this run."""
     by = asked.get("label-by", "run")
     if asked.mode == REFRESH:
         return ""
     if "class" in by and "resource-class" not in asked.given and "label" not in asked.given:
-        raise ConfigError(f"label-by {by}: needs resource-class", remedy="Name it in provision and in release alike.")
+        raise ConfigError(f"label-by {by}: requires resource-class", remedy="Set it in provision and in release.")
     made = str(
         Label(
             job.run,
@@ -61,7 +62,9 @@ def label_of(job: JobContext, asked: StepInputs) -> str:
         return made
     found = parse(said)
     if asked.mode == "provision" or "label-by" in asked.given:
-        raise ConfigError(f"label {said!r}: is not {made!r}, which the runners get", remedy="Choose with label-by.")
+        remedy = "Remove label; label-by selects the parts of the label."
+        raise ConfigError(f"label {said!r}: the label of these runners is {made!r}", remedy=remedy)
     if found is None or not found.admits(job.run, job.attempt):
-        raise ConfigError(f"label {said!r}: is of another run than {job.run}", remedy="Pass on the output `label`.")
+        remedy = "Use the output `label` of the step that provisioned the runners."
+        raise ConfigError(f"label {said!r}: does not belong to run {job.run}", remedy=remedy)
     return str(said)

@@ -1,7 +1,7 @@
-"""The pool that the engines in this job work on: its settings, from all who have a say, and whose it is.
+"""The settings of the pool for the engines in this job, and the check that the pool serves this repository.
 
-Inputs over environment over file over what refresh published over the defaults. A pool's runners register at one
-repository or organisation, which refresh has settled: a job of another would wait for them for ever.
+Inputs win over the environment, then the file, then the settings that refresh published, then the defaults. The runners
+of a pool register at one repository or organisation: jobs of another one would wait for them for ever.
 """
 
 import asyncio
@@ -31,15 +31,16 @@ CREDENTIALS = (
     "github.webhook-secret",
 )
 UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
-"""Whoever looks the settings up has come by the first three, and credentials are nobody else's."""
+"""Not published: a reader needs the first three to find the table, and credentials must not be shared."""
 
 OWN, PUBLISHED = "defaults of the action", "settings that refresh published"
 
 
 def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) -> Loaded:
-    """Raise ConfigError for what cannot be meant, and for a pool that serves other repositories.
+    """The settings. Raise ConfigError for invalid ones, and for a pool that serves other repositories.
 
-    The working directory is the workflow's checkout, maybe a stranger's: a file there is obeyed only if it is named.
+    The working directory is the workflow's checkout, which may come from an untrusted pull request: a bullpen.toml in
+    it is read only if the workflow names it.
     """
     above = settings_document.document_of(asked, environ)
     published = Publication()
@@ -60,8 +61,8 @@ def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) 
     except ConfigError as exc:
         if published.version in ("", __version__):
             raise
-        versions = f"The pool's settings were published by Bullpen {published.version}, and this is {__version__}"
-        raise ConfigError(str(exc), remedy=f"{versions}: use the same version.") from exc
+        versions = f"Bullpen {published.version} published the pool's settings, and this is Bullpen {__version__}"
+        raise ConfigError(str(exc), remedy=f"{versions}: use the same version for both.") from exc
     if asked.mode != REFRESH and found.settings.on_github:
         _must_serve(found.settings.github.scope, job)
     if "spot-fallback" in asked.given:
@@ -70,8 +71,8 @@ def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) 
 
 
 async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: JobContext) -> None:
-    """Raise ConfigError if the pool's runners register elsewhere than the settings say, as far as they do not say so
-    on purpose. Provision on AWS has seen it in what was published, and may not look into the vault."""
+    """Raise ConfigError if the pool's runners register elsewhere than at the default scope. A scope that is set
+    explicitly is not checked. On AWS provision has checked the published scope, and may not read the vault."""
     settings = loaded.settings
     if not settings.on_github or loaded.values["github.scope"].origin != OWN:
         return
@@ -83,16 +84,16 @@ async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: JobCo
         return
     if scope and asked.mode == REFRESH and not covers(settings.github.scope, scope):
         raise ConfigError(
-            f"{job.repository}: the pool is that of {scope}, whose runners would register here from now on",
-            remedy="Refresh it from there, take another table-name, or say github.scope in a bullpen.toml: that of the"
-            " organisation serves both.",
+            f"{job.repository}: the pool belongs to {scope}; this refresh would move its runners to this repository",
+            remedy="Refresh it from a workflow of its owner, or use another table-name. To share the pool, set"
+            " github.scope to the organisation in a bullpen.toml.",
         )
     if scope:
         _must_serve(scope, job)
 
 
 def published_of(loaded: Loaded) -> dict[str, Any]:
-    """What others need in order to work on the same pool: all that is set, and no credentials."""
+    """The settings that other processes need for the same pool: every setting that is set, without credentials."""
     document: dict[str, Any] = {}
     for name, found in loaded.values.items():
         if found.origin == "default" or name in UNPUBLISHED:
@@ -108,13 +109,13 @@ def _must_serve(scope: str, job: JobContext) -> None:
     if not covers(scope, job.repository):
         raise ConfigError(
             f"{job.repository}: the pool's runners register at {scope}, and get no jobs of other repositories",
-            remedy="Give this repository a pool of its own, or refresh the pool with github.scope of the organisation"
-            " in a bullpen.toml.",
+            remedy="Create a pool for this repository, or refresh the pool with github.scope set to the organisation in"
+            " a bullpen.toml.",
         )
 
 
 def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str, Any]) -> Publication:
-    """What stands in the pool's table, which is found by what the inputs, the environment and the file say of AWS."""
+    """The settings in the pool's table, found with the AWS settings of inputs, environment and file."""
     config = asked.get("config", "")
     values, file = collect(environ, config=config, above=Layer("inputs", above), looks_here=False)
     of_aws = {name.removeprefix("aws."): one.value for name, one in values.items() if name.startswith("aws.")}
@@ -123,8 +124,8 @@ def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str
     found = asyncio.run(published_settings(Settings(aws=convert(of_aws, Aws))))
     if not found.document and file is None and "ami" not in asked.given:
         raise ConfigError(
-            f"table-name {asked.given['table-name']}: its table holds no settings",
-            remedy="Run this action once with mode: refresh, or name a bullpen.toml in config.",
+            f"table-name {asked.given['table-name']}: the table has no settings",
+            remedy="Run this action once with mode: refresh, or set config to a bullpen.toml.",
         )
     return found
 
@@ -139,6 +140,7 @@ async def _published_scope(settings: Settings) -> str:
 
 
 async def _registered_at(ports: Ports, settings: Settings) -> str:
+    """Where the agents of this machine register: refresh stores it with their token."""
     from bullpen.wiring import registration_url
 
     url = await registration_url(ports)

@@ -1,16 +1,15 @@
-"""What a step leaves behind: outputs for other jobs, a summary for people, and an annotation if it failed."""
+"""The report of a step: outputs for other jobs, a summary on the page of the run, and an annotation if it failed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from bullpen.action import workflow_commands
-from bullpen.action.result import CREATED, HELD, SELECTED, StepResult
-from bullpen.action.saved import saved
+from bullpen.action.result import HELD, StepResult
 from bullpen.errors import Interrupted
 from bullpen.model.progress import WorkPhase
 
-LISTED = 200  # rows of a table: more is read by nobody
-ORIGINS = {SELECTED: "reused", CREATED: "created", HELD: "had already"}
+LISTED = 200  # rows of a table; longer tables are cut
+ORIGINS = {"selected": "reused", "created": "created", HELD: "already held"}
 _SPECIAL = {
     "\\": "\\\\",
     "&": "&amp;",
@@ -24,14 +23,16 @@ _SPECIAL = {
 }
 MARKUP = str.maketrans(_SPECIAL)
 PHASES = {
-    WorkPhase.SELECT: "looking for a warm runner",
-    WorkPhase.CREATE: "asking for new machines",
+    WorkPhase.SELECT: "searching the pool for warm runners",
+    WorkPhase.CREATE: "requesting new machines",
     WorkPhase.REGISTER: "booting and registering",
 }
+COLD = (WorkPhase.CREATE, WorkPhase.REGISTER)
+"""The steps of a cold start, by which the savings of reuse are computed."""
 
 
 def outputs(result: StepResult) -> dict[str, str]:
-    """Of a provision that was met; of a release, its label."""
+    """All outputs of a provision that succeeded; otherwise only the label."""
     if result.mode != "provision" or not result.succeeded:
         return {"label": result.label} if result.label else {}
     ids = [runner.id for runner in result.runners]
@@ -55,7 +56,7 @@ def headline(result: StepResult) -> str:
         return f"{result.mode}{of} failed: {result.reason}"
     if result.mode == "provision":
         had = sum(runner.origin == HELD for runner in result.runners)
-        reused = f"{result.selected} reused, {result.created} created" + (f", {had} held already" if had else "")
+        reused = f"{result.selected} reused, {result.created} created" + (f", {had} already held" if had else "")
         return f"{_plural(len(result.runners), 'runner')} ready in {result.duration:.1f} s: {reused}"
     if result.mode == "release":
         held = (*result.offered, *result.terminated, *result.pending, *result.busy)
@@ -68,7 +69,7 @@ def headline(result: StepResult) -> str:
 
 
 def summary(result: StepResult) -> str:
-    """Markdown for the run's page."""
+    """Markdown for the page of the run."""
     parts = [f"### {'✅' if result.succeeded else '❌'} Bullpen: {_cell(headline(result))}"]
     if not result.succeeded:
         parts += _failure(result)
@@ -79,32 +80,54 @@ def summary(result: StepResult) -> str:
 
 
 def refused(result: StepResult) -> str:
-    """Of what did not begin: there is nothing else to tell."""
+    """The summary of a step that was refused before the work began."""
     lines = (f"### ❌ Bullpen: {result.mode} did not begin, and nothing was done", *_failure(result)[:2])
     return "\n\n".join(line for line in lines if line) + "\n\n"
 
 
+def saved(result: StepResult) -> str:
+    """What reuse saved, with the calculation, from the times of this provision; empty if nothing was reused.
+
+    Without a cold start in the same provision there is no number: it would be a guess.
+    """
+    if not result.selected:
+        return ""
+    runners = "1 runner was" if result.selected == 1 else f"{result.selected} runners were"
+    cold = sum(result.timings.get(step, 0.0) for step in COLD)
+    if not result.created or not cold:
+        return (
+            f"**Reuse:** {runners} taken warm from the pool. This provision started no machine, so the duration of a"
+            " cold start was not measured."
+        )
+    return (
+        f"**Reuse:** {runners} taken warm from the pool, {result.created} started in {cold:.1f} s. Starting the reused"
+        f" ones as well would have cost {result.selected} × {cold:.1f} s = {result.selected * cold:.1f} s more of"
+        " machine time. That is the measured time from the request of new machines to the last registration, for each"
+        " reused runner. The step waited for the started runners, so reuse saved no waiting time."
+    )
+
+
 def leftovers(result: StepResult) -> str:
-    """What is left of a failed step: only what the outcome says, and nothing where it does not."""
+    """What a failed step leaves running, as far as the outcome is known."""
     if not result.told:
-        return "What is left running is not known here: `bullpen status`, or the run's release, tells."
+        return "Whether runners are left is not known. `bullpen status` lists them, and a release gives them back."
     if result.mode != "provision" or result.exit_code == Interrupted.exit_code:
-        return ""  # cancelled, not everything may be given back yet: the remedy says what becomes of it
+        return ""  # if cancelled, runners may still be on their way back: the remedy says so
     if not result.requested:
         return "Nothing was acquired."
     if result.unsettled:
         ids = ", ".join(result.unsettled[:LISTED])
-        return f"Being given back right now, written down and not yet certain: {ids}.{_held(result)}"
+        return f"Still being given back, recorded as owed: {ids}.{_held(result)}"
     return f"Nothing of this provision is left running.{_held(result)}"
 
 
 def _held(result: StepResult) -> str:
     ids = ", ".join(result.held[:LISTED])
-    return f" The run still holds what it had before: {ids}." if ids else ""
+    return f" The run still holds the runners that it had before: {ids}." if ids else ""
 
 
 def finish(result: StepResult, environ: Mapping[str, str]) -> int:
-    """Write it all; the exit code."""
+    """Write outputs, summary and log; return the exit code."""
     workflow_commands.put_out(environ, outputs(result))
     workflow_commands.summarise(environ, summary(result))
     if result.succeeded:
@@ -131,7 +154,7 @@ def _runners(result: StepResult) -> str:
         (f"`{one.id}`", one.resource_class, one.instance_type, one.usage_class, ORIGINS.get(one.origin, one.origin))
         for one in result.runners
     ]
-    return _table(("runner", "class", "type", "bought as", "how"), rows)
+    return _table(("runner", "class", "type", "usage", "origin"), rows)
 
 
 def _seconds(result: StepResult) -> str:
@@ -139,29 +162,29 @@ def _seconds(result: StepResult) -> str:
         return ""
     rows = [(words, f"{result.timings[phase]:.1f} s") for phase, words in PHASES.items() if phase in result.timings]
     rest = result.duration - result.timings.get(WorkPhase.ACQUIRE, result.duration)
-    rows.append(("looking at the run before, deciding after", f"{max(0.0, rest):.1f} s"))
-    rows.append(("**in all**; runners are waited for side by side", f"**{result.duration:.1f} s**"))
-    return _table(("where the time went", "seconds"), rows)
+    rows.append(("checking the run before, committing after", f"{max(0.0, rest):.1f} s"))
+    rows.append(("**total**; runners are awaited in parallel", f"**{result.duration:.1f} s**"))
+    return _table(("step", "time"), rows)
 
 
 def _given(result: StepResult) -> str:
     rows = [(f"`{one.id}`", one.fate, _cell(one.reason)) for one in result.discarded]
-    return _table(("not kept", "became", "why"), rows)
+    return _table(("not kept", "outcome", "reason"), rows)
 
 
 def _fates(result: StepResult) -> str:
     fates = (
         ("back in the pool", result.offered),
         ("ended", result.terminated),
-        ("still cleaning; goes on offer by itself", result.pending),
-        ("busy with a job; goes back when it ends", result.busy),
-        ("kept besides: a job of the run had begun on it", result.kept),
+        ("still cleaning; goes back to the pool by itself", result.pending),
+        ("busy with a job; goes back after it", result.busy),
+        ("also kept: a job of the run has started on it", result.kept),
     )
-    return _table(("runner", "became"), [(f"`{id}`", fate) for fate, ids in fates for id in ids])
+    return _table(("runner", "outcome"), [(f"`{id}`", fate) for fate, ids in fates for id in ids])
 
 
 def _actions(result: StepResult) -> str:
-    return _table(("what", "whom", "why"), [tuple(map(_cell, action)) for action in result.actions])
+    return _table(("action", "subject", "reason"), [tuple(map(_cell, action)) for action in result.actions])
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -174,7 +197,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text from elsewhere inside of a table or a line: no markup, no line break, no screenful."""
+    """Text from outside for a table cell or a line: without markup and line breaks, and not too long."""
     flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())[:1000]
     return flat.translate(MARKUP)
 

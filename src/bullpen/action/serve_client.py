@@ -1,7 +1,7 @@
-"""`bullpen serve` as a step sees it: provisions and releases are begun there, watched, and called off.
+"""Client of `bullpen serve`: starts provisions and releases, follows them, and cancels them.
 
-An answer that is lost on the way is asked for again, with the same key: the server begins it once. What the server
-refuses is raised as what it asks for: ConfigError, PermissionDenied, NotFound, Conflict, Refused.
+If an answer is lost, the request is repeated with the same key, and the server starts the operation only once. A
+refusal is raised by its kind: ConfigError, PermissionDenied, NotFound, Conflict, Refused.
 """
 
 import time
@@ -24,21 +24,21 @@ from bullpen.errors import (
 )
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 
-PATIENCE = 30.0  # seconds without an answer, a restart of the server included
-BUSY_PATIENCE = 300.0  # seconds of "not now": operations end, and make room
-ANSWERS_WITHIN = 5.0  # seconds; the server begins an operation and answers at once
+PATIENCE = 30.0  # seconds without an answer: enough for a restart of the server
+BUSY_PATIENCE = 300.0  # seconds of "too many requests": other operations end meanwhile
+ANSWERS_WITHIN = 5.0  # seconds; the server starts an operation and answers at once
 PAUSES = (0.5, 1.0, 2.0, 5.0)
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.1, 1.0, 1.3
-RUNNING, SUCCEEDED, LOST = "running", "succeeded", "lost"  # of an operation; `failed` is the rest
-IS_UP = "Is `bullpen serve` up, and reachable from this job?"
-IS_BUSY = "The server does as much at once as it may: let fewer workflows begin together, or run the job again later."
+RUNNING, SUCCEEDED, LOST = "running", "succeeded", "lost"  # states of an operation; `failed` is the fourth
+IS_UP = "Check that `bullpen serve` runs and that this job can reach it."
+IS_BUSY = "The server is at its limit of operations: start fewer workflows at once, or run the job again later."
 Answer = dict[str, Any]
 T = TypeVar("T")
 
 
 class Server:
-    """`sign_in` gives the token to show, and a fresh one when the old one is refused, within some seconds. `words` are
-    the workflow's for fields of a request: a refusal names what was written."""
+    """`sign_in` returns a token within the given seconds; it is called again when the server refuses the token. `words`
+    map fields of a request to the workflow's inputs, so that a refusal names the input."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Server:
         self._stopping = stopping
         self._words = words
         self.unanswered = False
-        """Whether something was asked for and its answer lost: it may have begun."""
+        """Whether the answer of a request was lost: its operation may have begun."""
 
     def enter(self) -> None:
         """Sign in."""
@@ -62,18 +62,18 @@ class Server:
     def begin(
         self, verb: str, label: str, body: Mapping[str, Any] | None, key: str, until: float = float("inf")
     ) -> Answer:
-        """Start provisioning or releasing a label, once for each key; the operation."""
+        """Start a provision or release of a label, once for each key; return the operation."""
         path = f"/v1/runs/{quote(label, safe='')}/{verb}"
         operation = self._ask("POST", path, dict(body) if body is not None else None, until, key)
         if not isinstance(operation.get("id"), str):
             raise ConfigError(
-                f"server {self.url}: answers, but not as a `bullpen serve` does",
-                remedy="Name the URL of `bullpen serve` in server, without a path of its own.",
+                f"server {self.url}: does not answer like `bullpen serve`",
+                remedy="Set server to the URL of `bullpen serve`, without the path of an endpoint.",
             )
         return operation
 
     def follow(self, operation: Answer, tell: Tell, until: float = float("inf")) -> Answer:
-        """Watch it until it has ended, or the time is up; the operation as it is then."""
+        """Follow an operation until it has ended, or the time is up; return its last state."""
         pause, path = FIRST_LOOK, f"/v1/operations/{operation['id']}"
         while operation.get("state") == RUNNING and time.monotonic() < until:
             if (report := report_of(operation.get("progress"))) is not None:
@@ -99,12 +99,12 @@ class Server:
                 raise
 
         status, answer = self._repeated(once, until)
-        if status == 401 and self._token:  # a run's token lasts for a quarter of an hour
+        if status == 401 and self._token:  # a run's token expires after 15 minutes
             self._enter(until)
             status, answer = self._repeated(once, until)
         if 200 <= status < 300:
             return answer
-        self.unanswered |= method == "POST" and not 400 <= status < 500  # only these say that nothing was begun
+        self.unanswered |= method == "POST" and not 400 <= status < 500  # only these prove that nothing began
         raise _refusal(self.url, status, answer, self._words)
 
     def _enter(self, until: float) -> None:
@@ -157,11 +157,12 @@ def _refusal(url: str, status: int, answer: Answer, words: Mapping[str, str]) ->
         says = words[field] + says.removeprefix(field)
     match status:
         case 401:
-            return PermissionDenied(f"{url}: does not know the token", remedy="Is server-token right, and not expired?")
+            remedy = "Check that server-token is right and has not expired."
+            return PermissionDenied(f"{url}: refused the token", remedy=remedy)
         case 403:
             return PermissionDenied(f"{url}: {says}", remedy=remedy)
         case 404:
-            return NotFound(f"{url}: {says}", remedy=remedy or "Is server the URL of a `bullpen serve`?")
+            return NotFound(f"{url}: {says}", remedy=remedy or "Check that server is the URL of `bullpen serve`.")
         case 409:
             return Conflict(f"{url}: {says}")
         case 400 | 413 | 415 | 422:

@@ -1,7 +1,7 @@
-"""What the inputs say of a pool's settings, as a document like bullpen.toml: for the engines in this job.
+"""The inputs as a settings document like bullpen.toml, for the engines in this job.
 
-With `table-name` alone the archived original's defaults hold: refresh writes them down, and what it was told stands in
-the pool's table, where provision and release find what they are not told. With a bullpen.toml the file decides.
+With `table-name` and without a file, the defaults of the archived original apply: refresh publishes its settings in the
+pool's table, where provision and release find them. With a bullpen.toml the file decides.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ if command -v dnf >/dev/null; then
   dnf install -y docker git libicu && systemctl enable --now docker
 fi
 """
-"""What a bare Amazon Linux 2023 lacks. The original also updated every package, which takes minutes of each boot."""
+"""Packages that Amazon Linux 2023 lacks. The original also updates all packages, which takes minutes per boot."""
 
 CLASSES: Mapping[str, tuple[int, int]] = {
     "large": (2, 4096),
@@ -32,10 +32,10 @@ CLASSES: Mapping[str, tuple[int, int]] = {
     "12xlarge": (48, 98304),
     "16xlarge": (64, 131072),
 }
-"""cpu and MiB: the original's classes."""
+"""The classes of the original: cpu and MiB."""
 
 REQUEST = {"resource-class": "large", "usage-class": "spot", "allowed-instance-types": ["c*", "m*", "r*"]}
-"""What the original asks for by default."""
+"""The default request of the original."""
 
 SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "table-name": ("aws.pool", str),
@@ -49,19 +49,19 @@ SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "ec2-device-name": ("aws.root-device", str),
     "github-token": ("github.token", str),
     "runner-home-dir": ("github.runner-directory", str),
-    # The original's is an age; ours is how much of GitHub's hour must be left.
+    # The input is an age, the setting the time that must be left of GitHub's hour.
     "github-reg-token-refresh-min": ("github.token-rotation", lambda minutes: HOUR - 60 * minutes),
     "idle-time-sec": ("timings.idle", int),
     "startup-timeout-minutes": ("timings.validation", lambda minutes: 60 * minutes),
     "pre-runner-script": ("agent.pre-runner-script", str),
     "resource-class-config": ("classes", dict),
 }
-_NO_CREDENTIALS = {"token": "not needed: only refresh speaks with GitHub", "app-id": "", "private-key": ""}
-"""Provision and release make no call to GitHub, and the settings insist on credentials."""
+_NO_CREDENTIALS = {"token": "not needed: only refresh calls GitHub", "app-id": "", "private-key": ""}
+"""Provision and release make no call to GitHub, but the validation of the settings requires credentials."""
 
 
 def document_of(asked: StepInputs, environ: Mapping[str, str]) -> Document:
-    """The settings that the inputs stand for."""
+    """The settings that the inputs set."""
     told: Document = {}
     for name, (place, convert) in SETTINGS.items():
         if name in asked.given:
@@ -78,8 +78,10 @@ def document_of(asked: StepInputs, environ: Mapping[str, str]) -> Document:
 
 
 def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> Document:
-    """What spot-fallback adds: for the class that is asked for, in refresh for all unless one is named. Raise
-    ConfigError for one that nobody knows."""
+    """The document with spot-fallback: for the requested class, in refresh for all classes unless one is named.
+
+    Raise ConfigError for an unknown class.
+    """
     kinds = list(settings.classes)
     if asked.mode != REFRESH or "resource-class" in asked.given:
         kinds = [request_of(asked)["resource-class"]]
@@ -90,8 +92,7 @@ def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> 
 
 
 def defaults(asked: StepInputs, job: JobContext) -> Document:
-    """What is taken for granted, beneath everything that anybody says: that the pool is the repository's own, and in
-    refresh what the original has."""
+    """The defaults beneath all other sources: this repository's pool, and in refresh the values of the original."""
     place = {"engines": {"ci": "github"}, "github": _place(job)} if _is_on_github(asked) else {}
     if asked.mode != REFRESH or "table-name" not in asked.given or "config" in asked.given:
         return place
@@ -106,7 +107,7 @@ def defaults(asked: StepInputs, job: JobContext) -> Document:
 
 
 def request_of(asked: StepInputs) -> dict[str, Any]:
-    """What provision asks for: as the workflow says, else as the original would, else as the command line would."""
+    """The request of provision: from the inputs, else as in the original, else as on the command line."""
     asks: dict[str, Any] = {"resource-class": "small", "usage-class": "on-demand", "allowed-instance-types": ["*"]}
     if "table-name" in asked.given:
         asks |= REQUEST
@@ -120,7 +121,7 @@ def _is_on_github(asked: StepInputs) -> bool:
 
 
 def _place(job: JobContext) -> Document:
-    """The job's own repository, where its GitHub is."""
+    """The repository of the job and the URLs of its GitHub."""
     place = {"scope": job.repository, "url": job.server_url}
     return place | {"api-url": job.api_url} if job.api_url else place
 

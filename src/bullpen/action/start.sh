@@ -1,9 +1,9 @@
-# Finds a Python that is new enough and becomes it, so that a signal to the step reaches it. Nothing is installed here.
+# Finds a Python that is new enough and replaces this shell with it, so that signals to the step reach it. Installs nothing.
 set -eu
-exec 2>&1 # one stream: the log keeps the order
+exec 2>&1 # one stream keeps the order of the log
 
-trap 'exit 130' INT TERM # a shell that waits for a child would forget the signal
-# Until Python hears them signals are held back, where env can do that: it would answer with a traceback.
+trap 'exit 130' INT TERM # otherwise a shell that waits for a child ignores the signal
+# Where env can do that, signals are blocked until Python handles them: otherwise it would print a traceback.
 hold=
 if env --block-signal=INT,TERM true 2>/dev/null; then hold="env --block-signal=INT,TERM"; fi
 
@@ -15,5 +15,5 @@ for python in python3 python3.14 python3.13 python3.12 python3.11 \
     PYTHONPATH="$GITHUB_ACTION_PATH/src" exec $hold "$python" -P -u -m bullpen.action
   fi
 done
-echo "::error title=Bullpen::this runner has no Python 3.11 or newer. Put actions/setup-python before this step."
+echo "::error title=Bullpen::this runner has no Python 3.11 or newer. Add actions/setup-python before this step."
 exit 2

@@ -1,4 +1,4 @@
-"""Served: the work is done by `bullpen serve`; this step asks for it, tells how it goes, and calls it off."""
+"""With a server: `bullpen serve` does the work; this step starts the operation, shows its progress, and cancels it."""
 
 import secrets
 import time
@@ -12,7 +12,7 @@ from bullpen.action.cancellation import StepCancelled, Stopping
 from bullpen.action.input_specs import PROVISION, RELEASE
 from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import JobContext
-from bullpen.action.oidc import DEFAULT_AUDIENCE, bought, signed
+from bullpen.action.oidc import DEFAULT_AUDIENCE, job_token, run_token
 from bullpen.action.result import StepResult
 from bullpen.action.serve_client import LOST, RUNNING, SUCCEEDED, Answer, Server
 from bullpen.errors import BullpenError, ConfigError, Conflict, Interrupted, NotFound
@@ -20,8 +20,8 @@ from bullpen.model.progress import Tell
 from bullpen.model.trust import trust_domain
 
 MOST_TIMES = 3
-"""How often the same is asked for if its operation is lost: a provision tops up, a release has nothing left to do."""
-RUN_AGAIN = "Run the job again: a provision that is asked for twice only tops up."
+"""How often an operation is started if it is lost. Repeating is safe: a provision adds only missing runners."""
+RUN_AGAIN = "Run the job again: a second provision adds only the missing runners."
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REQUEST = {
     "instance-count": "count",
@@ -32,13 +32,18 @@ REQUEST = {
     "allow-partial": "allowPartial",
     "wait": "wait",
 }
-"""What the server calls the inputs that are for it to judge."""
+"""The server's names of the inputs that it validates."""
 
 
 def run(
-    asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Tell
+    asked: StepInputs,
+    job: JobContext,
+    label: str,
+    environ: Mapping[str, str],
+    stopping: Stopping,
+    tell: Tell,
 ) -> StepResult:
-    """Provision or release a label. Raise BullpenError only if nothing was begun."""
+    """Provision or release a label. An error is raised only if nothing began; otherwise it is in the result."""
     url = asked.get("server").rstrip("/")
     warn_of_plain_text(url)
     server = Server(url, lambda patience: _token(asked, url, environ, patience), stopping, _words(asked))
@@ -54,13 +59,13 @@ def run(
     except BullpenError as exc:
         if not errand.may_have_begun:
             raise
-        code = 1 if isinstance(exc, ConfigError) else exc.exit_code  # which says that nothing was done
+        code = 1 if isinstance(exc, ConfigError) else exc.exit_code  # 2 would mean that nothing was done
         return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, told=False)
     return _read(operation, label, asked.mode, time.monotonic() - began)
 
 
 class Errand:
-    """Something asked of the server, until it is done or called off."""
+    """One operation of the server, from its start until it ends or is cancelled."""
 
     def __init__(
         self,
@@ -85,11 +90,11 @@ class Errand:
         return self._began or self._server.unanswered
 
     def carried_out(self) -> Answer:
-        """The operation as it ended. One that its process did not survive, or that nobody knows any more, is asked for
+        """The operation after its end. If its process died, or the server does not know it any more, it is started
         again."""
         ended: Answer = {}
         for _ in range(MOST_TIMES):
-            with self._stopping.shielded():  # an operation whose id was lost cannot be called off by itself
+            with self._stopping.shielded():  # without its id the operation could not be cancelled
                 self._operation = {}
                 self._operation = self._server.begin(self._mode, self._label, self._body, secrets.token_hex(16))
                 self._began = True
@@ -101,18 +106,18 @@ class Errand:
         return ended
 
     def called_off(self) -> StepResult:
-        """Ask the server to give everything back, and wait for its word as long as a cancelled step may. What was never
-        begun has nothing to give back, and the run's other runners are not its own."""
+        """Cancel the operation, and wait for its result as long as a cancelled step may. If it never began, nothing is
+        given back: the run's other runners belong to other steps."""
         if not self.may_have_begun:
-            reason = "cancelled before anything was begun"
+            reason = "cancelled before the work began"
             return StepResult(self._mode, self._label, reason=reason, exit_code=Interrupted.exit_code)
         until = time.monotonic() + self._stopping.left
         workflow_commands.say("cancelled: giving back what was acquired")
         unknown = StepResult(
             self._mode,
             self._label,
-            reason="cancelled; the server is still giving back",
-            remedy="What the server acquired goes back when the run ends, or with mode: release.",
+            reason="cancelled; the server is still giving the runners back",
+            remedy="Runners that are left go back when the run ends, or with mode: release.",
             exit_code=Interrupted.exit_code,
             told=False,
         )
@@ -121,7 +126,7 @@ class Errand:
             if ended is None:
                 return self._released(unknown, until)
         except BullpenError as exc:
-            return replace(unknown, reason=f"cancelled, and the server could not be told ({exc})")
+            return replace(unknown, reason=f"cancelled, but the server could not be reached ({exc})")
         if ended.get("state") == RUNNING:
             return unknown
         found = _read(ended, self._label, self._mode, 0.0)
@@ -134,8 +139,8 @@ class Errand:
             return {"state": LOST, "reason": str(exc)}
 
     def _stopped(self, until: float) -> Answer | None:
-        """How the operation ended, called off by itself; None if it could not be: then its label has to be released,
-        which stops it wherever it runs."""
+        """The cancelled operation after its end. None if it could not be cancelled: then its label must be released,
+        which stops the operation in any process."""
         if not self._operation:
             return None
         try:
@@ -151,7 +156,7 @@ class Errand:
         if ended.get("state") != SUCCEEDED:
             return unknown
         given = result.of_release(self._label, ended.get("result") or {}, 0.0)
-        reason = f"cancelled; all runners of {self._label} are released, for the answer was lost"
+        reason = f"cancelled; all runners of {self._label} were released, because the server's answer was lost"
         return replace(given, mode=self._mode, reason=reason, exit_code=Interrupted.exit_code)
 
 
@@ -162,9 +167,9 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResu
     if operation.get("state") == LOST:
         remedy = RUN_AGAIN
     if operation.get("state") != SUCCEEDED and not reason:
-        reason = "the server did not say why"
+        reason = "the server gave no reason"
     if answer is None:
-        # Refused before any work, or gone: the server's word on what it held is missing.
+        # Refused before any work, or lost: what the operation held is unknown.
         return StepResult(mode, label, reason=reason, remedy=remedy, exit_code=1, told=False)
     if mode == "release":
         return result.of_release(label, answer, duration)
@@ -172,8 +177,8 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResu
 
 
 def _request(asked: StepInputs, job: JobContext) -> dict[str, Any]:
-    """What is left out is the server's to say. With an operator's token we say ourselves whose run it is; a job's
-    identity says it better, and the server would not let us add to it."""
+    """The request, without the fields that the server decides. With an operator's token it names repository and trust
+    domain; with the job's OIDC token the server takes them from there and refuses others."""
     body: dict[str, Any] = {"count": 1}
     body |= {field: asked.given[name] for name, field in REQUEST.items() if name in asked.given}
     if "usageClass" not in body and asked.word == "start":
@@ -185,20 +190,20 @@ def _request(asked: StepInputs, job: JobContext) -> dict[str, Any]:
 
 
 def _words(asked: StepInputs) -> dict[str, str]:
-    """The workflow's word for each field that the server may refuse."""
-    return {field: asked.spoken.get(name, name) for name, field in REQUEST.items()}
+    """The workflow's inputs by the names of fields and settings that a refusal may contain."""
+    return {said: asked.spoken.get(name, name) for name, field in REQUEST.items() for said in (name, field)}
 
 
 def _token(asked: StepInputs, url: str, environ: Mapping[str, str], patience: float) -> str:
     if token := asked.get("server-token"):
         return str(token)
-    identity = signed(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow_commands.mask, patience)
-    return bought(url, identity, workflow_commands.mask, patience)
+    identity = job_token(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow_commands.mask, patience)
+    return run_token(url, identity, workflow_commands.mask, patience)
 
 
 def warn_of_plain_text(url: str) -> None:
     found = urlsplit(url)
     if found.scheme == "http" and found.hostname not in LOOPBACK:
         workflow_commands.warning(
-            f"server {url}: is not encrypted; whoever listens can use this run's token. Use https."
+            f"server {url}: the connection is not encrypted, and the token of this run can be read. Use https."
         )

@@ -1,8 +1,8 @@
-"""Speaking with the runner: commands on stdout, and files for outputs and the summary.
+"""Workflow commands for GitHub's runner, on stdout, and the files for outputs and the summary.
 
-To the runner a line is a command if it begins with `::`, blanks before it or not, or has `##[` anywhere. What comes
-from outside is escaped, so that it can neither end a command nor begin one. An input that is a secret is masked before
-anything else is printed, one that is got later as it comes.
+The runner takes a line for a command if it begins with `::`, also after blanks, or has `##[` anywhere. Text from
+outside is escaped, so that it can neither end a command nor begin one. Secrets among the inputs are masked before
+anything else is printed, and tokens as soon as they are received.
 """
 
 import io
@@ -12,17 +12,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-LARGEST_SUMMARY = 1024 * 1024  # bytes that GitHub takes of one step
+LARGEST_SUMMARY = 1024 * 1024  # bytes, GitHub's limit for one step
 CUT = "\n\n_Cut here: GitHub shows at most 1 MiB of a step's summary._\n"
-SHORTEST = 8  # characters of a masked line: a shorter one, such as a brace, would only blot the log
-# .NET compares texts as people do: what is not seen does not count. So anything beyond ASCII may stand between.
+SHORTEST = 8  # characters of a masked line: masking a shorter one, such as a brace, would make the log unreadable
+# The runner's .NET comparison ignores invisible characters, so any character beyond ASCII may stand between.
 _UNSEEN = r"[^!-~]*"
 _BEGINS = re.compile(rf"({_UNSEEN}):")
 _HOLDS = re.compile(rf"#({_UNSEEN}#{_UNSEEN}\[)")
 
 
 class Log(io.StringIO):
-    """The log as a stream, for whoever prints: each line is said, none is a command."""
+    """The log as a stream: everything written to it is printed as text, never as a command."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class Log(io.StringIO):
 
 
 def say(text: str) -> None:
-    """A line of the log, or several; never a command."""
+    """Print one or more lines to the log, never as a command."""
     for line in text.splitlines() or [""]:
         seen = "".join(char if char.isprintable() else " " for char in line)
         _print(_HOLDS.sub(r"#\\\1", _BEGINS.sub(r"\\\1:", seen, count=1) if _BEGINS.match(seen) else seen))
 
 
 def mask(secret: str) -> None:
-    """Each line of it: the runner masks line by line."""
+    """Mask a secret, line by line, as the runner does."""
     for line in secret.splitlines():
         if len(line.strip()) >= SHORTEST:
             _print(f"::add-mask::{_escaped(line.strip())}")
@@ -67,12 +67,12 @@ def group(title: str) -> Iterator[None]:
 
 
 def put_out(environ: Mapping[str, str], outputs: Mapping[str, str]) -> None:
-    """Append to GITHUB_OUTPUT. Values are of one line: names, ids and numbers of ours."""
+    """Append to GITHUB_OUTPUT. Values have one line: names, ids and numbers."""
     _append(environ, "GITHUB_OUTPUT", "".join(f"{name}={' '.join(value.split())}\n" for name, value in outputs.items()))
 
 
 def summarise(environ: Mapping[str, str], text: str) -> None:
-    """Append to GITHUB_STEP_SUMMARY, which is dropped whole if it is too long."""
+    """Append to GITHUB_STEP_SUMMARY. It is cut at GitHub's limit, because GitHub drops a longer one completely."""
     content = text.encode(errors="replace")
     if len(content) > LARGEST_SUMMARY:
         kept = content[: LARGEST_SUMMARY - len(CUT.encode())]
@@ -81,7 +81,7 @@ def summarise(environ: Mapping[str, str], text: str) -> None:
 
 
 def speak_utf8() -> None:
-    """Which the runner reads, whatever the job's locale says."""
+    """Print UTF-8, as the runner expects, in every locale."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
 
@@ -105,6 +105,6 @@ def _property(text: str) -> str:
 
 
 def leave_at_once(code: int) -> None:
-    """End this process here and now: whatever was printed is out already."""
+    """Flush the output and end this process without cleanup."""
     sys.stdout.flush()
     os._exit(code)
