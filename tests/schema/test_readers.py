@@ -90,7 +90,7 @@ READERS: dict[ModuleType, dict[str, tuple[Struct, ...]]] = {
         "_request": (ProvisionRun,),
     },
     action_http: {"_declined": (ErrorAnswer,)},
-    action_oidc: {"bought": (ExchangeToken, RunToken, ErrorAnswer), "signed": ()},
+    action_oidc: {"run_token": (ExchangeToken, RunToken, ErrorAnswer), "job_token": ()},
     agent_http: {
         "look": (AgentRecord,),
         "_watch": (AgentRecord,),
