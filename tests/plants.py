@@ -18,7 +18,7 @@ from bullpen.pool import lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.outcome import Member, Origin
-from bullpen.provision.pickup import Pickup
+from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement
 
@@ -59,7 +59,7 @@ def carried_out_before_it_is_decided() -> Iterator[None]:
 
     async def commit(self: Settlement, members: Any) -> Any:
         record = replace(
-            self._book.record, state=provision_steps.COMMITTED, members=tuple(m.instance.id for m in members)
+            self._record.stored, state=provision_steps.COMMITTED, members=tuple(m.instance.id for m in members)
         )
         for member in members:
             await lifecycle.carry_out(self._ports, self._settings, record, [member.instance], by="a bug")
@@ -106,7 +106,7 @@ def expired_without_a_debt() -> Iterator[None]:
 @contextmanager
 def rolled_back_without_an_abort() -> Iterator[None]:
     async def abort(self: Settlement, reason: str) -> bool:
-        self._book.record = replace(self._book.record, state=provision_steps.ABORTED, reason=reason)
+        self._record.stored = replace(self._record.stored, state=provision_steps.ABORTED, reason=reason)
         return True
 
     with patch.object(Settlement, "_abort", abort):
@@ -136,9 +136,9 @@ def lost_answers_are_failures() -> Iterator[None]:
 
 @contextmanager
 def handed_out_twice() -> Iterator[None]:
-    real = Pickup._judge
+    real = TicketPickup._judge
 
-    def forgetful(self: Pickup, ticket: Any, now: Any) -> Any:
+    def forgetful(self: TicketPickup, ticket: Any, now: Any) -> Any:
         handed, self._handed = self._handed, {}
         waiting, self._return_at_close = self._return_at_close, {}
         try:
@@ -146,16 +146,16 @@ def handed_out_twice() -> Iterator[None]:
         finally:
             self._handed, self._return_at_close = handed, waiting
 
-    with patch.object(Pickup, "_judge", forgetful):
+    with patch.object(TicketPickup, "_judge", forgetful):
         yield
 
 
 @contextmanager
 def no_last_look() -> Iterator[None]:
-    async def look(self: Pickup) -> bool:
+    async def look(self: TicketPickup) -> bool:
         return False
 
-    with patch.object(Pickup, "_look_at_index", look):
+    with patch.object(TicketPickup, "_check_index", look):
         yield
 
 
@@ -188,8 +188,8 @@ def lost_members_count() -> Iterator[None]:
 @contextmanager
 def revoked_without_the_intent() -> Iterator[None]:
     async def write(self: Settlement, reason: str) -> bool:
-        debt = Debt(provision_steps.Owed.RELEASE, self._ports.clock.now())
-        self._book.record = replace(self._book.record, reason=reason, owes=debt)
+        debt = Debt(provision_steps.ProvisionDebt.RELEASE, self._ports.clock.now())
+        self._record.stored = replace(self._record.stored, reason=reason, owes=debt)
         return True
 
     with patch.object(Settlement, "_write_revocation", write):

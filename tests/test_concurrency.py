@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bullpen.concurrency import Halt, on_event, settle
+from bullpen.concurrency import Halt, gather_or_cancel, on_event
 
 
 async def gives(value: int, after: float) -> int:
@@ -18,16 +18,16 @@ async def fails(after: float, why: str = "broken") -> int:
 
 
 async def test_results_come_in_the_order_in_which_they_were_asked() -> None:
-    assert await settle([gives(1, 3), gives(2, 1), gives(3, 2)]) == [1, 2, 3]
+    assert await gather_or_cancel([gives(1, 3), gives(2, 1), gives(3, 2)]) == [1, 2, 3]
 
 
 async def test_nothing_to_do_is_done_at_once() -> None:
-    assert await settle([]) == []
+    assert await gather_or_cancel([]) == []
 
 
 async def test_the_first_failure_cancels_the_others_and_is_raised() -> None:
     with pytest.raises(ValueError, match="first"):
-        await settle([gives(1, 60), fails(1, "first"), fails(2, "second")])
+        await gather_or_cancel([gives(1, 60), fails(1, "first"), fails(2, "second")])
     assert asyncio.get_running_loop().time() == 1
 
 
@@ -42,7 +42,7 @@ async def test_it_raises_only_once_all_have_ended() -> None:
             ended.append("tidied")
 
     with pytest.raises(ValueError, match="broken"):
-        await settle([tidies(), fails(1)])
+        await gather_or_cancel([tidies(), fails(1)])
     assert ended == ["tidied"]
 
 
@@ -51,13 +51,13 @@ async def test_a_reason_from_outside_halts_all() -> None:
         return asyncio.get_running_loop().call_later(2, halt, TimeoutError("enough")).cancel
 
     with pytest.raises(TimeoutError, match="enough"):
-        await settle([gives(1, 60), gives(2, 60)], arm=arm)  # type: ignore[arg-type]
+        await gather_or_cancel([gives(1, 60), gives(2, 60)], arm=arm)  # type: ignore[arg-type]
     assert asyncio.get_running_loop().time() == 2
 
 
 async def test_what_was_armed_is_disarmed_at_the_end() -> None:
     disarmed = []
-    await settle([gives(1, 1)], arm=lambda halt: lambda: disarmed.append(True))
+    await gather_or_cancel([gives(1, 1)], arm=lambda halt: lambda: disarmed.append(True))
     assert disarmed == [True]
 
 

@@ -1,4 +1,4 @@
-"""The service's loops: each survives what an engine does, all end when told, and silence condemns nobody."""
+"""The service's loops: each survives what an engine does, all end on a stop, and silence condemns no worker."""
 
 import asyncio
 import logging
@@ -93,8 +93,8 @@ async def test_the_service_ends_all_its_loops_when_told() -> None:
     assert asyncio.get_running_loop().time() < 31
 
 
-async def test_a_service_back_after_silence_expires_nobody_who_lives() -> None:
-    """1,000 workers beat every 20 s; for 3 minutes nobody receives them, then a fresh service does."""
+async def test_a_service_back_after_silence_expires_no_living_worker() -> None:
+    """1,000 workers beat every 20 s; for 3 minutes no service receives them, then a fresh one does."""
     memory, settings = Memory(), Settings()
     ports = some_ports(memory)
     tokens = {f"w-{number}": 0 for number in range(1000)}
@@ -116,7 +116,7 @@ async def test_a_service_back_after_silence_expires_nobody_who_lives() -> None:
         await Service(some_ports(memory, seed), settings).run(stop)
 
     async def come_back() -> None:
-        """A third at once, so that nobody holds back for a general silence; the others after their longest pause,
+        """A third at once, so that no sweeper holds back for a general silence; the others after their longest pause,
         when deadlines and the confirm window have long passed. Only the grace after a gap protects them."""
         everybody = list(tokens)
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""What down promises: nothing is left, whoever else is at work; and what is left all the same is named."""
+"""What down promises: nothing is left, also while other commands run; and what is left all the same is named."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ async def test_a_provision_at_work_leaves_nothing_behind_whenever_it_is_met() ->
     for tenths in range(30):
         async with a_world(rates=Rates(latency=(0.05, 0.2)), temper=lambda n: Temper(boots_in=2.0)) as world:
             _, task = world.start("provision", lambda ports, world=world: provisioned(world, "run", 2, ports))  # type: ignore[misc]
-            while not world.memory.tables.provisions:  # noqa: ASYNC110  a record wakes nobody here
+            while not world.memory.tables.provisions:  # noqa: ASYNC110  a record wakes no process here
                 await asyncio.sleep(0.01)
             await asyncio.sleep(tenths / 10)
             done = await taken_down(world)

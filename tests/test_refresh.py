@@ -328,7 +328,7 @@ async def test_a_committed_provision_whose_process_died_is_carried_out() -> None
 async def test_a_machine_without_a_record_is_ended_only_when_seen_twice_a_minute_apart() -> None:
     async with a_world() as world:
         ports = world.ports()
-        answer = await ports.compute.create_fleet(a_plan(provision_id="p-nobody"))
+        answer = await ports.compute.create_fleet(a_plan(provision_id="p-unknown"))
         stray = answer.machines[0].id
         assert done_to(await refreshed(world), stray) == []
         await asyncio.sleep(59)
@@ -366,13 +366,13 @@ async def test_a_machine_that_outlived_its_record_s_end_is_ended() -> None:
         assert done_to(await refreshed(world), one) == ["terminate"]
 
 
-async def test_a_machine_whose_provision_nobody_can_read_is_left_alone() -> None:
+async def test_a_machine_whose_provision_is_unreadable_is_left_alone() -> None:
     async with a_world() as world:
         ports = world.ports()
-        answer = await ports.compute.create_fleet(a_plan(provision_id="p-nobody"))
+        answer = await ports.compute.create_fleet(a_plan(provision_id="p-unknown"))
 
         async def unreadable(_id: str) -> Any:
-            raise Refused("DynamoDB item TYPE#Provision / ID#p-nobody: `state` is resting")
+            raise Refused("DynamoDB item TYPE#Provision / ID#p-unknown: `state` is resting")
 
         ports.records.provision = unreadable  # type: ignore[method-assign, assignment]
         for _ in range(2):
@@ -526,7 +526,7 @@ async def test_a_few_stale_tickets_are_not_worth_the_work() -> None:
 async def test_a_machine_that_ended_unregistered_is_buried_by_refresh_and_not_by_a_dry_run() -> None:
     async with a_world() as world:
         sightings = world.memory.yard.sightings
-        sightings["i-dead"] = Sighting("i-dead", "p-nobody", world.clock.now(), alive=False)
+        sightings["i-dead"] = Sighting("i-dead", "p-unknown", world.clock.now(), alive=False)
         ports = world.ports()
         assert done_to(await refreshed(world, ports, dry_run=True), "i-dead") == ["bury"]
         assert faults(ports).requests["compute.terminate"] == 0
@@ -555,7 +555,7 @@ async def test_the_job_of_a_silent_worker_goes_back_to_the_queue() -> None:
     assert (crew.worker().state, crew.job().state) == (INACTIVE, QUEUED)
 
 
-async def test_a_dry_run_only_names_the_silent_worker_and_waits_for_nobody() -> None:
+async def test_a_dry_run_only_names_the_silent_worker_and_does_not_wait() -> None:
     crew = Crew()
     await a_silent_worker(crew)
     began = asyncio.get_running_loop().time()
@@ -575,7 +575,7 @@ async def test_jobs_that_are_owed_are_given_away_without_waiting() -> None:
     assert asyncio.get_running_loop().time() == began
 
 
-async def test_nobody_waits_for_a_silent_worker_without_a_job() -> None:
+async def test_a_silent_worker_without_a_job_is_not_awaited() -> None:
     crew = Crew()
     await crew.machine()
     await crew.answered(instance_id="i-1")
@@ -635,7 +635,7 @@ async def test_a_dry_run_mends_nothing_and_looks_no_further_than_it_can(blocks: 
     assert ground.mended == []
 
 
-async def test_queues_that_somebody_else_makes_are_neither_made_nor_retired() -> None:
+async def test_queues_that_an_operator_makes_are_neither_made_nor_retired() -> None:
     settings = Settings(engines=Engines(pool="aws"), aws=Aws(manage="external"))
     ports = Memory().ports(LoopClock(), SeededChance(0))
     await ports.queue.ensure("gone")

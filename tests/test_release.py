@@ -56,7 +56,7 @@ async def test_only_the_runs_own_instances_are_released() -> None:
 
 async def test_a_run_with_nothing_is_released_without_an_error() -> None:
     async with a_world() as world:
-        answer = await released(world, "nobody")
+        answer = await released(world, "unknown")
         assert (answer.offered, answer.terminated, answer.pending) == ((), (), ())
 
 
@@ -81,7 +81,7 @@ async def test_an_instance_is_offered_only_after_it_attested() -> None:
         assert records(world)[0].attested
 
 
-async def test_what_somebody_else_put_on_offer_first_is_on_offer() -> None:
+async def test_an_instance_that_another_process_put_on_offer_first_is_on_offer() -> None:
     async with a_world(temper=lambda n: Temper(cleans_in=30.0)) as world:
         outcome, stop = await provisioned(world, "run", 3), asyncio.Event()
         stop.set()
@@ -89,9 +89,9 @@ async def test_what_somebody_else_put_on_offer_first_is_on_offer() -> None:
         await asyncio.sleep(40)
         ports, cleaned = world.ports(), records(world, IDLE)
         pulses = await ports.signals.read([one.id for one in cleaned])
-        for _ in ("somebody else", "we, who saw them before that"):
+        for _ in ("another process", "this one, which read them before that"):
             fates = await offering.offer_living(ports, world.settings, cleaned, pulses, by="test")
-            assert fates == dict.fromkeys(ids(outcome), lifecycle.Fate.OFFERED)
+            assert fates == dict.fromkeys(ids(outcome), lifecycle.InstanceFate.OFFERED)
         assert len(tickets(world)) == 3
 
 
@@ -295,7 +295,7 @@ async def test_an_instance_whose_machine_is_to_be_taken_away_is_ended_and_never_
         assert any("is to be taken away at" in line.why for line in world.memory.tables.stories[doomed])
 
 
-async def test_whoever_pays_the_debt_of_a_killed_release_ends_it_as_well() -> None:
+async def test_the_payer_of_the_debt_of_a_killed_release_ends_it_as_well() -> None:
     async with a_world() as world:
         (doomed,) = ids(await provisioned(world, "run", 1))
         stopped = asyncio.Event()

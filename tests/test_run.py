@@ -13,7 +13,7 @@ from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request
-from bullpen.run import Ran, exit_code_of, numbered, run
+from bullpen.run import RunOutcome, exit_code_of, numbered, run
 from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, records, released, small
 
@@ -29,7 +29,7 @@ def wanted(*commands: str, **changes: Any) -> list[JobRequest]:
 
 async def a_run(
     world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None, **needs: Any
-) -> tuple[Ran, list[str]]:
+) -> tuple[RunOutcome, list[str]]:
     printed: list[str] = []
     partial = needs.pop("allow_partial", False)
     asked = world.settings.requirements("small", **needs)
@@ -239,7 +239,7 @@ async def test_after_a_killed_run_a_release_gives_everything_back_and_ends_its_j
         assert len([one for one in records(world) if one.is_claimable]) == 2
 
 
-async def test_a_release_ends_a_job_whose_runner_died_with_nobody_watching() -> None:
+async def test_a_release_ends_a_job_whose_runner_died_unobserved() -> None:
     async with a_world(settings=small()) as world:
         await provisioned(world, "run-1", 1)
         (job,) = await submit(world.ports(), wanted("sleep 500"), by="test")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bullpen.model import control, instance, job, provision, worker
 from bullpen.model.transition import Change, Guard, Transition
-from bullpen.model.worker import Fate
+from bullpen.model.worker import WorkerFate
 
 sys.path.append(
     str(Path(__file__).parents[1] / "tests")
@@ -19,46 +19,46 @@ Step = Transition[Any, Any]
 OPENING = """\
 # State machines
 
-Drawn from the transitions in `src/bullpen/model/`; a test fails when this page and the code disagree. To draw it again:
-`python tools/diagrams.py > docs/state-machines.md`.
+Generated from the transitions in `src/bullpen/model/`; a test fails if this page and the code disagree. To generate it
+again: `python tools/diagrams.py > docs/state-machines.md`.
 
-Every step also requires that the stored record still has the version and the state that the writer saw. What stands
-under *needs* is checked beyond that, by the store, on what is really stored. A step marked ↻ changes the owner and
-draws a new round; one marked ◦ happens so often that it leaves no line in the record's story.
+Every step requires that the stored record still has the version and the state that the writer read. The conditions
+under *needs* are checked as well, by the store, on the stored record. A step marked ↻ changes the owner and draws a new
+round. A step marked ◦ happens so often that it leaves no line in the record's story.
 """
 
 INSTANCES = """
 ## Instance
 
-An idle instance is on offer while it is *attested*: clean, by the word of its own agent in the present round. Given
-back, it is idle and not attested; from there only `offer` and `expire` lead on.
+An idle instance is on offer while it is *attested*: its agent has reported, in the current round, that it is clean. An
+instance that was given back is idle and not attested. From there only `offer` and `expire` lead on.
 """
 
 PROVISIONS = """
 ## Provision
 
-One write decides: with `commit` all members run, with `abort` everything acquired is given back. What follows carries
-the decision out, and anybody may do it.
+One write decides: with `commit` all members run, with `abort` everything acquired is given back. The other writes carry
+the decision out, and any process can do that.
 """
 
 WORKERS = """
 ## Worker
 
-The process that serves jobs, and its lease; [Liveness](liveness.md) has the reasons. *Settle* is the end of the debt
-that `lose_lease` and `stop` leave: no job of the lost epoch is bound to the worker any more.
+The process that serves jobs, and its lease; [Liveness](liveness.md) has the reasons. *Settle* ends the debt of
+`lose_lease` and `stop`: no job of the lost epoch is bound to the worker any more.
 """
 
 JOBS = """
 ## Job
 
-A result counts only from whoever holds the current assignment: its fence, its worker, and that worker's epoch.
+A result counts only with the fence, the worker and the epoch of the current assignment.
 """
 
 CONTROLS = """
 ## Control
 
-What sweepers agree on before they declare workers lost: one record `ingest`, one for everybody's hold, one per failure
-domain whose losses are braked.
+What sweepers agree on before they declare workers lost: one record `ingest`, one for a hold of the whole store, and one
+per failure domain with its budget of losses.
 """
 
 WORDS = {
@@ -67,7 +67,7 @@ WORDS = {
     ("cleanup_at", "is", None): "its time to be cleaned up is the one seen",
     ("deadline", "is", None): "its deadline is the one seen",
     ("epoch", "is", None): "its epoch is the one of the current assignment",
-    ("fate", "is", Fate.KEEP): "it may come back",
+    ("fate", "is", WorkerFate.KEEP): "it may come back",
     ("fence", "is", None): "its fence is the one of the current assignment",
     ("image_generation", "is", None): "its image generation is the current one",
     ("provision_id", "is", None): "it was acquired for this provision",
@@ -79,7 +79,7 @@ WORDS = {
     ("trust_domain", "in", None): "its trust domain may be inherited by this run",
     ("worker", "is", None): "its worker is the one of the current assignment",
 }
-"""What a guard demands, by field, test and value; None: whatever the event says."""
+"""What a guard requires, by field, test and value; None: the value of the event."""
 
 
 def render() -> str:

@@ -1,6 +1,6 @@
-"""Audit: processes, records, tickets and registrations side by side. Read-only; an empty answer means nothing is amiss.
+"""Audit: compares machines, records, tickets and registrations. Read-only; an empty answer means that they agree.
 
-It is meant for a pool at rest: what a live command has in its hands shows up as unfinished.
+It is meant for a pool at rest: the work of a running command shows up as unfinished.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ def _machines(live: Sequence[Instance], machines: set[str]) -> Iterator[str]:
             yield f"{one.id} is {one.state}, but its machine is gone"
     for id in sorted(machines):
         if id not in known:
-            yield f"{id} runs, and no record knows it"
+            yield f"{id} runs, but has no record"
 
 
 def _registrations(live: Sequence[Instance], registrations: Sequence[Registration]) -> Iterator[str]:
     serving = {one.id: one.run_id for one in live if one.state is RUNNING}
     for one in registrations:
         if serving.get(one.name) != one.label:
-            yield f"{one.handle} is registered for {one.label}, but serves {serving.get(one.name) or 'nobody'}"
+            yield f"{one.handle} is registered for {one.label}, but serves {serving.get(one.name) or 'no run'}"
     registered = {one.name for one in registrations}
     for id, run_id in serving.items():
         if id not in registered:

@@ -1,7 +1,7 @@
 """Running several things at once, in the one way that use cases do it.
 
 `asyncio.TaskGroup`, `wait` and `as_completed` order their work by the addresses of objects, so a simulated history
-would differ from run to run. `settle` keeps the order in which things were asked.
+would differ from run to run. `gather_or_cancel` keeps the order in which the work was given to it.
 """
 
 import asyncio
@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Halt = Callable[[BaseException], None]
+Arm = Callable[[Halt], Callable[[], None]]
 
 
-async def settle(
-    jobs: Sequence[Coroutine[Any, Any, T]], *, arm: Callable[[Halt], Callable[[], None]] | None = None
-) -> list[T]:
+async def gather_or_cancel(jobs: Sequence[Coroutine[Any, Any, T]], *, arm: Arm | None = None) -> list[T]:
     """Run all at once and return their results in order.
 
-    The first failure cancels the others and is raised once all have ended, so nothing runs on behind the caller's back.
+    The first failure cancels the others and is raised once all have ended, so no task outlives the call.
     `arm` may connect further reasons to halt (a stop, a deadline): it gets `halt(reason)` and returns how to disarm.
     """
     loop = asyncio.get_running_loop()

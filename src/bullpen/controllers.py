@@ -1,17 +1,17 @@
-"""The duties of a running service: each is done again and again, and none takes another one down.
+"""The controllers of `bullpen serve`: loops that run side by side, so that a failure of one does not stop another.
 
-    foundation  what the pool stands on, mended if somebody took a piece of it away
-    debts       what records owe, paid when it falls due
-    sweep       leases that ran out, the jobs of lost workers given to others, jobs without any runner failed
-    reap        what outstayed its threshold ended, provisions decided, the old purged
-    reconcile   machines, records, registrations and tickets made to agree
-    warm        each class kept at its idle target
-    runs        where the CI is GitHub: runs that ended give back their runners, lost jobs are run again
-    settings    their file read again when it has changed
-    health      loops of this service that keep failing, noted in the store for `bullpen status`
+    foundation  closes gaps in the infrastructure, if something was removed
+    debts       pays debts that are due
+    sweep       finds leases that ran out, gives the jobs of lost workers to others, fails jobs without any runner
+    reap        ends instances past their threshold, decides overdue provisions, purges old records
+    reconcile   brings machines, records, registrations and tickets into agreement
+    warm        keeps each class at its idle target
+    runs        where the CI is GitHub: releases the runners of runs that completed, runs lost jobs again
+    settings    reads the settings file again when it has changed
+    health      notes loops that keep failing in the store, for `bullpen status`
 
-Any number of services may run on one store: every write is conditional, so two of them at one duty waste a little work
-and do nothing twice. A service that is killed leaves debts, which the next one pays.
+Any number of services may run on one store: every write is conditional, so two that do the same work waste a little of
+it and do nothing twice. A service that is killed leaves debts, which the next one pays.
 
 A loop that keeps failing is named in `/readyz`, in `status` and in an error log. It does not make the service unready:
 while GitHub is away, `runs` fails, and heartbeats must still be received.
@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.inventory import every_live
@@ -34,10 +34,10 @@ from bullpen.pool.setbacks import Setbacks, reason_of
 from bullpen.ports import Chance, Ports
 from bullpen.ports.health import FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
-from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
+from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 from bullpen.settings.reloading import Reloader
 from bullpen.structured_log import get_logger
-from bullpen.workflows.controller import Follower
+from bullpen.workflows.controller import WorkflowController
 
 BY = "serve"
 DEBTS_AT_ONCE = 100
@@ -45,9 +45,10 @@ PURGE_PAGE = 1000
 JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
 CLOCKLESS = ("foundation", "sweep", "health", "settings")
-"""Duties that end nothing by the clock: a worker is lost only after a window on the monotonic one (liveness/lease)."""
+"""Loops that end nothing by the wall clock: a worker is lost only after a window on the monotonic one
+(liveness/lease)."""
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
-FAILS_FOR = 30.0  # seconds of failures only, after which a loop is said to keep failing
+FAILS_FOR = 30.0  # seconds without a success after which a loop counts as failing
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
@@ -55,12 +56,12 @@ log = get_logger("bullpen.controllers")
 
 
 class Unpaid(BullpenError):
-    """Some debts could not be paid. Each waits on its own, and all others were paid: the loop keeps its pace."""
+    """Some debts could not be paid. Each has its own pause, and all others were paid: the loop keeps its pace."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failing:
-    """Since when every run of a loop failed, on the loop's clock; and when an error log last said so."""
+    """Since when every run of a loop failed, in the event loop's time; and when the error was last logged."""
 
     since: float
     times: int
@@ -69,8 +70,8 @@ class _Failing:
 
 
 class Loop:
-    """One duty and its pace. A failure is logged and makes the next pause longer; it ends nothing, unless a newer
-    program has taken over: then whatever this one does is wrong."""
+    """One loop and its pace. A failure is logged and makes the next pause longer. Only Outdated ends the loop: a newer
+    program has taken over the store."""
 
     def __init__(self, name: str, every: float, work: Callable[[], Awaitable[object]], chance: Chance) -> None:
         self.name = name
@@ -82,7 +83,7 @@ class Loop:
         self._alive_at: float | None = None
 
     async def run_once(self) -> bool:
-        """Do the duty once; whether it succeeded. Raises nothing but Outdated."""
+        """Do the work once; returns whether it succeeded. Raises nothing but Outdated."""
         self._alive_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(LONGEST_RUN):
@@ -112,7 +113,7 @@ class Loop:
         return self._failing is None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Do the duty until told to stop; one that has begun is finished first."""
+        """Do the work until `stop`; a run that has begun is finished first."""
         while not stop.is_set():
             await self.run_once()
             try:
@@ -122,7 +123,7 @@ class Loop:
                 continue
 
     def is_alive(self) -> bool:
-        """Whether it has turned lately; false before its first turn."""
+        """True if it ran recently; False before its first run."""
         allowed = LONGEST_RUN + 2 * max(self.every, LONGEST_PAUSE)
         return self._alive_at is not None and asyncio.get_running_loop().time() - self._alive_at < allowed
 
@@ -171,7 +172,7 @@ class Loop:
 
 
 class Service:
-    """All duties of one process, whose name others are shown. `runs` is told what webhooks say."""
+    """All loops of one process, which `bullpen status` names. `runs` is woken by webhooks."""
 
     def __init__(self, ports: Ports, settings: Settings, reloader: Reloader | None = None, process: str = BY) -> None:
         self._ports = ports
@@ -181,8 +182,8 @@ class Service:
         self._setbacks = Setbacks()
         self._has_noted = False
         self._liveness = Liveness(ports, settings, receives=True)
-        self.runs = Follower(ports, settings)
-        self._cannot: list[Action] = []  # what keeping warm could not do the last time: logged once, not every 5 s
+        self.runs = WorkflowController(ports, settings)
+        self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
             ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
@@ -193,8 +194,12 @@ class Service:
             ("reconcile", 60.0 if settings.on_github else 20.0, self._reconcile),
             ("warm", 5.0, self._warm),
             ("health", 10.0, self._note_health),
-            ("runs", 2.0, self._follow),  # a webhook waits so long at most; without one, github.poll says when to ask
-            ("settings", 2.0, self._look_at_settings),  # an operator who saves the file watches for what it does
+            (
+                "runs",
+                2.0,
+                self._reconcile_runs,
+            ),  # a webhook waits so long at most; without one, github.poll says when to ask
+            ("settings", 2.0, self._read_settings),  # an operator who saves the file waits for the effect
         )
         absent = {name for name, has in (("runs", settings.on_github), ("settings", reloader)) if not has}
         self.loops = tuple(
@@ -204,17 +209,17 @@ class Service:
         )
 
     def adopt(self, settings: Settings) -> None:
-        """Go by other `liveness.*`, at once and in every duty; all other settings are as before."""
+        """Use other `liveness.*` from now on, in every loop; all other settings stay as they are."""
         self._settings = settings
         self._liveness.adopt(settings)
         self.runs.adopt(settings)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Do every duty until told to stop; returns when all of them have come to rest."""
+        """Run every loop until `stop`; returns when all have ended."""
         try:
-            await settle([loop.run(stop) for loop in self.loops])
+            await gather_or_cancel([loop.run(stop) for loop in self.loops])
         finally:
-            await self.runs.rest()
+            await self.runs.stop()
 
     def is_alive(self) -> bool:
         return all(loop.is_alive() for loop in self.loops)
@@ -227,13 +232,13 @@ class Service:
     async def _note_health(self) -> None:
         failing = self.failing()
         if failing or self._has_noted:
-            self._has_noted = True  # before the answer: what was noted must be taken back
+            self._has_noted = True  # before the answer: a note that was written must be removed
             until = self._ports.clock.now() + timedelta(seconds=NOTED_FOR)
             await self._ports.health.note(self._process, failing, until)
             self._has_noted = bool(failing)
 
     def _by_the_right_clock(self, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
-        """Every duty that ends by the time what is late; none of them is done while our clock is off."""
+        """For loops that end what is late: they do nothing while the clock of this machine is wrong."""
 
         async def checked() -> None:
             await self._clock.require_right()
@@ -269,45 +274,45 @@ class Service:
 
     async def _reap(self) -> None:
         ports, settings = self._ports, self._settings
-        attempts = Attempts()
-        await _perform("reap", desired.plans(ports, settings), attempts)
-        await _perform("reap", reap.decisions(ports, settings), attempts)
-        await _perform("reap", reap.plans(ports, settings, await every_live(ports)), attempts)
+        runner = PlanRunner()
+        await _perform("reap", desired.plans(ports, settings), runner)
+        await _perform("reap", reap.decisions(ports, settings), runner)
+        await _perform("reap", reap.plans(ports, settings, await every_live(ports)), runner)
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
-        attempts.check()
+        runner.check()
 
     async def _reconcile(self) -> None:
-        live, attempts = await every_live(self._ports), Attempts()
-        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), attempts)
-        attempts.check()
+        live, runner = await every_live(self._ports), PlanRunner()
+        await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), runner)
+        runner.check()
 
     async def _warm(self) -> None:
-        live, attempts = await every_live(self._ports), Attempts()
-        self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), attempts, self._cannot)
-        attempts.check()
+        live, runner = await every_live(self._ports), PlanRunner()
+        self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
+        runner.check()
 
-    async def _look_at_settings(self) -> None:
+    async def _read_settings(self) -> None:
         assert self._reloader is not None, "a duty only where there is one"
         self._reloader.look()
 
-    async def _follow(self) -> None:
-        said = await self.runs.run_once()
-        for line in said.done:
+    async def _reconcile_runs(self) -> None:
+        report = await self.runs.run_once()
+        for line in report.done:
             log.info(line, controller="runs")
-        for alarm in said.alarms:
+        for alarm in report.alarms:
             log.error(alarm, controller="runs")
 
 
 async def _perform(
-    controller: str, plans: AsyncIterator[Plan], attempts: Attempts, known: Sequence[Action] = ()
+    controller: str, plans: AsyncIterator[Plan], runner: PlanRunner, known: Sequence[Action] = ()
 ) -> list[Action]:
-    """Perform each plan; returns what could not be done, of which those `known` from before are not logged again. One
-    that fails does not keep the others from being performed; `attempts` has the failures."""
+    """Perform each plan; returns what could not be done. Those in `known` are not logged again. A plan that fails does
+    not stop the others; `runner` has the failures."""
     cannot: list[Action] = []
     async for plan in plans:
         if plan.is_certain:
             _report(controller, plan.actions)
-        reported = await attempts.make(plan)
+        reported = await runner.perform(plan)
         _report(controller, [one for one in reported if one.is_done])
         cannot += [one for one in reported if not one.is_done]
     _report(controller, [one for one in cannot if one not in known])

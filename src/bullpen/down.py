@@ -1,4 +1,4 @@
-"""Down: end every instance of the pool, whatever its state, and say what would not end."""
+"""Down: end every instance of the pool, whatever its state, and report what could not be ended."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,23 @@ from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.model.times import later
 from bullpen.pool import debts, lifecycle
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports, Removal
 
 BY = "down"
 ROUNDS = 12
-"""How often what escaped is looked for again: a command that runs meanwhile may move an instance under our hands."""
+"""How often the pool is read again for what is left: a command that runs at the same time may move an instance."""
 PAUSE = 0.5
 """Seconds between rounds. Together they last longer than a machine may be about to start (5 s on this engine)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenDown:
-    """The ids of what was ended, and of what is still there in spite of us, or may be; what the engine said of those
-    that it would not end; the runners that the CI would not forget yet, because it believes that a job runs; and why
-    it could not be asked to forget any."""
+    """`ended` are ids of ended instances, `left` those that are still there, or may be, and `said` is what the engine
+    reports about them. `listed` are runners that GitHub does not deregister yet because it believes that a job runs,
+    and `trouble` is why GitHub could not be asked."""
 
     ended: tuple[str, ...]
     left: tuple[str, ...]
@@ -33,7 +34,7 @@ class TakenDown:
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: None) -> TakenDown:
-    """Mark all, end all, machines without a record included; no registration is left either, unless the CI insists."""
+    """Mark and end all, with machines that have no record; deregister all runners that the CI lets go."""
     ended: dict[str, None] = {}
     left: dict[str, str] = {}
     setbacks = Setbacks()
@@ -49,8 +50,8 @@ async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: 
             break
     listed, trouble = await _deregistered(ports, settings)
     if settings.engines.pool == "embedded":
-        # SQS does not give out the name of a deleted queue for a minute. There the tickets stay, of machines that are
-        # gone: whoever takes one finds it stale.
+        # SQS does not allow the name of a deleted queue for a minute. There the tickets of the ended machines stay: a
+        # provision that takes one finds it stale.
         for name in await ports.queue.names():
             await ports.queue.retire(name)
     return TakenDown(
@@ -63,8 +64,8 @@ async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: 
 
 
 async def _deregistered(ports: Ports, settings: Settings) -> tuple[list[str], BullpenError | None]:
-    """The runners that the CI keeps because it believes them busy; or why GitHub could not be asked. That hides nothing
-    else: the machines are gone, and what it lists of them are ghosts, which the next refresh removes."""
+    """The runners that the CI keeps because it believes them busy; or why GitHub could not be asked. The machines are
+    gone all the same, and the next refresh removes what GitHub still lists."""
     try:
         handles = [registration.handle for registration in await ports.ci.registrations()]
         return [handle for handle in handles if await ports.ci.remove(handle) is Removal.BUSY], None
@@ -75,7 +76,7 @@ async def _deregistered(ports: Ports, settings: Settings) -> tuple[list[str], Bu
 
 
 async def _end_all(ports: Ports, settings: Settings, setbacks: Setbacks) -> list[str]:
-    """One attempt; returns what has certainly ended. One that cannot be ended keeps no other from its end."""
+    """One attempt; returns what has certainly ended. An instance that cannot be ended does not stop the others."""
     live = await every_live(ports)
     now = ports.clock.now()
     standing = [one for one in live if one.state is not TERMINATED]
@@ -104,7 +105,7 @@ async def _end_strays(ports: Ports, ids: list[str], setbacks: Setbacks) -> list[
 
 
 async def _remaining(ports: Ports, setbacks: Setbacks) -> dict[str, str]:
-    """What lives by its record or by its machine, or owes its end; by id, with why it stays if that is known."""
+    """What is alive by its record or by its machine, or owes its end; by id, with the reason if it is known."""
     records = {one.id: "" for one in await every_live(ports)}
     machines = {seen.id: seen.stays for seen in await ports.compute.sightings() if seen.alive}
     reasons = setbacks.reasons()
@@ -112,10 +113,10 @@ async def _remaining(ports: Ports, setbacks: Setbacks) -> dict[str, str]:
 
 
 async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> bool:
-    """A live provision must not register machines behind our back: it finds its record aborted. False if one moved
-    under our hands: it may be about to launch, and must be found again."""
+    """Abort open provisions, so that none registers more machines. False if one moved in between: it may be about to
+    launch, and must be read again."""
     now = ports.clock.now()
-    due = lifecycle.later(now, settings.timings.takeover)
+    due = later(now, settings.timings.takeover)
     aborted = provisions.Aborted(at=now, by=BY, why="the pool is taken down", settle_due=due)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     found = [one for name in names for one in await ports.records.open_provisions(name)]

@@ -2,19 +2,19 @@
 
     BullpenError
     ├── ConfigError              settings or arguments are wrong; before any work     exit 2
-    │   └── Outdated             what stands there was made by a newer Bullpen
+    │   └── Outdated             the store was made by a newer Bullpen
     ├── NotFound                 no such record
     ├── InvalidTransition        the subject is not in a source state of the step
-    ├── Conflict                 somebody moved it first: draw again or reread
+    ├── Conflict                 another process moved it first: draw again or reread
     ├── Unavailable              could not answer; a retry may help                   exit 75
     │   └── Throttled            … after `retry_after` seconds
     ├── Refused                  answered no; the same again will not help
     │   ├── InsufficientCapacity
-    │   ├── LimitReached         our own cap, from the settings
+    │   ├── LimitReached         a cap of the settings
     │   ├── PermissionDenied
     │   └── WrongClock           this machine's clock is off: nothing may be judged late by it
     └── ProvisionFailed          not met; everything acquired was given back          exit 1
-        └── Interrupted          … because somebody asked us to stop                  exit 130
+        └── Interrupted          … because a stop was requested                       exit 130
 
 One class per reaction, not per cause. A message names its subject first; `remedy` says what to do next.
 """
@@ -67,7 +67,7 @@ class ConfigError(BullpenError):
 
 
 class Outdated(ConfigError):
-    """What stands there was made by a newer Bullpen: this program must leave it as it is, and a service must stop."""
+    """The store was made by a newer Bullpen: this program must not change it, and a service must stop."""
 
 
 class NotFound(BullpenError):
@@ -77,7 +77,7 @@ class NotFound(BullpenError):
 
 
 class InvalidTransition(BullpenError):
-    """A step was asked of a record whose state is none of the step's sources."""
+    """The record is not in a source state of the step."""
 
     cause = FailureCause.CONFLICT
 
@@ -86,7 +86,8 @@ class InvalidTransition(BullpenError):
 
 
 class Conflict(BullpenError):
-    """Somebody moved the record first. `found` is what stands there now, where the store knows it (None: absent)."""
+    """Another process moved the record first. `found` is the record as stored now, if the store knows it (None:
+    absent)."""
 
     cause = FailureCause.CONFLICT
 
@@ -115,13 +116,13 @@ class Refused(BullpenError):
 
 
 class InsufficientCapacity(Refused):
-    """There are not enough machines of the kind to be had now."""
+    """The engine cannot launch enough machines of this kind now."""
 
     cause = FailureCause.CAPACITY
 
 
 class LimitReached(Refused):
-    """A cap of our own settings would be exceeded."""
+    """A cap of the settings would be exceeded."""
 
     cause = FailureCause.LIMIT
 
@@ -143,7 +144,7 @@ class ProvisionFailed(BullpenError):
 
 
 class Interrupted(ProvisionFailed):
-    """Somebody asked us to stop before the commit; everything acquired was given back or is owed."""
+    """A stop was requested before the commit; everything acquired was given back or is owed."""
 
     exit_code = 130
     cause = FailureCause.INTERRUPTED

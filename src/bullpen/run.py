@@ -1,11 +1,11 @@
-"""Run: runners for a run, its jobs on them, their output, and everything given back; the worst exit code counts.
+"""Run: provision runners, run jobs on them, print their output, and release everything. The worst exit code counts.
 
     provision N → submit → follow … → release
                              │
                              └ twice a second: sweep leases, give lost jobs to others, replace lost runners
 
-It needs no service beside it: it does the duties of one for as long as it runs. Killed in the middle, it leaves what
-any run leaves: `release` gives everything back and ends the jobs.
+It needs no `bullpen serve`: it does the necessary work of one while it runs. If it is killed, `release` gives
+everything back and ends the jobs.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from bullpen.provision import Outcome, Request, provision
 from bullpen.release import ReleaseOutcome, release
 
 BY = "run"
-LOOK_EVERY = 0.25  # seconds; what is printed is seen this much later at most
-SWEEP_EVERY = 0.5  # seconds; at least four times in a confirm window, for a sweeper that was away begins anew
-REPLACE_AGAIN = 5.0  # seconds after a replacement that could not be had
+POLL_EVERY = 0.25  # seconds; output is shown this much later at most
+SWEEP_EVERY = 0.5  # seconds; at least four times in a confirm window, because a sweeper starts again after a gap
+REPLACE_AGAIN = 5.0  # seconds after a replacement that failed
 TIMED_OUT = 124  # as timeout(1) says it
 CANCELLED = 130
 
@@ -39,8 +39,8 @@ Write = Callable[[Job, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What came of it. Without `jobs` the runners could not be had, and `outcome` says why."""
+class RunOutcome:
+    """How the run ended. Without `jobs` no runners could be provisioned, and `outcome` says why."""
 
     outcome: Outcome
     jobs: tuple[Job, ...] = ()
@@ -49,7 +49,7 @@ class Ran:
 
     @property
     def exit_code(self) -> int:
-        """The worst of all; 130 once somebody asked to stop."""
+        """The worst of all jobs; 130 if the run was interrupted."""
         if self.interrupted:
             return CANCELLED
         return max((exit_code_of(job) for job in self.jobs), default=1)
@@ -92,14 +92,14 @@ async def run(
     stop: asyncio.Event,
     tell: Tell = lambda report: None,
     write: Write = lambda job, line: None,
-) -> Ran:
-    """Serve a whole run. Every job is checked before anything is acquired; a job that fails is no error of ours."""
+) -> RunOutcome:
+    """Serve a whole run. Every job is checked before anything is acquired. A job that fails is not an error here."""
     for one in wanted:
         jobs.checked(one)
         _check_capability(settings, one)
     outcome = await provision(ports, settings, request, stop=stop, tell=tell)
     if not outcome.succeeded:
-        return Ran(outcome, interrupted=outcome.interrupted)
+        return RunOutcome(outcome, interrupted=outcome.interrupted)
     try:
         submitted = await jobs.submit(ports, wanted, by=BY)
         ended = await _Watch(ports, settings, request, submitted, tell, write).see_through(stop)
@@ -107,11 +107,11 @@ async def run(
         await _give_back(ports, settings, request, tell)
         raise
     released = await _give_back(ports, settings, request, tell)
-    return Ran(outcome, tuple(ended), released, interrupted=stop.is_set())
+    return RunOutcome(outcome, tuple(ended), released, interrupted=stop.is_set())
 
 
 def _check_capability(settings: Settings, wanted: JobRequest) -> None:
-    """Our own runners have what the settings say, and nobody else serves this run: the job would wait for ever."""
+    """The runners have the capabilities of the settings, and no others serve this run: the job would wait for ever."""
     if wanted.capability and wanted.capability not in settings.agent.capabilities:
         have = ", ".join(settings.agent.capabilities) or "none"
         raise ConfigError(
@@ -121,11 +121,11 @@ def _check_capability(settings: Settings, wanted: JobRequest) -> None:
 
 
 async def _give_back(ports: Ports, settings: Settings, request: Request, tell: Tell) -> ReleaseOutcome:
-    """Release. A runner that has been silent for as long as it takes to be given up is ended, not waited for."""
+    """Release. A runner that has been silent for as long as it takes to lose its lease is ended, not awaited."""
     tell(ProgressReport(WorkPhase.RELEASE, "giving the runners back"))
     mute = await _mute(ports, settings, await _runners(ports, request.run_id))
     await lifecycle.expire_and_terminate(ports, settings, mute, "it was silent at the end of its run", by=BY)
-    # Its own stop: whoever interrupts the run wants it to end, not to leave its runners behind.
+    # Its own stop: a user who interrupts the run wants it to end, not to leave its runners behind.
     return await release(ports, settings, request.run_id, stop=asyncio.Event(), tell=tell)
 
 
@@ -134,10 +134,10 @@ async def _runners(ports: Ports, run_id: str) -> list[Instance]:
 
 
 async def _mute(ports: Ports, settings: Settings, runners: Sequence[Instance]) -> list[Instance]:
-    """Those that have been heard and are not any more, for as long as it takes to give a worker up."""
+    """Runners that have sent beats, and none for as long as it takes to declare a worker lost."""
     now = ports.clock.now()
     lease = settings.timings.lease
-    # The sweeper confirms for a third of the lease and a bit at least: a replacement before that would be for nothing.
+    # The sweeper confirms for at least a third of the lease: a replacement before that would be in vain.
     patience = timedelta(seconds=lease + max(settings.liveness.confirm, lease / 2 + 2.0))
     pulses = await ports.signals.read([one.id for one in runners]) if runners else {}
     return [one for one in runners if (beat := pulses[one.id].heartbeat) is not None and beat.at + patience <= now]
@@ -169,11 +169,11 @@ class _Watch:
         self._stop_replacing = asyncio.Event()
 
     async def see_through(self, stop: asyncio.Event) -> list[Job]:
-        """Return the jobs as they ended. After `stop` they are cancelled, and given the time of a settlement to end."""
+        """Return the jobs as they ended. After `stop` they are cancelled, and have `timings.settle` to end."""
         try:
             while not await self._all_ended() and not stop.is_set():
                 await self._do_duties()
-                await self._ports.signals.wait(LOOK_EVERY)
+                await self._ports.signals.wait(POLL_EVERY)
             if stop.is_set():
                 await self._cancel()
         finally:
@@ -181,7 +181,7 @@ class _Watch:
         return list(self._jobs.values())
 
     async def _all_ended(self) -> bool:
-        """Look at the jobs and pass on what they printed."""
+        """Read the jobs and pass on what they printed."""
         self._jobs |= await self._ports.jobs.jobs([*self._jobs])
         for id, job in self._jobs.items():
             for line in await self._followers[id].new_lines(job):
@@ -205,8 +205,8 @@ class _Watch:
         await self._replace_lost(time)
 
     async def _replace_lost(self, time: float) -> None:
-        """Top up to the asked count while there are jobs for so many. A mute runner may come back, and one that is
-        leaving finishes its job: they stay, and are not counted."""
+        """Top up to the requested count while there are jobs for so many. A silent runner may come back, and one that
+        is about to be interrupted finishes its job: they stay, and are not counted."""
         if self._replacement is not None:
             if not self._replacement.done():
                 return
@@ -225,7 +225,7 @@ class _Watch:
         if len(lasting) >= needed:
             return
         lost = needed - len(lasting)
-        self._tell(ProgressReport(WorkPhase.REPLACE, f"replacing {lost} lost", total=lost))
+        self._tell(ProgressReport(WorkPhase.REPLACE, f"replacing lost runners: {lost}", total=lost))
         request = replace(self._request, count=needed, spares_silent=True)
         self._replacement = asyncio.get_running_loop().create_task(
             provision(self._ports, self._settings, request, stop=self._stop_replacing)
@@ -243,4 +243,4 @@ class _Watch:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._settings.timings.settle
         while not await self._all_ended() and loop.time() < give_up:
-            await self._ports.signals.wait(LOOK_EVERY)
+            await self._ports.signals.wait(POLL_EVERY)

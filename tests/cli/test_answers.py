@@ -23,7 +23,7 @@ from bullpen.inventory import InstanceView, Pool, Status
 from bullpen.model import worker
 from bullpen.model.progress import Tell, WorkPhase, acquiring
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import FailingLoop, Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request
 from bullpen.refresh import Action
@@ -40,7 +40,7 @@ MET = Outcome(
         Member(running("i-1", instance_type="local.small")[-1].after, Origin.SELECTED),
         Member(running("i-2", instance_type="local.small")[-1].after, Origin.CREATED),
     ),
-    discarded=(Discarded("i-3", Origin.SELECTED, "mute", Fate.TERMINATED),),
+    discarded=(Discarded("i-3", Origin.SELECTED, "mute", InstanceFate.TERMINATED),),
     collisions=1,
     duration=1.23456,
     timings={WorkPhase.SELECT: 0.11111},
@@ -152,7 +152,7 @@ def test_the_text_names_ready_and_discarded_runners(bullpen: CommandLine, answer
 
 
 def test_a_person_reads_one_line_for_a_whole_fleet_given_back(bullpen: CommandLine, answer_provision: Answer) -> None:
-    fleet = tuple(Discarded(f"i-{n}", Origin.CREATED, "no room", Fate.TERMINATED) for n in range(50))
+    fleet = tuple(Discarded(f"i-{n}", Origin.CREATED, "no room", InstanceFate.TERMINATED) for n in range(50))
     answer_provision(replace(NOT_MET, discarded=fleet))
     ran = bullpen(*PROVISION)
     assert "  not kept, terminated: i-0, i-1, i-2 and 47 more\n" in ran.err

@@ -16,12 +16,12 @@ from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
 from bullpen.release import ReleaseOutcome
-from bullpen.run import Ran, Write
+from bullpen.run import RunOutcome, Write
 from command_line import CommandLine
 
 RUN = ("run", "--run-id", "run-1", "--count", "2")
 JOB = Job("j-1", FINISHED, 3, "run-1", ("true",), name="job-0", result=Result.SUCCEEDED, exit_code=0)
-DONE = Ran(
+DONE = RunOutcome(
     Outcome("run-1", "p-1", 2),
     (JOB, replace(JOB, id="j-2", name="job-1", losses=1)),
     ReleaseOutcome("run-1", ("i-1",), ("i-2",), (), 0.1),
@@ -31,10 +31,10 @@ Asked = tuple[Request, Sequence[JobRequest]]
 
 
 @pytest.fixture
-def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ran], list[Asked]]:
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunOutcome], list[Asked]]:
     """Have the run end as told, after one line of one job; returns what was asked of it."""
 
-    def prepare(ran: Ran) -> list[Asked]:
+    def prepare(ran: RunOutcome) -> list[Asked]:
         asked: list[Asked] = []
 
         async def run(
@@ -46,7 +46,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ran], list[Asked]]:
             stop: asyncio.Event,
             tell: Tell,
             write: Write,
-        ) -> Ran:
+        ) -> RunOutcome:
             asked.append((request, wanted))
             write(JOB, "hello")
             return ran
@@ -57,7 +57,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ran], list[Asked]]:
     return prepare
 
 
-Answer = Callable[[Ran], list[Asked]]
+Answer = Callable[[RunOutcome], list[Asked]]
 
 
 def write_jobs(line: CommandLine, text: str) -> tuple[str, ...]:
@@ -182,11 +182,13 @@ def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: C
             "exit code 7",
         ),
         (replace(DONE, interrupted=True), 130, ""),
-        (Ran(Outcome("run-1", "p-1", 2, reason="no room", remedy="Ask for less.")), 1, "no room"),
-        (Ran(Outcome("run-1", "p-1", 2, reason="stopped", interrupted=True), interrupted=True), 130, "stopped"),
+        (RunOutcome(Outcome("run-1", "p-1", 2, reason="no room", remedy="Ask for less.")), 1, "no room"),
+        (RunOutcome(Outcome("run-1", "p-1", 2, reason="stopped", interrupted=True), interrupted=True), 130, "stopped"),
     ],
 )
-def test_the_worst_end_is_the_exit_code(bullpen: CommandLine, answer: Answer, ran: Ran, code: int, said: str) -> None:
+def test_the_worst_end_is_the_exit_code(
+    bullpen: CommandLine, answer: Answer, ran: RunOutcome, code: int, said: str
+) -> None:
     answer(ran)
     found = bullpen(*RUN, "--", "true")
     assert found.code == code

@@ -47,7 +47,7 @@ from bullpen.model import job as jobs
 from bullpen.model import worker as workers
 from bullpen.model.instance import Instance
 from bullpen.model.job import Result
-from bullpen.model.worker import Fate
+from bullpen.model.worker import WorkerFate
 from bullpen.ports import Secret
 from conformance import agent_stores
 from conformance.agent_stores import PATIENCE, Side, jobs_of, record_of
@@ -209,7 +209,7 @@ def test_a_worker_that_was_lost_beats_on_in_a_new_epoch(
 
 def test_a_retired_worker_learns_it(side: Side, store: AgentStore) -> None:
     key = store.beat(None).holder.worker
-    side.lose(key, fate=Fate.RETIRE)
+    side.lose(key, fate=WorkerFate.RETIRE)
     assert store.beat(None).retired
     assert side.worker(key).state is workers.INACTIVE
 

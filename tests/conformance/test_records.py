@@ -66,10 +66,10 @@ async def test_a_provision_is_read_as_it_was_written(records: Records) -> None:
 
 async def test_an_aborted_provision_keeps_its_reason(records: Records) -> None:
     await records.apply(open_provision())
-    await records.apply(abort(open_provision().after, "1 of 3 machines were to be had"))
+    await records.apply(abort(open_provision().after, "only 1 of 3 machines could be launched"))
     found = await records.provision("p-1")
     assert found is not None
-    assert found.reason == "1 of 3 machines were to be had"
+    assert found.reason == "only 1 of 3 machines could be launched"
 
 
 async def test_microseconds_are_kept(records: Records) -> None:

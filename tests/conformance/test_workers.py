@@ -14,7 +14,7 @@ from bullpen.model.control import Control, Holding, Ingested, Spent, absent, hol
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.signal import Heartbeat, direct_key
 from bullpen.model.transition import Change, Check, Guard
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Fate, Rejected, Worker
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Card, Code, Rejected, Worker, WorkerFate
 from bullpen.ports import TOGETHER_LIMIT, Records, Signals, Workers
 from conformance.landing import land
 from conformance.leases import KEY, a_beat, accepted, assign, clean_up, lose, lost, settle, stop, stored, submitted
@@ -125,7 +125,7 @@ async def test_a_beat_brings_an_inactive_worker_back_in_a_new_epoch(records: Rec
 
 
 async def test_a_worker_whose_instance_is_being_ended_does_not_come_back(records: Records, workers: Workers) -> None:
-    retired = await lost(records, workers, fate=Fate.RETIRE)
+    retired = await lost(records, workers, fate=WorkerFate.RETIRE)
     assert await workers.beat([(KEY, a_beat(1, at=later(90)))]) == [Rejected(Code.RETIRED, INACTIVE, 1)]
     assert await stored(workers) == retired
 

@@ -25,7 +25,7 @@ from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
 from bullpen.engines.system import SystemChance
 from bullpen.host.processes import ProcessIdentity, identify, is_running, mark_of
-from bullpen.model.fleet import Machine, shortfall
+from bullpen.model.fleet import LaunchedMachine, shortfall
 from bullpen.model.job import State as JobState
 from bullpen.model.ticket import UsageClass
 from real_machines import a_plan, a_pool, end_machines, quick_settings, with_room, with_script
@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 SMALL = ResourceClass(cpu=1, mem=1024)
 
 
-def a_machine(id_: str = "i-00000000000000aa") -> Machine:
-    return Machine(id_, "local.small", UsageClass.ON_DEMAND, 1, 1024)
+def a_machine(id_: str = "i-00000000000000aa") -> LaunchedMachine:
+    return LaunchedMachine(id_, "local.small", UsageClass.ON_DEMAND, 1, 1024)
 
 
 def environment_of(pid: int) -> bytes:

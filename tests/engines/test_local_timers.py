@@ -14,7 +14,7 @@ from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end
 from bullpen.host import scheduled_jobs
 from bullpen.host.processes import ProcessIdentity
-from bullpen.model.fleet import Machine
+from bullpen.model.fleet import LaunchedMachine
 from bullpen.model.ticket import UsageClass
 from engines.test_local_users import with_users
 from real_machines import Pool, a_plan
@@ -35,7 +35,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def a_dead_machine(pool: Pool, user: str) -> str:
     """It has been launched, and nothing of it runs."""
-    machine = Machine("i-00000000000000aa", "local.small", UsageClass.ON_DEMAND, 1, 1024)
+    machine = LaunchedMachine("i-00000000000000aa", "local.small", UsageClass.ON_DEMAND, 1, 1024)
     at = pool.clock.now() - LAUNCH_LASTS - timedelta(seconds=1)
     await pool.database.write(
         lambda transaction: machines.book(transaction, a_plan(), [machine], at, {machine.id: user})

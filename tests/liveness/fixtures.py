@@ -13,12 +13,12 @@ from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChanc
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Liveness, Pass, Recorded, record_heartbeat
 from bullpen.model import job as jobs
-from bullpen.model.fleet import Machine
+from bullpen.model.fleet import LaunchedMachine
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
+from bullpen.model.times import later
 from bullpen.model.transition import Check, Guard
 from bullpen.model.worker import ACTIVE, Worker
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, Sighting
 
 BY = "a test"
@@ -146,7 +146,7 @@ class Crew:
         yard, now = self.memory.yard, self.ports.clock.now()
         kind = yard.catalogue[0]
         usage = builders.a_plan().usage_class
-        yard.machines[instance_id] = Machine(instance_id, kind.name, usage, kind.cpu, kind.mem)
+        yard.machines[instance_id] = LaunchedMachine(instance_id, kind.name, usage, kind.cpu, kind.mem)
         yard.sightings[instance_id] = Sighting(instance_id, "p-1", now, alive=True)
         for change in builders.running(instance_id, run_id):
             await self.ports.records.apply(change)

@@ -9,7 +9,7 @@ import pytest
 from builders import NOW, later
 from bullpen.errors import InvalidTransition
 from bullpen.model import worker as workers
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Code, Fate, Rejected
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Code, Rejected, WorkerFate
 from liveness.fixtures import Crew, passes, settings
 
 HOUR = 3600
@@ -203,7 +203,7 @@ async def test_a_retired_worker_does_not_come_back() -> None:
     await crew.beats(instance_id="i-1")
     crew.memory.yard.end("i-1")
     await crew.loses("w")
-    assert (crew.worker().state, crew.worker().fate) == (INACTIVE, Fate.RETIRE)
+    assert (crew.worker().state, crew.worker().fate) == (INACTIVE, WorkerFate.RETIRE)
     assert await crew.beats() == Rejected(Code.RETIRED, INACTIVE, 1)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from bullpen.engines.memory import Failure, Rates
 from bullpen.model.instance import RUNNING, TERMINATED
-from bullpen.model.worker import CLEANED_UP, Fate
+from bullpen.model.worker import CLEANED_UP, WorkerFate
 from liveness.fixtures import Crew, passes, requeued
 
 
@@ -19,7 +19,7 @@ async def test_a_mute_worker_keeps_its_machine_and_may_come_back() -> None:
     await on_a_machine(crew)
     await crew.loses("w")
     await passes(crew.liveness(), 2)
-    assert crew.worker().fate is Fate.KEEP
+    assert crew.worker().fate is WorkerFate.KEEP
     assert crew.memory.tables.instances["i-1"].state is RUNNING
     assert (await crew.answered()).resurrected
 
@@ -35,7 +35,7 @@ async def test_a_job_with_side_effects_waits_until_its_machine_is_gone() -> None
     assert "i-1" not in crew.memory.yard.machines  # ending, but the answer was not certain
     assert requeued(await passes(liveness, 3)) == ["j"]
     assert crew.memory.tables.instances["i-1"].state is TERMINATED
-    assert crew.worker().fate is Fate.RETIRE
+    assert crew.worker().fate is WorkerFate.RETIRE
 
 
 async def test_a_job_with_side_effects_is_never_requeued_while_its_machine_lives() -> None:

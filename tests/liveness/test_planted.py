@@ -12,7 +12,7 @@ from bullpen.model import job as jobs
 from bullpen.model import worker as workers
 from bullpen.model.job import QUEUED, RUNNING, Job
 from bullpen.model.transition import Guard, transition
-from bullpen.model.worker import ACTIVE, INACTIVE, Fate, Worker
+from bullpen.model.worker import ACTIVE, INACTIVE, Worker, WorkerFate
 from liveness.fixtures import REFUSED, Crew, passes
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -103,7 +103,7 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 def no_epoch_bump(patch: pytest.MonkeyPatch) -> None:
     @transition(INACTIVE, to=ACTIVE)
     def resurrect(worker: Worker, event: workers.Beat) -> workers.Step:
-        return replace(workers._renewed(worker, event, epoch=worker.epoch), cleanup_at=None, fate=Fate.KEEP), ()
+        return replace(workers._renewed(worker, event, epoch=worker.epoch), cleanup_at=None, fate=WorkerFate.KEEP), ()
 
     patch.setattr(workers, "resurrect", resurrect)
 

@@ -11,8 +11,8 @@ from bullpen.liveness import HeartbeatRequest, record_heartbeats
 from bullpen.liveness.heartbeat import record_validated
 from bullpen.model import job as jobs
 from bullpen.model.job import QUEUED
+from bullpen.model.times import later
 from bullpen.model.worker import ACTIVE, INACTIVE
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.wiring import embedded
 from engines.sqlite.processes import a_line_of, a_process

@@ -5,14 +5,14 @@ import itertools
 import pytest
 
 from builders import a_plan
-from bullpen.model.fleet import Cause, FleetAnswer, FleetError, Machine, Tries, decisive, missing, shortfall
+from bullpen.model.fleet import Cause, FleetAnswer, FleetError, LaunchedMachine, Tries, decisive, missing, shortfall
 from bullpen.model.ticket import UsageClass
 
 NO_CAPACITY = FleetError("InsufficientInstanceCapacity", "no c5.large in zone a")
 
 
-def machines(count: int) -> tuple[Machine, ...]:
-    return tuple(Machine(f"i-{n}", "sim.small", UsageClass.ON_DEMAND, 1, 1024) for n in range(count))
+def machines(count: int) -> tuple[LaunchedMachine, ...]:
+    return tuple(LaunchedMachine(f"i-{n}", "sim.small", UsageClass.ON_DEMAND, 1, 1024) for n in range(count))
 
 
 def test_as_many_as_asked_satisfy() -> None:
@@ -23,20 +23,20 @@ def test_errors_beside_a_full_count_do_not_matter() -> None:
     assert shortfall(a_plan(count=3), FleetAnswer(machines(3), (NO_CAPACITY,))) == ""
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_fewer_than_asked_do_not_satisfy_even_without_an_error(count: int) -> None:
-    assert shortfall(a_plan(count=3), FleetAnswer(machines(count))) == f"{count} of 3 machines were to be had"
+@pytest.mark.parametrize(("count", "launched"), [(0, "none"), (1, "only 1"), (2, "only 2")])
+def test_fewer_than_asked_do_not_satisfy_even_without_an_error(count: int, launched: str) -> None:
+    assert shortfall(a_plan(count=3), FleetAnswer(machines(count))) == f"{launched} of 3 machines could be launched"
 
 
 def test_a_machine_that_is_named_twice_counts_once() -> None:
-    assert shortfall(a_plan(count=2), FleetAnswer(machines(1) * 2)) == "1 of 2 machines were to be had"
+    assert shortfall(a_plan(count=2), FleetAnswer(machines(1) * 2)) == "only 1 of 2 machines could be launched"
 
 
 def test_a_shortfall_names_each_cause_once() -> None:
     quota = FleetError("MaxSpotInstanceCountExceeded", "limit reached")
     told = shortfall(a_plan(count=3), FleetAnswer((), (NO_CAPACITY, quota, NO_CAPACITY)))
     assert told == (
-        "0 of 3 machines were to be had (InsufficientInstanceCapacity: no c5.large in zone a;"
+        "none of 3 machines could be launched (InsufficientInstanceCapacity: no c5.large in zone a;"
         " MaxSpotInstanceCountExceeded: limit reached)"
     )
 

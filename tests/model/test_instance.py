@@ -35,7 +35,7 @@ from builders import (
     used_and_on_offer,
 )
 from bullpen.errors import Conflict
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance, Owed
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance, InstanceDebt
 from bullpen.model.signal import Kind
 from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.model.transition import Debt
@@ -67,7 +67,7 @@ def test_without_a_good_boot_it_is_not_adopted() -> None:
         adopt(born, signal=a_signal(born, Kind.FAILED))
 
 
-def test_the_boot_of_another_round_or_instance_adopts_nobody() -> None:
+def test_the_boot_of_another_round_or_instance_adopts_no_instance() -> None:
     born = registered()[-1].after
     for lie in ({"round": "another"}, {"instance_id": "i-2"}):
         with pytest.raises(Conflict):
@@ -144,17 +144,17 @@ def test_a_member_of_a_committed_provision_runs(walk: Walk) -> None:
     assert member.threshold == later(1800)
 
 
-def test_nobody_runs_before_the_decision_is_written() -> None:
+def test_no_member_runs_before_the_decision_is_written() -> None:
     with pytest.raises(Conflict, match="is open"):
         commit(claimed()[-1].after, provision=a_provision(members=("i-1",)))
 
 
 def test_who_is_no_member_does_not_run() -> None:
-    with pytest.raises(Conflict, match="no member"):
+    with pytest.raises(Conflict, match="not a member"):
         commit(claimed()[-1].after, provision=committed(members=("i-2",)))
 
 
-def test_a_member_claimed_by_somebody_else_meanwhile_does_not_run() -> None:
+def test_a_member_that_another_run_claimed_meanwhile_does_not_run() -> None:
     taken = claimed()[-1].after
     with pytest.raises(Conflict, match="round"):
         commit(taken, round="another")
@@ -177,7 +177,7 @@ def test_given_back_it_has_no_owner_a_new_round_and_must_be_cleaned(given_back: 
     assert (given_back.state, given_back.run_id, given_back.provision_id, given_back.round) == (IDLE, "", "", "r")
     assert not given_back.attested
     assert given_back.threshold == later(120)
-    assert given_back.owes == Debt(Owed.OFFER, later(5))
+    assert given_back.owes == Debt(InstanceDebt.OFFER, later(5))
     assert given_back.is_pending
 
 
@@ -239,7 +239,7 @@ def test_any_live_instance_expires_and_owes_its_termination_at_once(walk: Walk) 
     before = walk[-1].after
     ended = expire(before, at=later(1)).after
     assert (ended.state, ended.attested, ended.threshold) == (TERMINATED, False, before.threshold)
-    assert ended.owes == Debt(Owed.TERMINATE, later(1))
+    assert ended.owes == Debt(InstanceDebt.TERMINATE, later(1))
     assert ended.due_at == later(1)
 
 
@@ -269,8 +269,8 @@ def test_confirmed_gone_it_owes_nothing_and_may_be_purged() -> None:
 
 def test_it_is_due_at_its_threshold_or_earlier_for_its_debt() -> None:
     assert an_instance(threshold=later(60)).due_at == later(60)
-    assert an_instance(threshold=later(60), owes=Debt(Owed.OFFER, later(5))).due_at == later(5)
-    assert an_instance(threshold=later(60), owes=Debt(Owed.OFFER, later(90))).due_at == later(60)
+    assert an_instance(threshold=later(60), owes=Debt(InstanceDebt.OFFER, later(5))).due_at == later(5)
+    assert an_instance(threshold=later(60), owes=Debt(InstanceDebt.OFFER, later(90))).due_at == later(60)
     assert buried()[-1].after.due_at is None
 
 

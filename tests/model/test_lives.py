@@ -78,7 +78,9 @@ def is_sound(instance: Instance) -> bool:
         and (not idle or not instance.run_id)
         and (instance.state is not instances.CLAIMED or bool(instance.run_id))
         and (
-            not idle or instance.attested or (instance.owes is not None and instance.owes.kind is instances.Owed.OFFER)
+            not idle
+            or instance.attested
+            or (instance.owes is not None and instance.owes.kind is instances.InstanceDebt.OFFER)
         )
         and (instance.due_at is not None or instance.purge_at is not None)
     )

@@ -27,9 +27,9 @@ from bullpen.model.provision import (
     FleetAnswered,
     FleetPlanned,
     FleetState,
-    Owed,
     Place,
     Provision,
+    ProvisionDebt,
     Renewed,
     answer_fleet,
     plan_fleet,
@@ -67,13 +67,13 @@ def test_a_fleet_that_was_not_planned_has_no_answer() -> None:
 def test_committed_it_names_its_members_and_owes_the_rest() -> None:
     decided = decide(a_provision(), "i-1", "i-2", due=later(5)).after
     assert (decided.state, decided.members) == (COMMITTED, ("i-1", "i-2"))
-    assert decided.owes == Debt(Owed.SETTLE, later(5))
+    assert decided.owes == Debt(ProvisionDebt.SETTLE, later(5))
 
 
 def test_aborted_it_says_why_and_owes_the_rest() -> None:
     decided = abort(a_provision(), "no capacity", due=later(5)).after
     assert (decided.state, decided.reason, decided.members) == (ABORTED, "no capacity", ())
-    assert decided.owes == Debt(Owed.SETTLE, later(5))
+    assert decided.owes == Debt(ProvisionDebt.SETTLE, later(5))
 
 
 @pytest.mark.parametrize("decided", [committed(), abort(a_provision()).after], ids=["committed", "aborted"])
@@ -94,7 +94,7 @@ def test_when_its_run_is_over_it_owes_the_return_of_its_members_and_is_not_purge
     settled = settle(committed(members=("i-1", "i-2"))).after
     concluded = conclude(settled, due=later(5)).after
     assert (concluded.state, concluded.members, concluded.purge_at) == (COMMITTED, ("i-1", "i-2"), None)
-    assert concluded.owes == Debt(Owed.RELEASE, later(5))
+    assert concluded.owes == Debt(ProvisionDebt.RELEASE, later(5))
     assert settle(concluded).after.owes is None
 
 
@@ -102,7 +102,7 @@ def test_revoked_it_owes_the_return_of_its_members_and_says_why() -> None:
     settled = settle(committed(members=("i-1", "i-2"))).after
     revoked = revoke(settled, "i-1 was lost", due=later(5)).after
     assert (revoked.state, revoked.members, revoked.purge_at) == (COMMITTED, ("i-1", "i-2"), None)
-    assert (revoked.reason, revoked.owes) == ("i-1 was lost", Debt(Owed.RELEASE, later(5)))
+    assert (revoked.reason, revoked.owes) == ("i-1 was lost", Debt(ProvisionDebt.RELEASE, later(5)))
     assert revoked.is_over
     assert revoked.is_revoked
     closed = settle(revoked).after

@@ -176,7 +176,7 @@ def test_a_ticket_that_fits_is_taken() -> None:
     ],
     ids=str,
 )
-def test_what_nobody_can_use_is_dropped(useless: dict[str, Any]) -> None:
+def test_a_ticket_that_no_run_can_use_is_dropped(useless: dict[str, Any]) -> None:
     assert verdict(a_ticket(**useless), needs()) is DROP
 
 

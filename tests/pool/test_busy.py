@@ -1,4 +1,4 @@
-"""Whoever executes a job of a CI that has jobs of its own is not taken away from it, and is not forgotten either."""
+"""An instance that executes a job of GitHub is neither given back nor ended before the job has ended, nor forgotten."""
 
 import asyncio
 
@@ -51,7 +51,7 @@ async def test_a_release_leaves_who_is_at_work_and_gives_the_others_back() -> No
         assert debts_of(world, "4711") == ["release"]
 
 
-async def test_a_job_that_ended_just_before_the_release_keeps_nobody_back() -> None:
+async def test_a_job_that_ended_just_before_the_release_keeps_no_instance() -> None:
     async with a_world(settings=on_github()) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
@@ -62,7 +62,7 @@ async def test_a_job_that_ended_just_before_the_release_keeps_nobody_back() -> N
         assert answer.busy == ()
 
 
-async def test_who_was_at_work_goes_back_once_the_job_has_ended_whoever_looks_then() -> None:
+async def test_a_busy_instance_goes_back_once_the_job_has_ended_whichever_process_checks_then() -> None:
     async with a_world(settings=on_github()) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
@@ -106,7 +106,7 @@ async def test_what_a_dead_worker_last_said_keeps_nothing() -> None:
         assert debts_of(world, "4711") == []
 
 
-async def test_a_skewed_clock_takes_nobody_away_from_a_job() -> None:
+async def test_a_skewed_clock_takes_no_instance_away_from_its_job() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(skew=-3600.0)) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
@@ -150,7 +150,7 @@ async def test_a_job_that_begins_as_its_runner_is_given_back_is_not_ended() -> N
         assert record(world, one).is_claimable
 
 
-async def test_it_is_spared_even_if_nobody_looks_again_before_the_job_ends() -> None:
+async def test_it_is_spared_even_if_no_process_checks_again_before_the_job_ends() -> None:
     async with a_world(settings=on_github()) as world:
         one = await job_begins_as_it_is_given_back(world)
         await asyncio.sleep(1500)  # its agent ends itself a minute after its threshold
@@ -242,7 +242,7 @@ async def test_past_its_threshold_it_is_spared_once_more_before_its_agent_ends_i
         assert machines(world) == [one]
 
 
-async def test_a_claim_that_nobody_finished_is_not_rolled_back_under_its_job() -> None:
+async def test_an_unfinished_claim_is_not_rolled_back_under_its_job() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(registers_in=0.1)) as world:
         await provisioned(world, "before", 1)
         await released(world, "before")
@@ -273,7 +273,7 @@ async def test_a_claim_past_its_threshold_is_spared_while_it_is_at_work() -> Non
         await asyncio.sleep(0.15)
         process.kill()
         begin_job(world, one)
-        # Nobody knows the provision any more: only the threshold of the claim is left.
+        # The provision is gone: only the threshold of the claim is left.
         world.memory.tables.provisions.clear()
         await asyncio.sleep(665)
         (action,) = [found for found in await refreshed(world) if found.subject == one]

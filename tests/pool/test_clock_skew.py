@@ -54,7 +54,7 @@ async def test_past_its_maximum_runtime_by_the_right_clock_it_ends_though_it_bea
 
 
 @STORES
-async def test_where_nobody_beats_nothing_speaks_against_the_clock(on_one_host: bool) -> None:
+async def test_where_no_agent_beats_there_is_no_evidence_against_the_clock(on_one_host: bool) -> None:
     async with a_world() as world:
         assert (await provisioned(world, "run", 1, max_runtime=100.0)).succeeded
         mute(world, machines(world))

@@ -10,7 +10,7 @@ from bullpen.engines.memory import Faults, LoopClock, Memory, Rates
 from bullpen.engines.memory.signals import MemorySignals
 from bullpen.errors import Unavailable
 from bullpen.model.signal import Heartbeat, Kind, Signal
-from bullpen.pool.watcher import Failed, Proven, Watcher, reaching
+from bullpen.pool.watcher import SignalFailed, SignalReached, Watcher, reaching
 from bullpen.ports import Ports
 
 TIMINGS = Timings()
@@ -41,11 +41,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_a_signal_wakes_whoever_waits_for_it() -> None:
+async def test_a_signal_wakes_the_caller_that_waits_for_it() -> None:
     post = Post()
     asyncio.get_running_loop().call_later(3.2, post.signal, "i", Kind.REG_OK)
     async with post.watcher as watcher:
-        assert await watcher.first({"i": reaching(Kind.REG_OK, "r")}, 10.0) == ("i", Proven(Kind.REG_OK))
+        assert await watcher.first({"i": reaching(Kind.REG_OK, "r")}, 10.0) == ("i", SignalReached(Kind.REG_OK))
     assert now() == pytest.approx(3.2, abs=0.01)
 
 
@@ -68,7 +68,7 @@ async def test_a_later_signal_implies_an_earlier_one() -> None:
     post = Post()
     post.signal("i", Kind.REG_OK)
     async with post.watcher as watcher:
-        assert await watcher.first({"i": reaching(Kind.CLAIM_SEEN, "r")}, 1.0) == ("i", Proven(Kind.REG_OK))
+        assert await watcher.first({"i": reaching(Kind.CLAIM_SEEN, "r")}, 1.0) == ("i", SignalReached(Kind.REG_OK))
 
 
 async def test_a_signal_of_another_round_proves_nothing() -> None:
@@ -82,7 +82,10 @@ async def test_a_failure_ends_the_wait_with_its_text() -> None:
     post = Post()
     post.signal("i", Kind.REG_FAILED, text="bad token")
     async with post.watcher as watcher:
-        assert await watcher.first({"i": reaching(Kind.REG_OK, "r")}, 10.0) == ("i", Failed("UD_REG_FAILED: bad token"))
+        assert await watcher.first({"i": reaching(Kind.REG_OK, "r")}, 10.0) == (
+            "i",
+            SignalFailed("UD_REG_FAILED: bad token"),
+        )
     assert now() < 1
 
 
@@ -144,7 +147,7 @@ async def test_who_moves_under_our_eyes_is_not_silent_until_it_has_not_moved_for
     async with post.watcher as watcher:
         silent = []
         for _ in range(31):
-            await watcher.look(["i"])
+            await watcher.read(["i"])
             silent.append(watcher.is_silent("i"))
             await asyncio.sleep(1)
     assert silent == [False] * 30 + [True]
@@ -153,7 +156,7 @@ async def test_who_moves_under_our_eyes_is_not_silent_until_it_has_not_moved_for
 async def test_who_was_not_watched_for_long_is_not_silent_at_the_first_look_after() -> None:
     post = Post(skew=300.0)
     async with post.watcher as watcher:
-        await watcher.look(["i"])
+        await watcher.read(["i"])
         await asyncio.sleep(100)
-        await watcher.look(["i"])
+        await watcher.read(["i"])
         assert not watcher.is_silent("i")

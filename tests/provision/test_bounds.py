@@ -54,7 +54,7 @@ async def test_a_machine_that_is_registered_while_another_provision_counts_is_no
         assert len(machines(world)) == 1
 
 
-async def test_nobody_passes_a_limit_alone_however_far_the_indexes_are_behind() -> None:
+async def test_no_single_provision_passes_a_limit_however_far_the_indexes_are_behind() -> None:
     async with a_world(settings=small(max_instances=3), index_lag=3600.0) as world:
         outcome = await provisioned(world, "run", 4)
         assert "classes.small.max-instances is 3" in outcome.reason

@@ -10,7 +10,7 @@ from bullpen.errors import PermissionDenied, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetAnswer
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.provision import Origin
 from bullpen.sim.agent import Temper
@@ -51,12 +51,12 @@ async def test_a_stop_while_signs_of_life_are_awaited_is_answered_at_once() -> N
         assert now() - began < 62.5
 
 
-async def test_what_a_stop_left_is_owed_and_paid_by_whoever_comes_next() -> None:
+async def test_what_a_stop_left_is_owed_and_paid_by_the_next_process() -> None:
     async with a_world(temper=slow_boots) as world:
         pool = await with_pool(world, 2)
         outcome = await interrupted(world, 4, after=10.0)
-        assert {d.outcome for d in outcome.discarded if d.origin is Origin.SELECTED} == {Fate.CLEANING}
-        assert {d.outcome for d in outcome.discarded if d.origin is Origin.CREATED} == {Fate.TERMINATING}
+        assert {d.outcome for d in outcome.discarded if d.origin is Origin.SELECTED} == {InstanceFate.CLEANING}
+        assert {d.outcome for d in outcome.discarded if d.origin is Origin.CREATED} == {InstanceFate.TERMINATING}
         await asyncio.sleep(world.settings.timings.takeover + 1)
         await refreshed(world)
         assert machines(world) == pool
@@ -164,7 +164,7 @@ async def test_a_roll_back_that_fails_ends_everything_and_raises_the_first_error
             return await land(changes)
 
         ports.records.apply_each = apply_each  # type: ignore[method-assign]
-        with pytest.raises(Exception, match="machines were to be had"):
+        with pytest.raises(Exception, match="machines could be launched"):
             await provisioned(world, "run", 4, ports)
         assert records(world, CLAIMED, CREATED, RUNNING) == []
 
@@ -191,7 +191,7 @@ async def test_a_stop_waits_for_a_launch_no_longer_than_it_may_take_and_refresh_
         launch = ports.compute.create_fleet
 
         async def create_fleet(plan: Any) -> FleetAnswer:
-            launched = asyncio.get_running_loop().create_task(launch(plan))  # whoever hangs up does not stop it
+            launched = asyncio.get_running_loop().create_task(launch(plan))  # a caller that hangs up does not stop it
             await asyncio.sleep(25)
             return await launched
 

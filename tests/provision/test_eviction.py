@@ -221,7 +221,7 @@ def test_a_provision_killed_while_it_makes_room_loses_nothing(rivals: int) -> No
 
 
 async def test_one_past_its_threshold_fills_no_idle_target() -> None:
-    """No run can claim it, so it must not keep the cap full until somebody refreshes."""
+    """No run can claim it, so it must not keep the cap full until the next refresh."""
     async with a_world(settings=small(idle_target=1, max_instances=1)) as world:
         (late,) = await with_pool(world, 1)
         await asyncio.sleep(world.settings.timings.idle + 1)

@@ -7,7 +7,7 @@ import pytest
 
 from bullpen.engines.memory.compute import NO_CAPACITY
 from bullpen.errors import ConfigError, InsufficientCapacity, PermissionDenied, Refused, Throttled, Unavailable
-from bullpen.model.fleet import Cause, FleetAnswer, FleetError, FleetPlan, Machine
+from bullpen.model.fleet import Cause, FleetAnswer, FleetError, FleetPlan, LaunchedMachine
 from bullpen.model.instance import CREATED, IDLE, RUNNING
 from bullpen.model.provision import ABORTED, COMMITTED, FleetState
 from bullpen.model.ticket import UsageClass
@@ -84,7 +84,7 @@ async def test_no_capacity_fails_at_once_unless_the_class_says_otherwise() -> No
         assert machines(world) == []
 
 
-async def test_spot_that_is_not_to_be_had_is_replaced_on_demand_where_the_class_allows_it() -> None:
+async def test_spot_without_capacity_is_replaced_on_demand_where_the_class_allows_it() -> None:
     async with a_world(settings=small(spot_fallback=True)) as world:
         world.memory.yard.troubles.append((2, NONE_LEFT))
         outcome = await provisioned(world, "run", 3, usage_class=SPOT)
@@ -164,7 +164,7 @@ async def test_every_try_has_its_token_written_before_it_is_made() -> None:
         launch = world.memory.yard.on_launch
         unwritten: list[str] = []
 
-        def watched(machine: Machine, plan: FleetPlan) -> None:
+        def watched(machine: LaunchedMachine, plan: FleetPlan) -> None:
             record = world.memory.tables.provisions[plan.provision_id]
             states = {fleet.client_token: fleet.state for fleet in record.fleets}
             if states.get(plan.client_token) is not FleetState.PLANNED:

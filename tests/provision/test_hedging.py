@@ -8,7 +8,7 @@ import pytest
 from bullpen.config import Liveness, Settings
 from bullpen.model.instance import IDLE, RUNNING
 from bullpen.model.progress import WorkPhase
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.sim.agent import Temper
 from fixtures import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
 
@@ -38,7 +38,7 @@ async def test_a_claim_of_one_that_fell_silent_in_the_pool_is_hedged_at_once() -
         outcome = await provisioned(world, "run", 1)
         assert now() - began < 0.5
         assert set(ids(outcome)) == set(pool) - set(dead)
-        assert {d.instance_id: d.outcome for d in outcome.discarded} == dict.fromkeys(dead, Fate.TERMINATED)
+        assert {d.instance_id: d.outcome for d in outcome.discarded} == dict.fromkeys(dead, InstanceFate.TERMINATED)
 
 
 @pytest.mark.parametrize("skew", [-300.0, 300.0])
@@ -48,7 +48,7 @@ async def test_a_run_whose_clock_is_wrong_ends_none_of_the_pool(skew: float) -> 
         outcome = await provisioned(world, "run", 2, world.ports(skew=skew))
         assert outcome.selected == 2
         assert machines(world) == pool
-        assert [d.instance_id for d in outcome.discarded if d.outcome is Fate.TERMINATED] == []
+        assert [d.instance_id for d in outcome.discarded if d.outcome is InstanceFate.TERMINATED] == []
 
 
 async def test_a_hedge_that_a_wrong_clock_drew_has_the_time_to_answer_before_it_is_ended() -> None:
@@ -105,7 +105,7 @@ async def test_a_hedge_that_was_not_needed_never_runs_and_goes_back_to_the_pool(
         outcome = await provisioned(world, "run", 1)
         assert ids(outcome) == [slow]
         assert len(records(world, RUNNING)) == 1
-        assert [d.outcome for d in outcome.discarded] in ([Fate.OFFERED], [Fate.CLEANING])
+        assert [d.outcome for d in outcome.discarded] in ([InstanceFate.OFFERED], [InstanceFate.CLEANING])
         assert {r.name for r in world.memory.registrations.values()} == {slow}
         assert machines(world) == pool
 
@@ -116,7 +116,7 @@ async def test_the_mute_one_is_ended_when_its_hedge_has_won() -> None:
         silent = tickets(world)[0].instance_id
         mute(world, [silent])
         outcome = await provisioned(world, "run", 1)
-        assert [(d.instance_id, d.outcome) for d in outcome.discarded] == [(silent, Fate.TERMINATED)]
+        assert [(d.instance_id, d.outcome) for d in outcome.discarded] == [(silent, InstanceFate.TERMINATED)]
         assert silent not in machines(world)
 
 

@@ -140,7 +140,7 @@ async def test_a_roll_back_leaves_who_is_at_work_and_goes_on_to_owe_it() -> None
         assert aborted.owes is not None
 
 
-async def test_nobody_need_look_for_the_job_to_end_in_peace() -> None:
+async def test_the_job_ends_undisturbed_although_no_process_checks() -> None:
     async with a_world(settings=on_github()) as world:
         one, _ = await aborted_with_jobs(world)
         await asyncio.sleep(1500)  # long past the deadline of the provision, which was the threshold of the claim
@@ -194,7 +194,7 @@ async def test_a_stopped_provision_does_not_wait_to_learn_who_is_dead() -> None:
         for _ in range(8):
             await asyncio.sleep(20)
             await refreshed(world)
-        assert world.memory.tables.instances[one].state is TERMINATED  # whoever paid the debt had the time
+        assert world.memory.tables.instances[one].state is TERMINATED  # the payer of the debt had the time
 
 
 async def test_a_runner_that_was_released_and_only_finishes_its_job_does_not_count_for_the_next_attempt() -> None:
@@ -224,7 +224,7 @@ async def test_a_label_that_serves_another_repository_is_refused_before_any_work
         assert (await provisioned(world, "4711", 1, repository="acme/gadgets")).succeeded
 
 
-async def test_where_nobody_is_surplus_provision_asks_nobody_who_is_at_work() -> None:
+async def test_without_a_surplus_instance_provision_does_not_read_which_ones_are_busy() -> None:
     async with a_world(settings=on_github()) as world:
         await with_pool(world, 5)
         ports = world.ports()

@@ -8,15 +8,15 @@ import pytest
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED
 from bullpen.ports import Ports
 from bullpen.provision import pickup
-from bullpen.provision.pickup import Pickup
+from bullpen.provision.pickup import TicketPickup
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, ids, mute, now, provisioned, records, refreshed, released, small, tickets, with_pool
 
 
-def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> Pickup:
+def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> TicketPickup:
     wanted = world.settings.requirements("small", **needs)
-    return Pickup(ports, world.settings, wanted, run_id, by="a test")
+    return TicketPickup(ports, world.settings, wanted, run_id, by="a test")
 
 
 async def test_the_last_look_finds_an_offer_whose_ticket_was_lost() -> None:
@@ -89,7 +89,7 @@ async def test_the_last_look_adopts_pre_warmed_instances_that_have_booted() -> N
         assert {one.trust_domain for one in records(world, RUNNING)} == {"default"}
 
 
-async def test_what_the_last_look_offered_and_nobody_needed_gets_a_ticket() -> None:
+async def test_an_instance_that_the_last_look_offered_and_no_worker_needed_gets_a_ticket() -> None:
     async with a_world(settings=small(idle_target=3)) as world:
         await refreshed(world)
         await asyncio.sleep(6)

@@ -17,7 +17,7 @@ from bullpen.model.job import Result
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
 from bullpen.model.transition import Change
 from bullpen.pool import lifecycle
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -108,7 +108,7 @@ async def test_it_is_replaced_in_the_same_call(pool: int, loss: Loss) -> None:
         assert {one.instance.state for one in outcome.members} == {RUNNING}
         assert outcome.selected + outcome.created == 3
         assert {(d.reason, d.outcome) for d in outcome.discarded} == {
-            ("ended before its commit was carried out", Fate.TERMINATED)
+            ("ended before its commit was carried out", InstanceFate.TERMINATED)
         }
 
 
@@ -137,13 +137,13 @@ async def test_where_it_cannot_be_replaced_the_others_are_given_back_and_the_cal
         ports = world.ports()
         lost_in_commit(world, ports, ends_the_first_and_all_capacity)
         outcome = await provisioned(world, "run", 3, ports)
-        assert "0 of 1 machines" in outcome.reason
+        assert "none of 1 machines" in outcome.reason
         assert outcome.exit_code == 1
         assert outcome.members == outcome.held == ()
         assert running(world) == []
         gone = {one.instance_id: one.outcome for one in outcome.discarded}
         assert sorted(gone) == pool
-        assert sorted(gone.values()) == [Fate.OFFERED, Fate.OFFERED, Fate.TERMINATED]
+        assert sorted(gone.values()) == [InstanceFate.OFFERED, InstanceFate.OFFERED, InstanceFate.TERMINATED]
         assert [one.is_claimable for one in records(world, IDLE)] == [True, True]
         assert all(one.is_closed for one in of_run(world))
         assert [one.state for one in of_run(world)] == [COMMITTED, ABORTED]
@@ -201,7 +201,7 @@ async def test_none_at_all_is_a_failure_even_where_fewer_are_acceptable() -> Non
         lost_in_commit(world, ports, ends_everything)
         outcome = await provisioned(world, "run", 2, ports, allow_partial=True)
         assert not outcome.succeeded
-        assert "0 of 2 machines" in outcome.reason
+        assert "none of 2 machines" in outcome.reason
 
 
 async def test_as_many_as_before_are_an_answer_where_fewer_are_acceptable_and_no_more_can_be_launched() -> None:
@@ -321,7 +321,7 @@ async def test_a_member_that_got_a_job_is_left_to_it_when_the_call_is_given_back
         outcome = await provisioned(world, "4711", 2, ports)
         assert not outcome.succeeded
         (busy,) = running(world)
-        assert {one.instance_id: one.outcome for one in outcome.discarded}[busy] is Fate.BUSY
+        assert {one.instance_id: one.outcome for one in outcome.discarded}[busy] is InstanceFate.BUSY
         end_job(world, busy)
         await asyncio.sleep(20)
         await refreshed(world)

@@ -16,7 +16,7 @@ from bullpen.engines.memory import Rates
 from bullpen.inventory import status
 from bullpen.model.ticket import TICKET_LIMIT, Ticket, UsageClass
 from bullpen.ports import Message, Ports
-from bullpen.provision.pickup import Pickup
+from bullpen.provision.pickup import TicketPickup
 from bullpen.sim.world import World
 from fixtures import a_world, ids, provisioned, refreshed, released, requests, small, tickets, with_pool
 
@@ -28,9 +28,9 @@ async def put(world: World, *bodies: str) -> None:
     await queue.send("small", messages([*bodies, *waiting]))
 
 
-def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> Pickup:
+def a_pickup(world: World, ports: Ports, run_id: str = "run", **needs: Any) -> TicketPickup:
     wanted = world.settings.requirements("small", **needs)
-    return Pickup(ports, world.settings, wanted, run_id, by="a test")
+    return TicketPickup(ports, world.settings, wanted, run_id, by="a test")
 
 
 class Sends:
@@ -207,7 +207,7 @@ async def test_a_ticket_of_an_instance_that_does_not_exist_costs_a_collision_and
     async with a_world() as world:
         pool = await with_pool(world, 1)
         (ticket,) = tickets(world)
-        await put(world, replace(ticket, instance_id="i-nobody").to_json())
+        await put(world, replace(ticket, instance_id="i-unknown").to_json())
         outcome = await provisioned(world, "run", 1)
         assert ids(outcome) == pool
         assert outcome.collisions == 1

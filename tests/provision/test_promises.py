@@ -7,7 +7,7 @@ import pytest
 from bullpen.config import Timings
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED
 from bullpen.model.progress import ProgressReport, WorkPhase
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.provision import Origin, Request, provision
 from bullpen.sim.agent import Temper
 from fixtures import (
@@ -74,9 +74,9 @@ async def test_a_short_fleet_is_terminated_and_what_was_selected_is_given_back()
         assert not outcome.succeeded
         assert [one.id for one in records(world, IDLE) if one.is_claimable] == pool == machines(world)
         assert {d.instance_id: d.outcome for d in outcome.discarded if d.origin is Origin.SELECTED} == dict.fromkeys(
-            pool, Fate.OFFERED
+            pool, InstanceFate.OFFERED
         )
-        assert [d.outcome for d in outcome.discarded if d.origin is Origin.CREATED] == [Fate.TERMINATED]
+        assert [d.outcome for d in outcome.discarded if d.origin is Origin.CREATED] == [InstanceFate.TERMINATED]
 
 
 async def test_what_a_failed_provision_gave_back_serves_the_next_run() -> None:
@@ -122,7 +122,7 @@ async def test_a_pooled_instance_that_fails_to_register_is_replaced_and_its_reas
         outcome = await provisioned(world, "run", 1)
         assert outcome.succeeded
         assert outcome.created == 1
-        assert [(d.instance_id, d.outcome) for d in outcome.discarded] == [(pool[0], Fate.TERMINATED)]
+        assert [(d.instance_id, d.outcome) for d in outcome.discarded] == [(pool[0], InstanceFate.TERMINATED)]
         assert "bad token" in outcome.discarded[0].reason
 
 
@@ -182,7 +182,7 @@ async def test_with_allow_partial_fewer_are_accepted() -> None:
         assert len(outcome.members) == len(records(world, RUNNING)) == 2
 
 
-async def test_with_allow_partial_the_pool_suffices_if_no_machine_is_to_be_had() -> None:
+async def test_with_allow_partial_the_pool_suffices_if_no_machine_can_be_launched() -> None:
     async with a_world(capacity=2) as world:
         pool = await with_pool(world, 2)
         outcome = await provisioned(world, "run", 3, allow_partial=True)
@@ -193,7 +193,7 @@ async def test_with_allow_partial_nothing_at_all_is_still_a_failure_with_its_cau
     async with a_world(capacity=0) as world:
         outcome = await provisioned(world, "run", 3, allow_partial=True)
         assert not outcome.succeeded
-        assert "0 of 3 machines" in outcome.reason
+        assert "none of 3 machines" in outcome.reason
 
 
 async def test_with_allow_partial_a_machine_that_fails_is_left_out() -> None:
@@ -249,7 +249,7 @@ async def test_the_token_of_a_fleet_is_stored_before_its_call() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_tickets_that_nobody_needs_stay_in_the_queue() -> None:
+async def test_tickets_that_no_worker_needs_stay_in_the_queue() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 5)
         ports = world.ports()

@@ -9,7 +9,7 @@ from bullpen.config import Timings
 from bullpen.model import provision as provisions
 from bullpen.model.instance import RUNNING
 from bullpen.model.ticket import UsageClass
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import Rates, a_world, ids, machines, mute, now, provisioned, records, requests, small, with_pool
@@ -35,7 +35,7 @@ async def test_one_that_fell_silent_meanwhile_is_ended_and_replaced() -> None:
         second = await provisioned(world, "run", 3)
         assert len(ids(second)) == 3
         assert set(ids(second)) & set(ids(first)) == set(ids(first)[1:])
-        assert [(d.instance_id, d.outcome) for d in second.discarded] == [(dead, Fate.TERMINATED)]
+        assert [(d.instance_id, d.outcome) for d in second.discarded] == [(dead, InstanceFate.TERMINATED)]
         assert "no sign of life" in second.discarded[0].reason
         assert sorted(machines(world)) == ids(second)
 

@@ -289,7 +289,7 @@ async def test_a_small_request_does_not_overtake_a_large_one() -> None:
         assert (await second).succeeded
 
 
-async def test_a_newcomer_of_another_class_may_use_what_nobody_in_front_could() -> None:
+async def test_a_later_provision_of_another_class_may_use_what_none_in_front_could() -> None:
     async with a_pool(3, large={"idle_target": 2}) as world:
         pool = await with_pool(world, 2, resource_class="large")
         await provisioned(world, "busy", 1)
@@ -349,7 +349,7 @@ async def test_one_that_waits_for_a_class_goes_on_to_wait_for_the_pool_with_the_
 
 async def test_it_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_room() -> None:
     async with a_pool(3, small={"max_instances": 2}) as world:
-        await with_pool(world, 1, trust_domain="another")  # its place is to be had, in its class
+        await with_pool(world, 1, trust_domain="another")  # its place can be freed, in its class
         await provisioned(world, "busy", 1, resource_class="large")
         await provisioned(world, "free", 1, resource_class="large")
         told = list[ProgressReport]()

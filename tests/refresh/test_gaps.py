@@ -1,4 +1,4 @@
-"""Gaps in what the pool stands on: one that cannot be closed now keeps nobody from anything else."""
+"""Gaps in the infrastructure: one that cannot be closed now does not stop any other work."""
 
 from dataclasses import dataclass, field, replace
 

@@ -54,7 +54,7 @@ async def test_an_idle_instance_that_no_target_asks_for_is_ended_too() -> None:
         assert on_offer(world) == machines(world) == pool[1:]
 
 
-async def test_a_dry_run_says_whom_it_would_watch_and_ends_nobody() -> None:
+async def test_a_dry_run_names_what_it_would_watch_and_ends_nothing() -> None:
     async with a_world(settings=small(idle_target=1)) as world:
         (dead,) = await idle_pool(world, 1)
         mute(world, [dead])
@@ -174,7 +174,7 @@ async def test_when_all_of_many_fall_silent_at_once_the_pool_is_left_alone() -> 
         assert machines(world) == pool
 
 
-async def test_without_tracking_nobody_is_lost_to_the_pool() -> None:
+async def test_without_tracking_no_instance_is_lost_to_the_pool() -> None:
     settings = Settings(liveness=config.Liveness(tracking=False), classes={"small": ResourceClass(cpu=1, mem=1024)})
     async with a_world(settings=settings) as world:
         pool = await with_pool(world, 1)

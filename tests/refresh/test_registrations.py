@@ -1,4 +1,4 @@
-"""Runners that the CI lists and instances that serve runs agree, both ways; nobody is judged by a single look."""
+"""Runners that the CI lists and instances that serve runs agree, both ways; one observation is not enough."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def serving(world: World, *, online: bool) -> str:
 
 
 async def looks(world: World, times: int = 2, apart: float = 61.0) -> list[Action]:
-    """What that many refreshes did, of everything but queues and the run, of which nobody knows."""
+    """What that many refreshes did, of everything but queues and the unknown run."""
     found = []
     for n in range(times):
         await asyncio.sleep(apart if n else 0)
@@ -86,7 +86,7 @@ async def test_an_instance_that_the_ci_does_not_see_is_ended(listed: bool) -> No
         assert "the CI sees no runner there" in world.memory.tables.stories[one][-2].why
 
 
-async def test_one_look_ends_nobody_and_coming_back_clears_the_suspicion() -> None:
+async def test_one_observation_ends_no_instance_and_coming_back_clears_the_suspicion() -> None:
     async with a_world(settings=on_github()) as world:
         one = await serving(world, online=False)
         assert await looks(world, 1) == []
@@ -98,7 +98,7 @@ async def test_one_look_ends_nobody_and_coming_back_clears_the_suspicion() -> No
         assert world.memory.tables.instances[one].state is RUNNING
 
 
-async def test_under_a_job_nobody_is_ended_for_what_the_ci_does_not_see() -> None:
+async def test_a_busy_instance_is_not_ended_because_the_ci_does_not_see_it() -> None:
     async with a_world(settings=on_github()) as world:
         one = await serving(world, online=False)
         begin_job(world, one)
@@ -142,7 +142,7 @@ async def test_a_registration_for_one_job_has_the_time_of_a_cleaning_to_come_bac
         assert [action.subject for action in await looks(world, 1)] == [one]
 
 
-async def test_a_ci_of_our_own_says_nothing_of_connections_and_ends_nobody() -> None:
+async def test_the_embedded_ci_does_not_know_connections_and_no_instance_is_ended() -> None:
     async with a_world(settings=small()) as world:
         (one,) = ids(await provisioned(world, "run", 1))
         world.memory.registrations.clear()
@@ -186,7 +186,7 @@ async def test_that_most_lose_their_connection_at_once_is_not_believed() -> None
             lists(world, one, one, online=False)
         actions = await looks(world)
         assert [(action.what, action.subject) for action in actions] == [("spare", "acme/widgets")]
-        assert "10 of 10 runners are not seen by the CI" in actions[0].reason
+        assert "the CI does not see 10 of 10 runners" in actions[0].reason
         assert sorted(machines(world)) == sorted(running)
         for one in running[3:]:
             lists(world, one, one, online=True)

@@ -22,7 +22,7 @@ async def test_a_run_that_has_ended_gives_back_its_runners() -> None:
         run = await scene.run(build(lasts=20))
         await asyncio.sleep(20)
         done = await every_minute(scene, 2)
-        assert f"run {run} of acme/widgets is over (success): label {run} is released" in [one.reason for one in done]
+        assert f"run {run} of acme/widgets completed (success): label {run} is released" in [one.reason for one in done]
         assert scene.held() == []
 
 
@@ -50,7 +50,7 @@ async def test_a_dry_run_names_the_runs_and_asks_github_nothing() -> None:
         await asyncio.sleep(20)
         ports = scene.ports()
         done = await refresh(ports, scene.world.settings, dry_run=True)
-        assert ("look at run", run) in [(one.what, one.subject) for one in done]
+        assert ("check run", run) in [(one.what, one.subject) for one in done]
         assert requests(ports)["workflows.run"] == 0
         assert len(scene.instances(run)) == 1
 

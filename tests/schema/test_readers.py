@@ -30,7 +30,7 @@ from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import AWAITED, WorkPhase
 from bullpen.model.signal import Kind as SignalKind
 from bullpen.model.worker import Code
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.provision.outcome import Origin
 from bullpen.schema.agent import (
     AgentRecord,
@@ -170,7 +170,7 @@ def test_the_action_s_inputs_are_fields_of_a_request() -> None:
 
 def test_the_action_knows_the_values_of_the_schema_s_enums() -> None:
     assert {result.SELECTED, result.CREATED} == {one.value for one in Origin}
-    assert set(result.SETTLED) <= {one.value for one in Fate}
+    assert set(result.SETTLED) <= {one.value for one in InstanceFate}
     states = {serve_client.RUNNING, serve_client.SUCCEEDED, serve_client.LOST, OperationState.FAILED.value}
     assert states == {one.value for one in OperationState}
     assert {one.value for one in WorkPhase} == result.PHASES

@@ -22,7 +22,7 @@ from bullpen.engines.github.oidc import Identities
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import Unavailable
 from bullpen.ports.callers import Verifiers
-from bullpen.workflows.controller import Follower
+from bullpen.workflows.controller import WorkflowController
 from server.fixtures import House, a_house
 
 ISSUER = "https://token.actions.githubusercontent.com"
@@ -94,7 +94,7 @@ def unsigned(header: dict[str, Any], payload: dict[str, Any], signature: bytes =
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-class Noted(Follower):
+class Noted(WorkflowController):
     """Looks after nothing, and knows what it was told."""
 
     def __init__(self, house: House) -> None:

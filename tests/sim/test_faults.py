@@ -59,7 +59,7 @@ PATIENT = Settings(
 
 
 def three_runs(random: Random) -> list[Actor]:
-    """Three runs that provision, and mostly release, about the same time, and somebody who refreshes."""
+    """Three runs that provision, and mostly release, about the same time, and a process that refreshes."""
     actors = [
         Actor(f"run-{n}", serves_and_releases(f"run-{n}", random.randint(1, 3)), begins_at=random.uniform(0, 3))
         for n in range(3)
@@ -97,7 +97,7 @@ def test_an_index_that_lags_loses_nothing() -> None:
         assert not broken, f"seed {seed}: {broken}"
 
 
-def test_clocks_that_are_wrong_by_minutes_condemn_nobody_who_serves() -> None:
+def test_clocks_that_are_wrong_by_minutes_condemn_no_serving_instance() -> None:
     for seed in range(1, 10):
         random = Random(seed)
         skews = [random.uniform(-300.0, 300.0) for _ in range(100)]

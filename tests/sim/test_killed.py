@@ -53,7 +53,7 @@ async def one_of_the_run_is_mute(world: World) -> None:
 
 
 async def releaser_died(world: World) -> None:
-    """Three instances have attested, and nobody has put them on offer."""
+    """Three instances have attested, and no process has put them on offer."""
     await serves_three(world)
     victim = Actor("releaser", releasing("run"), die_at=50)
     await victim.play(world)
@@ -61,7 +61,7 @@ async def releaser_died(world: World) -> None:
 
 
 async def leaves_a_mess(world: World) -> None:
-    """Claims of the dead, debts, a machine that nobody knows, a pool without tickets, a mute one; all of it overdue."""
+    """Claims of the dead, debts, a machine without a record, a pool without tickets, a mute one; all of it overdue."""
     await fills_pool(world, 3)
     for name, step in (("early", 30), ("late", 60), ("later", 90)):
         await Actor(name, provisioning(name, 2), die_at=step).play(world)

@@ -179,7 +179,7 @@ async def lands_a_fenced_claim(world: World, ports: Ports) -> None:
 
 
 async def gives_back_what_is_another_s(world: World, ports: Ports) -> None:
-    """A roll back that was decided when the claim was ours meets the claim of somebody else."""
+    """A roll back that was decided for its own claim meets the claim of another run."""
     one = next(i for i in world.memory.tables.instances.values() if i.is_claimable)
     (mine,) = await ports.records.apply(a_claim(world, one, "mine"))
     late = lifecycle.give_back(ports, world.settings, mine, world.clock.now(), "a test", "")
@@ -188,7 +188,7 @@ async def gives_back_what_is_another_s(world: World, ports: Ports) -> None:
     await debts.pay_offers(ports, world.settings, [world.memory.tables.instances[one.id]], by="a test")
     await ports.records.apply(a_claim(world, world.memory.tables.instances[one.id], "theirs"))
     (landed,) = await ports.records.apply_each([late])
-    assert isinstance(landed, Conflict), "the claim of somebody else was rolled back"
+    assert isinstance(landed, Conflict), "the claim of another run was rolled back"
 
 
 def a_claim(world: World, one: Instance, round: str) -> Any:
@@ -329,4 +329,4 @@ def test_the_code_as_it_is_passes(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_caught(name: str) -> None:
     with PLANTED[name].plant():
-        assert findings(PLANTED[name].check), f"nobody noticed: {name}"
+        assert findings(PLANTED[name].check), f"not noticed: {name}"

@@ -127,7 +127,7 @@ async def test_a_generator_left_half_way_is_not_closed_by_the_collector() -> Non
     assert program.tidied == []
 
 
-def test_die_at_beyond_the_last_callback_kills_nobody() -> None:
+def test_die_at_beyond_the_last_callback_kills_no_process() -> None:
     _, whole, _ = run_and_die_at(None)
     program, process, _ = run_and_die_at(whole.steps + 1)
     assert program.finished

@@ -64,7 +64,7 @@ def test_tasks_of_the_dead_are_not_left_behind() -> None:
     virtual_run(main())
 
 
-def test_a_failure_that_nobody_awaited_surfaces() -> None:
+def test_a_failure_that_was_not_awaited_surfaces() -> None:
     async def main() -> None:
         the_loop().create_task(fail())
         await asyncio.sleep(1)
@@ -74,7 +74,7 @@ def test_a_failure_that_nobody_awaited_surfaces() -> None:
     assert [str(failure) for failure in caught.value.exceptions] == ["in the background"]
 
 
-def test_a_failure_that_somebody_awaited_does_not_surface_again() -> None:
+def test_a_failure_that_was_awaited_does_not_surface_again() -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="in the background"):
             await the_loop().create_task(fail())
@@ -93,7 +93,7 @@ def test_a_failure_is_remembered_however_many_tasks_follow() -> None:
         virtual_run(main())
 
 
-def test_a_failure_of_a_process_killed_later_is_nobody_s() -> None:
+def test_a_failure_of_a_process_killed_later_does_not_surface() -> None:
     async def main() -> None:
         process = Process("alpha")
         the_loop().spawn(process, fail())

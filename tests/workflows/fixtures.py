@@ -1,4 +1,4 @@
-"""GitHub, a pool and its agents for one test, all in virtual time: people start runs, machines die, followers look."""
+"""GitHub, a pool and its agents for one test, in virtual time: users start runs, machines die, controllers act."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,8 +17,8 @@ from bullpen.ports import Conclusion, Ports
 from bullpen.provision import Request, provision
 from bullpen.release import release
 from bullpen.sim.world import World
-from bullpen.workflows.alerts import Following
-from bullpen.workflows.controller import Follower
+from bullpen.workflows.alerts import ControllerReport
+from bullpen.workflows.controller import WorkflowController
 
 REPOSITORY = "acme/widgets"
 LOST_AFTER = 120.0  # seconds in which a dead agent's lease runs out for sure
@@ -42,7 +42,7 @@ def build(name: str = "build", **fields: Any) -> JobSpec:
 @dataclass
 class Scene:
     world: World
-    said: Following = field(default_factory=Following)
+    said: ControllerReport = field(default_factory=ControllerReport)
     max_runtime: float = 7200.0
     sweeper: Liveness = field(init=False)
 
@@ -57,7 +57,7 @@ class Scene:
     # ---- people and machines
 
     async def run(self, *jobs: JobSpec, runners: int = 1, repository: str = REPOSITORY) -> str:
-        """Somebody starts a run, and its runners are provided; returns its number."""
+        """A user starts a run, and its runners are provided; returns its number."""
         run = self.hub.start(repository, *jobs)
         await self.provides(run, runners, repository)
         await asyncio.sleep(10)  # agents say with a beat what their runners do
@@ -129,22 +129,22 @@ class Scene:
     def ports(self, rates: Rates | None = None) -> Ports:
         return self.world.ports(rates=rates)
 
-    def follower(self, ports: Ports | None = None) -> Follower:
-        return Follower(ports or self.ports(), self.world.settings)
+    def controller(self, ports: Ports | None = None) -> WorkflowController:
+        return WorkflowController(ports or self.ports(), self.world.settings)
 
-    async def passes(self, seconds: float, *followers: Follower, every: float = 2.0) -> None:
-        """Followers and a sweeper at work for a while, as services are: one that fails goes on later."""
+    async def passes(self, seconds: float, *controllers: WorkflowController, every: float = 2.0) -> None:
+        """Controllers and a sweeper at work for a while, as services are: one that fails goes on later."""
         for _ in range(int(seconds / every)):
             with suppress(Unavailable):
                 if (await self.sweeper.run_once()).sweep.lost:
-                    for one in followers:
+                    for one in controllers:
                         one.wake()
-            for one in followers:
+            for one in controllers:
                 with suppress(Unavailable):
                     self.hear(await one.run_once())
             await asyncio.sleep(every)
 
-    def hear(self, said: Following) -> None:
+    def hear(self, said: ControllerReport) -> None:
         self.said.done += said.done
         self.said.alarms += said.alarms
 
@@ -157,7 +157,7 @@ async def lose(scene: Scene, run: str, *jobs: str) -> list[str]:
     dead = [scene.on(run, job) for job in jobs]
     for one in dead:
         scene.dies(one)
-    await scene.passes(LOST_AFTER, scene.follower())
+    await scene.passes(LOST_AFTER, scene.controller())
     return dead
 
 

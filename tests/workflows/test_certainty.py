@@ -37,7 +37,7 @@ async def test_no_run_is_cancelled_under_a_job_that_github_sees_on_its_runner() 
         run = await scene.run(build("a", lasts=900), build("b", lasts=60))
         scene.world.memory.yard.capacity = 0
         scene.mutes(scene.on(run, "a"))
-        await scene.passes(LOST_AFTER + 300, scene.follower())
+        await scene.passes(LOST_AFTER + 300, scene.controller())
         assert scene.alarmed("its runner is online: it is left alone")
         assert scene.hub.cancels == []
 
@@ -52,27 +52,27 @@ async def test_nor_under_one_that_waits_for_a_label_with_a_living_runner() -> No
         await asyncio.sleep(10)
         scene.world.memory.yard.capacity = 0
         scene.dies(scene.on(run, "a"))
-        follower = scene.follower()
-        await scene.passes(240, follower)
+        controller = scene.controller()
+        await scene.passes(240, controller)
         scene.hub._assign = lambda: None  # type: ignore[method-assign]  # GitHub takes its time to hand out the next
-        await scene.passes(120, follower)
+        await scene.passes(120, controller)
         assert scene.conclusions(run)["c"] is Conclusion.SUCCESS
         assert scene.hub.cancels == []
 
 
 async def test_who_may_live_is_not_forgotten_for_its_label_has_others() -> None:
-    """It would count among its label's runners, and nobody would look whether it still is one."""
+    """It would count among its label's runners, and nothing would check whether it still is one."""
     async with a_scene() as scene:
         run = await scene.run(JobSpec("first", lasts=1000), build(lasts=30, needs=("first",)), runners=2)
         mute, other = [one.id for one in scene.instances(run)]
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER + LAG, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER + LAG, controller)
         assert scene.worker(mute).owes_reschedule
         scene.hub.lose(mute)
-        await scene.passes(120, follower)
+        await scene.passes(120, controller)
         scene.dies(other)
-        await scene.passes(600, follower)
+        await scene.passes(600, controller)
         assert scene.conclusions(run)["build"] is Conclusion.SUCCESS
 
 
@@ -83,21 +83,21 @@ async def test_who_is_gone_and_had_ended_its_job_is_not_missed_while_the_run_goe
         idle = scene.on(run, "a")
         await asyncio.sleep(60)
         scene.dies(idle)
-        await scene.passes(LOST_AFTER + LAG + 60, scene.follower())
+        await scene.passes(LOST_AFTER + LAG + 60, scene.controller())
         assert not scene.of(run).completed
         assert scene.why(idle) == f"label {run} has other runners"
 
 
 async def test_who_is_gone_and_whose_job_succeeded_without_a_word_of_it_is_not_missed_either() -> None:
     async with a_scene() as scene:
-        scene.hub.on_work = lambda name, activity: None  # nobody tells
+        scene.hub.on_work = lambda name, activity: None  # no agent reports it
         run = await scene.run(build("a", lasts=200), build("b", lasts=1500), runners=2)
         mute = scene.on(run, "a")
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(300, follower)
+        controller = scene.controller()
+        await scene.passes(300, controller)
         scene.dies(mute)
-        await scene.passes(LOST_AFTER + LAG, follower)
+        await scene.passes(LOST_AFTER + LAG, controller)
         assert not scene.of(run).completed
         assert scene.why(mute) == f"label {run} has other runners"
 
@@ -107,12 +107,12 @@ async def test_what_failed_between_the_last_sight_of_its_runner_and_the_end_of_i
         run = await scene.run(build("a", lasts=300, ends=Conclusion.FAILURE))
         mute = scene.on(run, "a")
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(240, follower)
+        controller = scene.controller()
+        await scene.passes(240, controller)
         await asyncio.sleep(55)
         assert scene.of(run).completed
         scene.dies(mute)
-        await scene.passes(LOST_AFTER, follower)
+        await scene.passes(LOST_AFTER, controller)
         assert scene.hub.reruns == []
         assert scene.said.done[-1].endswith("a ended by itself: its runner was online")
 
@@ -127,7 +127,7 @@ async def test_what_ended_before_a_machine_left_was_not_lost_with_it(end: Conclu
         leaves(scene, idle)
         await asyncio.sleep(10)
         scene.dies(idle)
-        await scene.passes(LOST_AFTER + 700, scene.follower())
+        await scene.passes(LOST_AFTER + 700, scene.controller())
         assert scene.hub.reruns == []
 
 
@@ -137,11 +137,11 @@ async def test_what_a_machine_that_leaves_ends_on_its_way_was_lost_though_github
         one = scene.on(run, "a")
         leaves(scene, one)
         scene.mutes(one)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER, controller)
         ends(scene, run, "a", Conclusion.CANCELLED)
         scene.dies(one)
-        await scene.passes(700, follower)
+        await scene.passes(700, controller)
         assert scene.hub.reruns == [(run, 1, ("a",))]
 
 
@@ -160,7 +160,7 @@ async def test_a_list_of_jobs_that_never_catches_up_with_its_run_keeps_no_runner
             return [*jobs, replace(jobs[0], id=99, name="stuck", completed=False, runner="")]
 
         monkeypatch.setattr(ports.workflows, "jobs", stuck)
-        await scene.passes(LOST_AFTER + LAG + 120, scene.follower(ports))
+        await scene.passes(LOST_AFTER + LAG + 120, scene.controller(ports))
         assert scene.held() == []
 
 
@@ -178,20 +178,20 @@ async def test_what_github_gave_up_was_lost_whatever_a_worker_promised(
         run = await scene.run(build(lasts=3000))
         dead = scene.on(run, "build")
         scene.dies(dead)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER, controller)
         change(scene, dead, changed)
-        await scene.passes(GIVEN_UP_AFTER, follower)
+        await scene.passes(GIVEN_UP_AFTER, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
 
 
 async def test_the_loss_of_another_attempt_is_said_again() -> None:
     async with a_scene(rescue=()) as scene:
         run = await scene.run(build(lasts=300))
-        follower = scene.follower()
+        controller = scene.controller()
         for attempt in (1, 2):
             scene.dies(scene.on(run, "build"))
-            await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, follower)
+            await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, controller)
             said = f"run {run} of {REPOSITORY}, attempt {attempt}: build lost, and not run again"
             assert len([alarm for alarm in scene.said.alarms if said in alarm]) == 1
             if attempt == 1:
@@ -205,11 +205,11 @@ async def test_a_job_of_the_next_attempt_is_lost_with_a_runner_that_was_last_hea
         run = await scene.run(build(lasts=200, ends=Conclusion.FAILURE))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        follower = scene.follower()
+        controller = scene.controller()
         await asyncio.sleep(195)
         scene.hub.rerun(scene.of(run), ("build",))
-        await scene.passes(60, follower)
+        await scene.passes(60, controller)
         assert scene.on(run, "build") == mute
         scene.dies(mute)
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, follower)
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, controller)
         assert [attempt for _, attempt, _ in scene.hub.reruns] == [1, 2]

@@ -9,9 +9,9 @@ from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Outdated, Throttled
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.sim.agent import Temper
-from bullpen.workflows import controller as followers
-from bullpen.workflows.holdings import Held
-from bullpen.workflows.reconcile_run import Look
+from bullpen.workflows import controller as controllers
+from bullpen.workflows.holdings import RunHoldings
+from bullpen.workflows.reconcile_run import RunReconciler
 from fixtures import faults, requests
 from workflows.fixtures import REPOSITORY, Scene, a_scene, build
 
@@ -21,29 +21,29 @@ def asked(ports: Ports) -> int:
     return sum(count for kind, count in requests(ports).items() if kind.startswith(("workflows.", "ci.")))
 
 
-async def settled(scene: Scene) -> followers.Follower:
-    """A follower that has just polled."""
-    follower = scene.follower()
-    await follower.run_once()
-    return follower
+async def settled(scene: Scene) -> controllers.WorkflowController:
+    """A controller that has just polled."""
+    controller = scene.controller()
+    await controller.run_once()
+    return controller
 
 
 async def test_a_note_of_a_run_that_ended_has_it_released_at_once() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=30))
-        follower = await settled(scene)
-        scene.hub.on_event = follower.note
-        await scene.passes(40, follower)
+        controller = await settled(scene)
+        scene.hub.on_event = controller.note
+        await scene.passes(40, controller)
         assert scene.instances(run) == []
 
 
 async def test_a_note_that_is_lost_is_made_up_for_by_polling() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=30))
-        follower = await settled(scene)
-        await scene.passes(50, follower)
+        controller = await settled(scene)
+        await scene.passes(50, controller)
         assert scene.instances(run) != []
-        await scene.passes(20, follower)
+        await scene.passes(20, controller)
         assert scene.instances(run) == []
 
 
@@ -51,11 +51,11 @@ async def test_notes_that_come_again_early_and_out_of_order_do_no_harm() -> None
     async with a_scene() as scene:
         run = await scene.run(build(lasts=30))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
         for _ in range(3):
             for _ in range(5):
-                follower.note(REPOSITORY, run)
-            await scene.passes(2, follower)
+                controller.note(REPOSITORY, run)
+            await scene.passes(2, controller)
         assert len(scene.instances(run)) == 1
         assert requests(ports)["workflows.run"] == 3  # one for each pass, however many notes
 
@@ -64,13 +64,13 @@ async def test_what_is_none_of_ours_is_never_asked_about() -> None:
     async with a_scene() as scene:
         foreign = scene.hub.start(REPOSITORY, JobSpec("elsewhere"))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
         for _ in range(100):
-            follower.note(REPOSITORY, foreign)
-            follower.note("acme/other", "999")
-            await scene.passes(2, follower)
+            controller.note(REPOSITORY, foreign)
+            controller.note("acme/other", "999")
+            await scene.passes(2, controller)
         assert asked(ports) == 0
-        assert (await follower.look(REPOSITORY, foreign)).alarms == []
+        assert (await controller.reconcile(REPOSITORY, foreign)).alarms == []
         assert asked(ports) == 0
 
 
@@ -78,12 +78,12 @@ async def test_polling_costs_one_request_a_minute_for_each_run_that_holds_instan
     async with a_scene() as scene:
         for _ in range(5):
             await scene.run(build(lasts=10))
-        await scene.passes(120, scene.follower())
+        await scene.passes(120, scene.controller())
         assert scene.held() == []
         for _ in range(2):
             await scene.run(build(lasts=5000))
         ports = scene.ports()
-        await scene.passes(600, scene.follower(ports))
+        await scene.passes(600, scene.controller(ports))
         assert asked(ports) == requests(ports)["workflows.run"]
         assert 18 <= asked(ports) <= 22
         assert sum(requests(ports).values()) < 80
@@ -95,7 +95,7 @@ async def test_a_note_that_comes_while_its_run_is_looked_at_is_heeded_after_that
     async with a_scene() as scene:
         run = await scene.run(build(lasts=3000))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
         answer = asyncio.Event()
         ask = ports.workflows.run
 
@@ -105,12 +105,12 @@ async def test_a_note_that_comes_while_its_run_is_looked_at_is_heeded_after_that
             return found
 
         monkeypatch.setattr(ports.workflows, "run", slow)
-        await follower.run_once()
-        follower.note(REPOSITORY, run)
-        await follower.run_once()
+        await controller.run_once()
+        controller.note(REPOSITORY, run)
+        await controller.run_once()
         assert requests(ports)["workflows.run"] == 1
         answer.set()
-        await scene.passes(4, follower)
+        await scene.passes(4, controller)
         assert requests(ports)["workflows.run"] == 2
 
 
@@ -118,7 +118,7 @@ async def test_a_long_look_at_one_run_does_not_keep_others_waiting(monkeypatch: 
     async with a_scene() as scene:
         slow, fast = await scene.run(build(lasts=3000)), await scene.run(build(lasts=20))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
         ask = ports.workflows.run
 
         async def sometimes_slow(repository: str, number: str) -> WorkflowRun:
@@ -127,9 +127,9 @@ async def test_a_long_look_at_one_run_does_not_keep_others_waiting(monkeypatch: 
             return await ask(repository, number)
 
         monkeypatch.setattr(ports.workflows, "run", sometimes_slow)
-        await scene.passes(100, follower)
+        await scene.passes(100, controller)
         assert scene.instances(fast) == []
-        await follower.rest()
+        await controller.stop()
 
 
 async def test_whose_run_it_is_our_records_say_and_a_note_only_where_they_do_not() -> None:
@@ -139,42 +139,42 @@ async def test_whose_run_it_is_our_records_say_and_a_note_only_where_they_do_not
         await scene.provides(unnamed, 1, repository="")
         await asyncio.sleep(30)
         ports = scene.ports()
-        follower = scene.follower(ports)
-        follower.note("acme/evil", run)
-        await scene.passes(4, follower)
+        controller = scene.controller(ports)
+        controller.note("acme/evil", run)
+        await scene.passes(4, controller)
         assert scene.instances(run) == []
         assert len(scene.instances(unnamed)) == 1
-        follower.note(REPOSITORY, unnamed)
-        await scene.passes(4, follower)
+        controller.note(REPOSITORY, unnamed)
+        await scene.passes(4, controller)
         assert scene.instances(unnamed) == []
 
 
 async def test_a_flood_of_notes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "MOST_NOTES", 10)
+    monkeypatch.setattr(controllers, "MOST_NOTES", 10)
     async with a_scene() as scene:
-        follower = scene.follower()
+        controller = scene.controller()
         for number in range(1000):
-            follower.note(REPOSITORY, str(number))
-        assert len(follower._noted) == 10
+            controller.note(REPOSITORY, str(number))
+        assert len(controller._noted) == 10
 
 
 async def test_github_that_asks_for_rest_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=20))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
 
         async def throttled(repository: str, number: str) -> WorkflowRun:
             raise Throttled("too many requests", retry_after=300)
 
         ask = ports.workflows.run
         monkeypatch.setattr(ports.workflows, "run", throttled)
-        await scene.passes(4, follower)
+        await scene.passes(4, controller)
         monkeypatch.setattr(ports.workflows, "run", ask)
-        follower.note(REPOSITORY, run)
-        await scene.passes(280, follower)
+        controller.note(REPOSITORY, run)
+        await scene.passes(280, controller)
         assert asked(ports) == 0
-        await scene.passes(30, follower)
+        await scene.passes(30, controller)
         assert scene.instances(run) == []
 
 
@@ -183,8 +183,8 @@ async def test_a_look_that_fails_is_said_and_tried_again_less_and_less_often() -
         run = await scene.run(build(lasts=3000))
         ports = scene.ports()
         faults(ports).fail_next("workflows.run", *[Failure.LOST_REQUEST] * 1000)
-        await scene.passes(600, scene.follower(ports))
-        assert scene.alarmed(f"run {run} of {REPOSITORY} could not be seen to")
+        await scene.passes(600, scene.controller(ports))
+        assert scene.alarmed(f"run {run} of {REPOSITORY} could not be reconciled")
         assert 10 <= requests(ports)["workflows.run"] <= 25
 
 
@@ -192,32 +192,32 @@ async def test_a_pass_that_fails_forgets_no_note() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=20))
         ports = scene.ports()
-        follower = scene.follower(ports)
-        await follower.run_once()
+        controller = scene.controller(ports)
+        await controller.run_once()
         await asyncio.sleep(20)
         faults(ports).fail_next("records.live", Failure.LOST_REQUEST)
-        follower.note(REPOSITORY, run)
-        await scene.passes(6, follower)
+        controller.note(REPOSITORY, run)
+        await scene.passes(6, controller)
         assert scene.instances(run) == []
 
 
 @pytest.mark.parametrize("failure", [Outdated("a newer program is at work"), RuntimeError("a bug")])
-async def test_what_nobody_expected_is_raised_and_the_others_are_seen_to(
+async def test_an_unexpected_error_is_raised_and_the_others_are_reconciled(
     failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_scene() as scene:
         broken, sound = await scene.run(build(lasts=20)), await scene.run(build(lasts=20))
         await asyncio.sleep(20)
-        right = Look.at
+        right = RunReconciler.reconcile
 
-        async def at(self: Look, held: Held) -> None:
+        async def reconcile(self: RunReconciler, held: RunHoldings) -> None:
             if held.run == broken:
                 raise failure
             await right(self, held)
 
-        monkeypatch.setattr(Look, "at", at)
+        monkeypatch.setattr(RunReconciler, "reconcile", reconcile)
         with pytest.raises(type(failure)):
-            await scene.follower().run_once()
+            await scene.controller().run_once()
         assert scene.instances(sound) == []
 
 
@@ -225,11 +225,11 @@ async def test_a_follower_at_rest_has_given_back_what_it_was_fetching() -> None:
     async with a_scene() as scene:
         run = await scene.run(build("a"), build("b"))
         scene.dies(scene.on(run, "a"))
-        follower = scene.follower()
+        controller = scene.controller()
         scene.world.temper = lambda n: Temper(boots_in=100)
         while not _fetching(scene):
-            await scene.passes(2, follower)
-        await follower.rest()
+            await scene.passes(2, controller)
+        await controller.stop()
         assert not _fetching(scene)
 
 

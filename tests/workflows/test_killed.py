@@ -1,4 +1,4 @@
-"""Followers killed anywhere, several at once, on bad ways: a lost job is run again once, and all is given back."""
+"""Controllers killed anywhere, several at once, on bad ways: a lost job is run again once, and all is given back."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,27 +13,27 @@ from bullpen.ports import Conclusion, Ports
 from bullpen.sim.loop import VirtualLoop
 from bullpen.sim.process import Process
 from bullpen.sim.run import virtual_run
-from bullpen.workflows.controller import Follower
+from bullpen.workflows.controller import WorkflowController
 from fixtures import requests
 from workflows.fixtures import Scene, a_scene, build
 
 Stage = Callable[[Scene], Awaitable[str]]
 
 
-async def goes_on(follower: Follower, passes: int) -> None:
+async def goes_on(controller: WorkflowController, passes: int) -> None:
     """As a service does it: a pass that fails is followed by the next."""
     for _ in range(passes):
         with suppress(Unavailable):
-            await follower.run_once()
+            await controller.run_once()
         await asyncio.sleep(2.0)
-    await follower.rest()
+    await controller.stop()
 
 
 def spawned(scene: Scene, name: str, passes: int, ports: Ports | None = None) -> Process:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     process = Process(name)
-    loop.spawn(process, goes_on(scene.follower(ports), passes))
+    loop.spawn(process, goes_on(scene.controller(ports), passes))
     return process
 
 
@@ -45,7 +45,7 @@ async def die_and_be_noticed(scene: Scene, *instances: str) -> None:
         await scene.passes(2)
 
 
-# ---- what is to be done when followers begin
+# ---- what is to be done when controllers begin
 
 
 async def a_runner_is_left(scene: Scene) -> str:
@@ -56,7 +56,7 @@ async def a_runner_is_left(scene: Scene) -> str:
     return run
 
 
-async def nobody_has_heard(scene: Scene) -> str:
+async def no_agent_has_reported(scene: Scene) -> str:
     """As `a_runner_is_left`, but its machine died before it could tell of the job."""
     scene.hub.on_work = lambda name, activity: None
     return await a_runner_is_left(scene)
@@ -71,7 +71,7 @@ async def no_runner_is_left(scene: Scene) -> str:
 
 
 async def a_runner_is_mute(scene: Scene) -> str:
-    """Its machine lives, but nobody hears of it: it has to be ended first."""
+    """Its machine is alive, but silent: it has to be ended first."""
     run = await scene.run(build(lasts=50), build("test", lasts=20), runners=2)
     mute = scene.on(run, "build")
     scene.mutes(mute)
@@ -107,7 +107,7 @@ def wrong(scene: Scene, run: str, reruns: int) -> list[str]:
 
 
 def killed_everywhere(stage: Stage, reruns: int, stride: int) -> int:
-    """How many callbacks the victim had; the next follower has to finish whatever it left."""
+    """How many callbacks the victim had; the next controller has to finish whatever it left."""
 
     async def history(step: int) -> tuple[bool, list[str]]:
         async with a_scene() as scene:
@@ -115,7 +115,7 @@ def killed_everywhere(stage: Stage, reruns: int, stride: int) -> int:
             victim = spawned(scene, "victim", 45)
             victim.die_at = step
             await victim.ended()
-            await scene.passes(300, scene.follower(), every=5.0)
+            await scene.passes(300, scene.controller(), every=5.0)
             return victim.dead, wrong(scene, run, reruns)
 
     for step in range(1, 100_000, stride):
@@ -131,7 +131,7 @@ def killed_everywhere(stage: Stage, reruns: int, stride: int) -> int:
     ("stage", "reruns"),
     [
         (a_runner_is_left, 1),
-        (nobody_has_heard, 1),
+        (no_agent_has_reported, 1),
         (no_runner_is_left, 1),
         (a_runner_is_mute, 1),
         (jobs_wait, 0),
@@ -144,16 +144,16 @@ def test_killed_at_any_callback_the_next_follower_finishes_once(stage: Stage, re
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-@pytest.mark.parametrize("stage", [a_runner_is_left, nobody_has_heard, no_runner_is_left])
+@pytest.mark.parametrize("stage", [a_runner_is_left, no_agent_has_reported, no_runner_is_left])
 def test_three_at_once_on_bad_ways_run_it_again_once(stage: Stage, seed: int) -> None:
     async def history() -> list[str]:
         async with a_scene() as scene:
             run = await stage(scene)
             bad = Rates(latency=(0.0, 0.4), lost_request=0.03, lost_answer=0.03, throttled=0.03)
-            crowd = [spawned(scene, f"follower {n}", 60, scene.ports(bad)) for n in range(3)]
+            crowd = [spawned(scene, f"controller {n}", 60, scene.ports(bad)) for n in range(3)]
             crowd[0].die_at = 100 + 61 * seed % 400
             await crowd[-1].ended()
-            await scene.passes(300, scene.follower(), every=5.0)
+            await scene.passes(300, scene.controller(), every=5.0)
             return wrong(scene, run, 1)
 
     assert virtual_run(history(), seed=seed, allow_left_behind=True) == []
@@ -169,9 +169,9 @@ async def test_a_follower_that_was_stopped_as_it_asked_for_a_re_run_and_goes_on_
             if requests(ports)["workflows.rerun_job"]:
                 break
         slow.pause()
-        await scene.passes(60, scene.follower())
+        await scene.passes(60, scene.controller())
         assert len(scene.hub.reruns) == 1
         slow.resume()
         await slow.ended()
-        await scene.passes(200, scene.follower(), every=5.0)
+        await scene.passes(200, scene.controller(), every=5.0)
         assert wrong(scene, run, 1) == []

@@ -14,10 +14,10 @@ async def test_a_job_that_ended_well_though_its_worker_was_lost_is_left() -> Non
         run = await scene.run(build(lasts=400))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER, controller)
         assert scene.worker(mute).owes_reschedule
-        await scene.passes(500, follower)
+        await scene.passes(500, controller)
         assert scene.hub.reruns == []
         assert "build succeeded" in scene.why(mute)
 
@@ -27,7 +27,7 @@ async def test_a_runner_that_is_online_is_marked_and_never_ended() -> None:
         run = await scene.run(build(lasts=3000))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        await scene.passes(1500, scene.follower())
+        await scene.passes(1500, scene.controller())
         assert scene.alarmed(f"{mute} is lost, but its runner is online: it is left alone")
         assert mute in scene.world.memory.yard.machines
         assert scene.state(mute) == RUNNING
@@ -38,7 +38,7 @@ async def test_a_job_that_failed_on_a_runner_that_is_online_was_not_lost() -> No
         run = await scene.run(build(lasts=600, ends=Conclusion.FAILURE))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        await scene.passes(900, scene.follower())
+        await scene.passes(900, scene.controller())
         assert scene.hub.reruns == []
         assert "ended by itself" in scene.why(mute)
 
@@ -49,16 +49,16 @@ async def test_a_mute_machine_is_ended_once_its_runner_was_offline_twice() -> No
         mute = scene.on(run, "build")
         scene.mutes(mute)
         scene.hub.lose(mute)  # the machine lives, and reaches neither us nor GitHub
-        follower = scene.follower()
+        controller = scene.controller()
         while not scene.worker(mute).owes_reschedule:
-            await scene.passes(2, follower)
+            await scene.passes(2, controller)
         lost_at = asyncio.get_running_loop().time()
         while scene.state(mute) == RUNNING:
-            await scene.passes(2, follower)
+            await scene.passes(2, controller)
         assert asyncio.get_running_loop().time() - lost_at >= 58
         assert scene.state(mute) == TERMINATED
         assert mute not in scene.world.memory.yard.machines
-        await scene.passes(GIVEN_UP_AFTER, follower)
+        await scene.passes(GIVEN_UP_AFTER, controller)
         assert len(scene.hub.reruns) == 1
 
 
@@ -67,12 +67,12 @@ async def test_a_runner_that_is_offline_now_and_then_is_not_ended() -> None:
         run = await scene.run(build(lasts=5000))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER, controller)
         known = scene.world.memory.registrations[mute]
         for online in (False, True) * 4:
             scene.world.memory.registrations[mute] = replace(known, online=online)
-            await scene.passes(60, follower)
+            await scene.passes(60, controller)
         assert scene.state(mute) == RUNNING
 
 
@@ -81,14 +81,14 @@ async def test_a_worker_that_comes_back_has_lost_nothing() -> None:
         run = await scene.run(build(lasts=400))
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER, controller)
         assert scene.worker(mute).owes_reschedule
         scene.world.agents[mute].resume()
-        await scene.passes(130, follower)
+        await scene.passes(130, controller)
         assert scene.why(mute) == "it came back"
         assert scene.state(mute) == RUNNING
-        await scene.passes(400, follower)
+        await scene.passes(400, controller)
         assert (scene.hub.reruns, scene.held()) == ([], [])
 
 
@@ -102,5 +102,5 @@ async def test_what_a_worker_says_of_another_ones_runner_is_not_believed() -> No
         scene.world.tempers[liar].work(Activity(REPOSITORY, victim, 1, victim, theirs.runner, "theirs"))
         await asyncio.sleep(10)
         scene.dies(liar)
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("build",))]  # what GitHub itself says that it had

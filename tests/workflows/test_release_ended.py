@@ -20,10 +20,10 @@ async def test_a_run_that_ended_gives_back_the_runners_of_its_labels(label: str)
         run = scene.hub.start(REPOSITORY, *jobs)
         own = label.format(run=run, attempt=1)
         await scene.provides(own, 2)
-        follower = scene.follower()
-        await scene.passes(30, follower)
+        controller = scene.controller()
+        await scene.passes(30, controller)
         assert len(scene.instances(own)) == 2
-        await scene.passes(70, follower)
+        await scene.passes(70, controller)
         assert scene.instances(own) == []
         assert scene.world.memory.yard.machines.keys() == scene.world.memory.tables.instances.keys()
 
@@ -31,7 +31,7 @@ async def test_a_run_that_ended_gives_back_the_runners_of_its_labels(label: str)
 async def test_another_run_keeps_what_it_has() -> None:
     async with a_scene() as scene:
         over, goes_on = await scene.run(build(lasts=20)), await scene.run(build(lasts=3000))
-        await scene.passes(100, scene.follower())
+        await scene.passes(100, scene.controller())
         assert (len(scene.instances(over)), len(scene.instances(goes_on))) == (0, 1)
 
 
@@ -42,7 +42,7 @@ async def test_a_provision_still_at_work_when_its_run_is_over_comes_to_nothing()
         providing = asyncio.get_running_loop().create_task(scene.provides(run, 1))
         await asyncio.sleep(20)
         scene.hub.cancel(scene.of(run))
-        await scene.passes(100, scene.follower())
+        await scene.passes(100, scene.controller())
         with pytest.raises(AssertionError, match="its run was released"):
             await providing
         assert scene.held() == []
@@ -68,7 +68,7 @@ async def test_a_run_that_is_started_again_at_that_moment_gets_its_runners_back(
 
         monkeypatch.setattr(ports.workflows, "run", run_again_behind_our_back)
         scene.world.memory.registrations.clear()
-        await scene.passes(100, scene.follower(ports))
+        await scene.passes(100, scene.controller(ports))
         assert scene.of(run).completed
         assert scene.held() == []
 
@@ -92,7 +92,7 @@ async def test_a_run_that_is_started_again_as_it_is_given_back_is_held_again_for
             return found
 
         monkeypatch.setattr(ports.workflows, "run", started_again)
-        await scene.passes(300, scene.follower(ports))
+        await scene.passes(300, scene.controller(ports))
         assert raced
         assert scene.of(run).completed
         assert scene.held() == []

@@ -17,12 +17,12 @@ from workflows.fixtures import settings as on_github
 pytestmark = pytest.mark.slow
 
 
-async def test_a_job_that_somebody_cancelled_is_left_though_its_run_failed_for_another() -> None:
+async def test_a_job_that_a_user_cancelled_is_left_though_its_run_failed_for_another() -> None:
     async with a_scene() as scene:
         run = await scene.run(build("lost"), build("wrong", lasts=20, ends=Conclusion.FAILURE), runners=2)
         (dead,) = await lose(scene, run, "lost")
         scene.hub.cancel(scene.of(run))
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "lost was cancelled" in scene.why(dead)
 
@@ -35,7 +35,7 @@ async def test_a_job_that_ended_as_cancelled_on_a_machine_which_said_that_it_lea
         workers[known.id] = replace(known, leaving=scene.world.clock.now())
         scene.dies(dead)
         scene.hub._finish(scene.of(run), scene.of(run).jobs[0], Conclusion.CANCELLED)  # as its runner said goodbye
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("build",))]
 
 
@@ -43,7 +43,7 @@ async def test_jobs_cancelled_because_of_a_single_lost_one_are_run_again_with_it
     async with a_scene() as scene:
         run = await scene.run(build("lost"), build("cut", lasts=20, ends=Conclusion.CANCELLED), runners=2)
         await lose(scene, run, "lost")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("lost", "cut"))]
 
 
@@ -52,7 +52,7 @@ async def test_a_job_that_was_ended_at_its_maximum_runtime_would_be_so_again() -
         scene.max_runtime = 300.0
         run = await scene.run(build(lasts=20_000))
         one = scene.on(run, "build")
-        await scene.passes(360 + GIVEN_UP_AFTER + 60, scene.follower(), every=5.0)
+        await scene.passes(360 + GIVEN_UP_AFTER + 60, scene.controller(), every=5.0)
         assert one not in scene.world.memory.yard.machines
         assert scene.hub.reruns == []
         assert "build was ended at the maximum runtime of its runner" in scene.why(one)
@@ -64,10 +64,10 @@ async def test_it_runs_again_on_runners_that_have_the_whole_time_before_them() -
         run = await scene.run(build("lost", lasts=1000), build("other", lasts=1050), runners=2)
         await asyncio.sleep(300)
         await lose(scene, run, "lost")
-        follower = scene.follower()
-        await scene.passes(800, follower, every=5.0)
+        controller = scene.controller()
+        await scene.passes(800, controller, every=5.0)
         assert len(scene.hub.reruns) == 1
-        await scene.passes(1100, follower, every=5.0)
+        await scene.passes(1100, controller, every=5.0)
         assert scene.conclusions(run)["lost"] is Conclusion.SUCCESS
 
 
@@ -77,7 +77,7 @@ async def test_jobs_that_need_it_get_runners_of_their_own_label_though_that_was_
         await lose(scene, run, "build")
         for label in (f"{run}-small", f"{run}-test"):
             await scene.releases(label)
-        await scene.passes(GIVEN_UP_AFTER + 900, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER + 900, scene.controller())
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS, "test": Conclusion.SUCCESS}
         assert scene.held() == []
 
@@ -87,11 +87,11 @@ async def test_a_label_that_is_released_while_its_runners_come_gets_others() -> 
         run = await scene.run(build(lasts=200))
         await lose(scene, run, "build")
         scene.world.temper = lambda n: Temper(boots_in=40.0)
-        follower, provisions = scene.follower(), scene.world.memory.tables.provisions
+        controller, provisions = scene.controller(), scene.world.memory.tables.provisions
         while not any(one.state == "open" for one in provisions.values()):
-            await scene.passes(2, follower)
+            await scene.passes(2, controller)
         await scene.releases(run)
-        await scene.passes(600, follower)
+        await scene.passes(600, controller)
         assert len(scene.hub.reruns) == 1
 
 
@@ -99,9 +99,9 @@ async def test_what_was_lost_hours_before_the_end_of_its_run_is_not_forgotten() 
     async with a_scene() as scene:
         run = await scene.run(build(lasts=300), JobSpec("long", lasts=14_000))
         (dead,) = await lose(scene, run, "build")
-        follower = scene.follower()
+        controller = scene.controller()
         for _ in range(5):
-            await scene.passes(3600, follower, every=60.0)
+            await scene.passes(3600, controller, every=60.0)
             await scene.ports().records.purge(scene.world.clock.now(), 1000)
         assert scene.hub.reruns == [(run, 1, ("build",))]
         assert not scene.worker(dead).owes_reschedule
@@ -123,7 +123,7 @@ async def test_a_run_that_is_missing_once_is_not_given_up(monkeypatch: pytest.Mo
             return await ask(repository, number)
 
         monkeypatch.setattr(ports.workflows, "run", missing_once)
-        await scene.passes(GIVEN_UP_AFTER, scene.follower(ports))
+        await scene.passes(GIVEN_UP_AFTER, scene.controller(ports))
         assert scene.hub.reruns == [(run, 1, ("build",))]
         assert not scene.alarmed("does not exist")
 
@@ -138,9 +138,9 @@ async def test_where_the_runners_cannot_be_listed_other_runs_go_on(monkeypatch: 
             raise PermissionDenied("the token lacks a permission")
 
         monkeypatch.setattr(ports.ci, "registrations", denied)
-        await scene.passes(400, scene.follower(ports))
+        await scene.passes(400, scene.controller(ports))
         assert scene.instances(other) == []
-        assert scene.alarmed("whether lost runners are online cannot be seen: the token lacks")
+        assert scene.alarmed("cannot check whether lost runners are online: the token lacks")
 
 
 async def test_a_re_run_that_github_never_shows_is_said_and_asked_for_once_more(
@@ -152,15 +152,15 @@ async def test_a_re_run_that_github_never_shows_is_said_and_asked_for_once_more(
         asked: list[tuple[str, ...]] = []
         accept = scene.hub.rerun
         monkeypatch.setattr(scene.hub, "rerun", lambda run, names: asked.append(names))
-        follower = scene.follower()
+        controller = scene.controller()
         while not asked:
-            await scene.passes(2, follower)
+            await scene.passes(2, controller)
         monkeypatch.setattr(scene.hub, "rerun", accept)
-        await scene.passes(200, follower)
+        await scene.passes(200, controller)
         assert scene.hub.reruns == []
-        await scene.passes(200, follower)
+        await scene.passes(200, controller)
         assert len(scene.hub.reruns) == 1
-        assert scene.alarmed("GitHub does not show it: once more")
+        assert scene.alarmed("GitHub does not show the requested re-run; trying again")
 
 
 async def test_a_machine_whose_end_never_becomes_certain_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +175,11 @@ async def test_a_machine_whose_end_never_becomes_certain_is_said(monkeypatch: py
             return []
 
         monkeypatch.setattr(ports.compute, "terminate", uncertain)
-        follower = scene.follower(ports)
-        await scene.passes(300, follower)
-        assert not scene.alarmed("was to be ended")
-        await scene.passes(400, follower)
-        assert scene.alarmed(f"{dead} was to be ended, and nobody can say that it has")
+        controller = scene.controller(ports)
+        await scene.passes(300, controller)
+        assert not scene.alarmed("is not confirmed")
+        await scene.passes(400, controller)
+        assert scene.alarmed(f"the end of {dead} was requested but is not confirmed")
 
 
 async def test_the_runner_of_a_lost_job_is_taken_off_githubs_list_as_the_job_is_run_again() -> None:
@@ -187,7 +187,7 @@ async def test_the_runner_of_a_lost_job_is_taken_off_githubs_list_as_the_job_is_
         run = await scene.run(build(lasts=200))
         (dead,) = await lose(scene, run, "build")
         assert dead in scene.world.memory.registrations
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert len(scene.hub.reruns) == 1
         assert dead not in scene.world.memory.registrations
 
@@ -198,28 +198,28 @@ async def test_a_job_that_never_ends_for_its_agent_holds_up_a_machine_only_until
         one = scene.on(run, "build")
         scene.hub.on_work = lambda name, activity: None  # its agent hears nothing of the end
         await _given_back(scene, one)
-        follower = scene.follower()
-        await scene.passes(60, follower)
+        controller = scene.controller()
+        await scene.passes(60, controller)
         assert one in scene.world.memory.yard.machines
-        await scene.passes(200, follower)
+        await scene.passes(200, controller)
         assert one not in scene.world.memory.yard.machines
         assert any("which has completed" in line for line in scene.said.done)
 
 
-async def test_ends_wake_and_other_events_of_jobs_only_where_somebody_is_lost() -> None:
+async def test_ends_wake_and_other_events_of_jobs_only_where_a_worker_is_lost() -> None:
     async with a_scene() as scene:
         calm = await scene.run(build(lasts=5000))
         run = await scene.run(build("a", lasts=5000), build("b", lasts=5000))
         ports = scene.ports()
-        follower = scene.follower(ports)
+        controller = scene.controller(ports)
         await lose(scene, run, "a")
-        await scene.passes(2, follower)
+        await scene.passes(2, controller)
         before = requests(ports)["workflows.run"]
-        follower.note_job(REPOSITORY, calm)
-        await scene.passes(2, follower)
+        controller.note_job(REPOSITORY, calm)
+        await scene.passes(2, controller)
         assert requests(ports)["workflows.run"] == before
-        follower.note_job(REPOSITORY, run)
-        await scene.passes(2, follower)
+        controller.note_job(REPOSITORY, run)
+        await scene.passes(2, controller)
         assert requests(ports)["workflows.run"] == before + 1
 
 

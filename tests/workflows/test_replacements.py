@@ -13,7 +13,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Ports
 from bullpen.sim.world import World
-from bullpen.workflows.reprovision import Refusal, Runners
+from bullpen.workflows.reprovision import Refusal, RunnerProvider
 from fixtures import a_world, ids, machines, mute, on_github, provisioned, records, small
 
 SPOT, ON_DEMAND = UsageClass.SPOT, UsageClass.ON_DEMAND
@@ -34,7 +34,7 @@ async def one_is_lost(world: World, fallback: tuple[UsageClass, ...] | None) -> 
 
 
 async def provide(world: World, count: int, ports: Ports | None = None) -> Refusal | None:
-    return await Runners(ports or world.ports(), world.settings, asyncio.Event()).provide("4711", count)
+    return await RunnerProvider(ports or world.ports(), world.settings, asyncio.Event()).provide("4711", count)
 
 
 @pytest.mark.parametrize("class_falls_back", [False, True])

@@ -19,13 +19,13 @@ async def test_a_lost_job_is_run_again_once_its_run_has_completed() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(), build("test", lasts=30), runners=2)
         (dead,) = await lose(scene, run, "build")
-        follower = scene.follower()
-        await scene.passes(300, follower)
+        controller = scene.controller()
+        await scene.passes(300, controller)
         assert scene.hub.reruns == []
         assert scene.worker(dead).owes_reschedule
-        await scene.passes(GIVEN_UP_AFTER, follower)
+        await scene.passes(GIVEN_UP_AFTER, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
-        await scene.passes(1200, follower)
+        await scene.passes(1200, controller)
         assert not scene.worker(dead).owes_reschedule
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS, "test": Conclusion.SUCCESS}
         assert len(scene.hub.reruns) == 1
@@ -37,11 +37,11 @@ async def test_without_a_live_runner_of_the_label_one_is_provided_before_the_job
         run = await scene.run(build(lasts=300))
         await lose(scene, run, "build")
         assert scene.instances(run) == []
-        follower = scene.follower()
-        await scene.passes(GIVEN_UP_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(GIVEN_UP_AFTER, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
         assert len(scene.instances(run)) == 1
-        await scene.passes(500, follower)
+        await scene.passes(500, controller)
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS}
         assert scene.held() == []
 
@@ -50,7 +50,7 @@ async def test_jobs_that_need_a_lost_one_run_after_it() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=100), build("package", lasts=10, needs=("build",)))
         await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER + 300, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER + 300, scene.controller())
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS, "package": Conclusion.SUCCESS}
 
 
@@ -58,11 +58,11 @@ async def test_several_lost_jobs_are_run_again_together() -> None:
     async with a_scene() as scene:
         run = await scene.run(build("a"), build("b"), build("c", lasts=20), runners=3)
         dead = await lose(scene, run, "a", "b")
-        follower = scene.follower()
-        await scene.passes(GIVEN_UP_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(GIVEN_UP_AFTER, controller)
         assert scene.hub.reruns == [(run, 1, ("a", "b"))]
         assert len([one for one in scene.instances(run) if one.state is RUNNING]) == 2
-        await scene.passes(1200, follower)
+        await scene.passes(1200, controller)
         assert not any(scene.worker(one).owes_reschedule for one in dead)
 
 
@@ -70,7 +70,7 @@ async def test_a_job_that_failed_by_itself_is_not_run_again_with_a_single_lost_o
     async with a_scene() as scene:
         run = await scene.run(build("lost"), build("wrong", lasts=20, ends=Conclusion.FAILURE), runners=2)
         await lose(scene, run, "lost")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("lost",))]
 
 
@@ -79,9 +79,9 @@ async def test_several_lost_jobs_are_left_if_one_that_failed_by_itself_would_be_
         wrong = build("wrong", lasts=20, ends=Conclusion.FAILURE)
         run = await scene.run(build("a"), build("b"), wrong, runners=3)
         (dead, _) = await lose(scene, run, "a", "b")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
-        assert "what failed by itself: wrong" in scene.why(dead)
+        assert "jobs that failed by themselves: wrong" in scene.why(dead)
         assert scene.alarmed("a, b lost, and not run again")
         assert scene.held() == []
 
@@ -91,7 +91,7 @@ async def test_jobs_cancelled_because_of_lost_ones_do_not_keep_these_from_being_
         cancelled = build("cancelled", lasts=20, ends=Conclusion.CANCELLED)
         run = await scene.run(build("a"), build("b"), cancelled, runners=3)
         await lose(scene, run, "a", "b")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("a", "b", "cancelled"))]
 
 
@@ -99,7 +99,7 @@ async def test_a_repository_that_did_not_opt_in_is_told_so() -> None:
     async with a_scene(rescue=()) as scene:
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "not in github.rescue" in scene.why(dead)
         assert scene.alarmed("build lost, and not run again: the repository is not in github.rescue")
@@ -111,7 +111,7 @@ async def test_opting_in_knows_no_case_and_a_star(rescue: tuple[str, ...]) -> No
     async with a_scene(rescue=rescue) as scene:
         run = await scene.run(build())
         await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert len(scene.hub.reruns) == 1
 
 
@@ -119,9 +119,9 @@ async def test_a_job_is_run_again_only_so_often() -> None:
     async with a_scene() as scene:
         run = await scene.run(build())
         await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         (second,) = await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert len(scene.hub.reruns) == 1
         assert "attempt 2 is beyond github.rescue-attempts (1)" in scene.why(second)
         assert scene.held() == []
@@ -132,7 +132,7 @@ async def test_more_often_where_the_settings_say_so() -> None:
         run = await scene.run(build())
         for _ in range(3):
             await lose(scene, run, "build")
-            await scene.passes(GIVEN_UP_AFTER, scene.follower())
+            await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert [attempt for _, attempt, _ in scene.hub.reruns] == [1, 2]
 
 
@@ -145,7 +145,7 @@ async def test_an_attempt_that_never_was_is_not_waited_for_for_ever() -> None:
         lied = activity.parse(workers[f"{dead}/direct"].activity)
         assert lied is not None
         workers[f"{dead}/direct"] = replace(workers[f"{dead}/direct"], activity=replace(lied, attempt=9999).text())
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.controller())
         assert f"it named an attempt that run {run} never had" in scene.why(dead)
         assert not scene.worker(dead).owes_reschedule
         assert scene.hub.reruns == []
@@ -155,7 +155,7 @@ async def test_a_job_with_an_environment_is_never_run_again() -> None:
     async with a_scene() as scene:
         run = await scene.run(build("deploy", environment="production"))
         (dead,) = await lose(scene, run, "deploy")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "deployments are never repeated: deploy" in scene.why(dead)
 
@@ -164,7 +164,7 @@ async def test_nor_is_anything_beside_a_job_with_an_environment_which_may_need_i
     async with a_scene() as scene:
         run = await scene.run(build(), JobSpec("deploy", lasts=10, environment="production"))
         await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
 
 
@@ -173,9 +173,9 @@ async def test_where_environments_cannot_be_seen_nothing_is_run_again() -> None:
         scene.hub.denied.add("deploying")
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
-        assert "environment cannot be seen" in scene.why(dead)
+        assert "cannot check whether they have an environment" in scene.why(dead)
 
 
 async def test_a_re_run_that_is_not_allowed_is_said_and_not_tried_again() -> None:
@@ -183,7 +183,7 @@ async def test_a_re_run_that_is_not_allowed_is_said_and_not_tried_again() -> Non
         scene.hub.denied.add("rerun_job")
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert "the token lacks a permission" in scene.why(dead)
         assert scene.held() == []
 
@@ -193,30 +193,30 @@ async def test_without_capacity_nothing_is_run_again_and_that_is_said() -> None:
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
         scene.world.memory.yard.capacity = 0
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert f"label {run} gets no runners" in scene.why(dead)
         assert scene.alarmed("build lost, and not run again")
 
 
-async def test_somebody_who_ran_it_again_first_has_done_it() -> None:
+async def test_a_re_run_by_a_user_counts() -> None:
     async with a_scene() as scene:
         run = await scene.run(build(lasts=200), build("test", lasts=20), runners=2)
         (dead,) = await lose(scene, run, "build")
         await asyncio.sleep(GIVEN_UP_AFTER)
         scene.hub.rerun(scene.of(run), ("build",))
-        await scene.passes(430, scene.follower())
+        await scene.passes(430, scene.controller())
         assert not scene.worker(dead).owes_reschedule
         assert len(scene.hub.reruns) == 1
         assert scene.held() == []
 
 
-async def test_a_run_that_somebody_cancelled_is_not_run_again() -> None:
+async def test_a_run_that_a_user_cancelled_is_not_run_again() -> None:
     async with a_scene() as scene:
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
         scene.hub.cancel(scene.of(run))
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert "was cancelled" in scene.why(dead)
 
@@ -227,7 +227,7 @@ async def test_of_several_jobs_of_one_runner_the_last_one_is_lost() -> None:
         await asyncio.sleep(20)
         assert scene.on(run, "first") == scene.on(run, "second")
         await lose(scene, run, "second")
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("second",))]
 
 
@@ -236,6 +236,6 @@ async def test_capacity_that_fails_at_once_is_no_endless_loop() -> None:
         run = await scene.run(build())
         await lose(scene, run, "build")
         scene.world.memory.yard.troubles.append((0, InsufficientCapacity("none")))
-        await scene.passes(GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert scene.held() == []

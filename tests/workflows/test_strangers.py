@@ -10,21 +10,21 @@ from workflows.fixtures import a_scene, build
 async def test_a_storm_of_foreign_deliveries_costs_one_reading_for_many() -> None:
     async with a_scene() as scene:
         ports = scene.world.ports()
-        follower = scene.follower(ports)
-        await follower.run_once()
+        controller = scene.controller(ports)
+        await controller.run_once()
         before = requests(ports)["records.live"]
         for n in range(int(STRANGERS)):
-            follower.note("acme/widgets", str(1000 + n))
-            await follower.run_once()
+            controller.note("acme/widgets", str(1000 + n))
+            await controller.run_once()
             await asyncio.sleep(2)
         assert requests(ports)["records.live"] - before == 1
 
 
 async def test_a_note_of_a_run_that_became_ours_meanwhile_is_looked_at_within_seconds() -> None:
     async with a_scene() as scene:
-        follower = scene.follower()
-        await follower.run_once()
+        controller = scene.controller()
+        await controller.run_once()
         run = await scene.run(build(lasts=1), runners=1)  # takes longer than a note may wait
-        follower.note("acme/widgets", run)
-        await follower.run_once()
+        controller.note("acme/widgets", run)
+        await controller.run_once()
         assert not scene.instances(run)

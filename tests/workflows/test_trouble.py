@@ -20,10 +20,10 @@ async def test_github_away_or_throttling_in_the_middle_is_asked_again(call: str,
         await lose(scene, run, "build")
         ports = scene.ports()
         faults(ports).fail_next(call, *[failure] * 5)
-        follower = scene.follower(ports)
-        await scene.passes(GIVEN_UP_AFTER + 300, follower)
+        controller = scene.controller(ports)
+        await scene.passes(GIVEN_UP_AFTER + 300, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
-        await scene.passes(300, follower)
+        await scene.passes(300, controller)
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS}
         assert scene.held() == []
 
@@ -35,11 +35,11 @@ async def test_lists_that_lag_only_delay(lag: float) -> None:
         run = await scene.run(build(lasts=200), build("test", lasts=30), runners=2)
         await lose(scene, run, "build")
         ports = scene.ports()
-        follower = scene.follower(ports)
-        await scene.passes(GIVEN_UP_AFTER + 300, follower)
+        controller = scene.controller(ports)
+        await scene.passes(GIVEN_UP_AFTER + 300, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
         assert requests(ports)["workflows.rerun_job"] == 1
-        await scene.passes(600, follower)
+        await scene.passes(600, controller)
         assert scene.conclusions(run)["build"] is Conclusion.SUCCESS
         assert scene.held() == []
 
@@ -49,7 +49,7 @@ async def test_a_run_that_is_gone_leaves_no_debt() -> None:
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")
         del scene.hub.runs[run]
-        await scene.passes(70, scene.follower())
+        await scene.passes(70, scene.controller())
         assert not scene.worker(dead).owes_reschedule
         assert scene.alarmed("does not exist")
 
@@ -60,7 +60,7 @@ async def test_a_debt_that_waits_for_hours_costs_a_few_requests_a_minute() -> No
         await lose(scene, run, "build")
         ports, sweeping = scene.ports(), scene.ports()
         scene.sweeper = Liveness(sweeping, scene.world.settings)
-        await scene.passes(3600, scene.follower(ports))
+        await scene.passes(3600, scene.controller(ports))
         assert requests(ports)["workflows.run"] <= 62
         assert requests(ports)["ci.registrations"] <= 2
         assert requests(ports)["compute.sightings"] <= 2

@@ -11,22 +11,22 @@ from bullpen.ports import Conclusion, WorkflowJob
 from workflows.fixtures import GIVEN_UP_AFTER, LOST_AFTER, Scene, a_scene, build
 
 
-def nobody_tells(scene: Scene) -> None:
+def no_agent_reports(scene: Scene) -> None:
     """From now on no agent gets to say which job its runner has."""
     scene.hub.on_work = lambda name, activity: None
 
 
 async def test_a_job_that_its_runner_could_not_tell_of_is_run_again_once() -> None:
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run(build(lasts=300))
         dead = scene.on(run, "build")
         assert scene.worker(dead).activity == ""
         scene.dies(dead)
-        follower = scene.follower()
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
-        await scene.passes(600, follower)
+        await scene.passes(600, controller)
         assert len(scene.hub.reruns) == 1
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS}
         assert not scene.worker(dead).owes_reschedule
@@ -35,31 +35,31 @@ async def test_a_job_that_its_runner_could_not_tell_of_is_run_again_once() -> No
 
 async def test_also_if_the_label_has_other_runners_meanwhile() -> None:
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run(build(lasts=100), build("other", lasts=1500), runners=2)
         dead = scene.on(run, "build")
         scene.dies(dead)
-        follower = scene.follower()
-        await scene.passes(LAG + GIVEN_UP_AFTER, follower)
+        controller = scene.controller()
+        await scene.passes(LAG + GIVEN_UP_AFTER, controller)
         assert scene.worker(dead).owes_reschedule
-        await scene.passes(1500, follower)
+        await scene.passes(1500, controller)
         assert scene.hub.reruns == [(run, 1, ("build",))]
         assert scene.held() == []
 
 
 async def test_and_where_what_github_shows_is_late() -> None:
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         scene.hub.lag = 60.0
         run = await scene.run(build(lasts=100))
         scene.dies(scene.on(run, "build"))
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER + 120, scene.follower())
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER + 120, scene.controller())
         assert scene.hub.reruns == [(run, 1, ("build",))]
 
 
 async def test_a_list_of_jobs_that_is_behind_its_run_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run(build(lasts=100))
         scene.dies(scene.on(run, "build"))
         ports = scene.ports()
@@ -71,10 +71,10 @@ async def test_a_list_of_jobs_that_is_behind_its_run_proves_nothing(monkeypatch:
             jobs = await ask(repository, number, attempt)
             return jobs if answers > 1 else [replace(job, completed=False, runner="") for job in jobs]
 
-        await scene.passes(LOST_AFTER, scene.follower())
+        await scene.passes(LOST_AFTER, scene.controller())
         await asyncio.sleep(GIVEN_UP_AFTER)
         monkeypatch.setattr(ports.workflows, "jobs", behind_once)
-        await scene.passes(LOST_AFTER, scene.follower(ports))
+        await scene.passes(LOST_AFTER, scene.controller(ports))
         assert answers > 1
         assert scene.hub.reruns == [(run, 1, ("build",))]
 
@@ -86,7 +86,7 @@ async def test_a_job_that_failed_by_itself_is_not_lost_with_its_runner_that_died
         await asyncio.sleep(60)
         assert scene.worker(idle).activity == ""
         scene.dies(idle)
-        await scene.passes(LOST_AFTER + 400, scene.follower())
+        await scene.passes(LOST_AFTER + 400, scene.controller())
         assert scene.hub.reruns == []
         assert scene.why(idle) == "wrong ended by itself: its runner was lost later"
         assert scene.held() == []
@@ -94,32 +94,32 @@ async def test_a_job_that_failed_by_itself_is_not_lost_with_its_runner_that_died
 
 async def test_a_repository_that_did_not_opt_in_is_told_of_such_a_job_too() -> None:
     async with a_scene(rescue=()) as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run(build())
         scene.dies(scene.on(run, "build"))
-        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.follower())
+        await scene.passes(LOST_AFTER + GIVEN_UP_AFTER, scene.controller())
         assert scene.hub.reruns == []
         assert scene.alarmed("build lost, and not run again: the repository is not in github.rescue")
 
 
 async def test_a_run_is_cancelled_for_want_of_runners_beside_such_a_job() -> None:
-    """Nobody works there: the job is lost, and only GitHub does not know it yet."""
+    """Its machine is gone: the job is lost, and only GitHub does not know it yet."""
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run(build("a"), build("b"))
         scene.world.memory.yard.capacity = 0
         scene.dies(scene.on(run, "a"))
-        await scene.passes(LOST_AFTER + 60, scene.follower())
+        await scene.passes(LOST_AFTER + 60, scene.controller())
         assert scene.hub.cancels == [run]
 
 
 async def test_jobs_that_need_it_get_runners_of_their_own_label_though_that_was_released() -> None:
     async with a_scene() as scene:
-        nobody_tells(scene)
+        no_agent_reports(scene)
         run = await scene.run_of_two_labels()
         scene.dies(scene.on(run, "build"))
-        await scene.passes(LOST_AFTER, scene.follower())
+        await scene.passes(LOST_AFTER, scene.controller())
         await scene.releases(f"{run}-test")
-        await scene.passes(GIVEN_UP_AFTER + 400, scene.follower())
+        await scene.passes(GIVEN_UP_AFTER + 400, scene.controller())
         assert scene.conclusions(run) == {"build": Conclusion.SUCCESS, "test": Conclusion.SUCCESS}
         assert scene.held() == []

@@ -16,7 +16,7 @@ from bullpen.cli.text import columns, plural
 from bullpen.errors import ConfigError
 from bullpen.jobs import check_served
 from bullpen.model.job import Job
-from bullpen.run import Ran, exit_code_of, numbered, run
+from bullpen.run import RunOutcome, exit_code_of, numbered, run
 
 EPILOG = """
 \b
@@ -112,7 +112,7 @@ def command(
     return ran.exit_code
 
 
-def _tell(ran: Ran) -> None:
+def _tell(ran: RunOutcome) -> None:
     good = sum(exit_code_of(job) == 0 for job in ran.jobs)
     lost = sum(job.losses for job in ran.jobs)
     told = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"

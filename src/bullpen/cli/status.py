@@ -13,7 +13,7 @@ from bullpen.cli.text import ago, columns
 from bullpen.errors import BullpenError
 from bullpen.inventory import InstanceView, Pool, Silence, Status, status
 from bullpen.model.provision import Provision
-from bullpen.model.worker import ACTIVE, Fate
+from bullpen.model.worker import ACTIVE, WorkerFate
 from bullpen.ports.health import Limit
 
 EPILOG = """
@@ -93,7 +93,7 @@ def _waiting(one: Provision, now: datetime) -> tuple[str, ...]:
 
 def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
     worker = one.worker
-    state = "suspect" if worker.state is ACTIVE else "lost, may come back" if worker.fate is Fate.KEEP else "lost"
+    state = "suspect" if worker.state is ACTIVE else "lost, may come back" if worker.fate is WorkerFate.KEEP else "lost"
     return worker.id, state, str(worker.epoch), ago(worker.beat_at, now), " ".join(one.jobs) or "–"
 
 

@@ -12,7 +12,7 @@ from bullpen.inventory import Story, stories
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.ticket import format_time
-from bullpen.pool.busy import told
+from bullpen.pool.busy import describe
 
 EPILOG = """
 \b
@@ -58,7 +58,7 @@ def _told(story: Story) -> str:
     if isinstance(record, Instance | Provision) and record.owes:
         head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
     if story.activity:
-        head += f", and executes {told(story.activity)}"
+        head += f", and executes {describe(story.activity)}"
     if story.leaving:
         head += f", and its machine will be taken away at {format_time(story.leaving)}"
     lines = [

@@ -10,7 +10,7 @@ from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.inventory import Enrolled, Roster, is_suspect, roster
 from bullpen.model.limits import CLI_PAGE
-from bullpen.model.worker import ACTIVE, Fate, Worker
+from bullpen.model.worker import ACTIVE, Worker, WorkerFate
 
 EPILOG = """
 \b
@@ -95,7 +95,7 @@ def _shown(text: str) -> str:
 
 def state_of(worker: Worker, now: datetime) -> str:
     if worker.state is not ACTIVE:
-        return "lost, may come back" if worker.fate is Fate.KEEP else "lost"
+        return "lost, may come back" if worker.fate is WorkerFate.KEEP else "lost"
     if is_suspect(worker, now):
         return "suspect"
     return f"active, leaves {ago(worker.leaving, now)}" if worker.leaving else "active"

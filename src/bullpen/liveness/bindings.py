@@ -9,9 +9,9 @@ from bullpen.errors import Conflict
 from bullpen.liveness.schema import Binding, HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.job import RUNNING, Job
+from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.model.worker import Accepted, Worker
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 
 BY = "heartbeat"

@@ -35,9 +35,9 @@ from bullpen.liveness.heartbeat import BEATS_PER_LEASE, JITTER
 from bullpen.liveness.protection import Protection
 from bullpen.model import worker as workers
 from bullpen.model.control import HELD, Control
+from bullpen.model.times import later
 from bullpen.model.transition import Change
-from bullpen.model.worker import Fate, Worker
-from bullpen.pool.lifecycle import later
+from bullpen.model.worker import Worker, WorkerFate
 from bullpen.ports import Ports
 
 BY = "sweeper"
@@ -151,21 +151,21 @@ class Sweeper:
         landed = await self._ports.records.apply_each(changes)
         return [one.id for one in landed if not isinstance(one, Conflict)]
 
-    async def _fates(self, condemned: Sequence[Worker], seen: Evidence) -> list[Fate]:
-        async def fate(one: Worker) -> Fate:
+    async def _fates(self, condemned: Sequence[Worker], seen: Evidence) -> list[WorkerFate]:
+        async def fate(one: Worker) -> WorkerFate:
             if seen.is_ending(one.instance_id):
-                return Fate.RETIRE
+                return WorkerFate.RETIRE
             if one.activity:
-                return Fate.KEEP
+                return WorkerFate.KEEP
             held = await self._ports.jobs.held(one.id, one.epoch, HELD_JOBS)
             # Without a machine of ours there is nothing to end: such a worker may come back.
-            return Fate.RETIRE if one.instance_id and any(job.side_effects for job in held) else Fate.KEEP
+            return WorkerFate.RETIRE if one.instance_id and any(job.side_effects for job in held) else WorkerFate.KEEP
 
         return await asyncio.gather(*(fate(one) for one in condemned))
 
-    def _loss(self, one: Worker, fate: Fate, seen: Evidence, now: datetime) -> Change[Worker]:
+    def _loss(self, one: Worker, fate: WorkerFate, seen: Evidence, now: datetime) -> Change[Worker]:
         assert one.deadline is not None
-        stays = self._rules.cleanup if fate is Fate.KEEP else min(self._rules.cleanup, RETIRED_STAYS)
+        stays = self._rules.cleanup if fate is WorkerFate.KEEP else min(self._rules.cleanup, RETIRED_STAYS)
         heard = f"no beat since {one.beat_at:%H:%M:%S}" if one.beat_at else "no beat"
         event = workers.LeaseExpired(
             at=now,

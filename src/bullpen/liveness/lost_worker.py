@@ -1,10 +1,12 @@
-"""Loss: a lost worker as its workflow run sees it.
+"""A lost worker, as its workflow run sees it.
 
-On GitHub the debt of a lost worker is not paid by giving its jobs away: GitHub owns them. It stands until its run has
-been seen to: the job that it ran has been run again, or need not be, and the label that it served has other runners, or
-needs none. What a worker says of itself is believed only as far as GitHub can confirm it: the runner that it names must
-be one of its own instance, for GitHub tells on which runner each job ran. One that died before it could name its job,
-for GitHub knows of it a little earlier, is found in the same way.
+Where the CI is GitHub, the debt of a lost worker is not paid by giving its jobs to others: GitHub owns them. The debt
+stands until its run is reconciled: the job that it ran has been run again, or need not be, and the label that it served
+has other runners, or needs none.
+
+What a worker reports is believed only as far as GitHub can confirm it. The runner that it names must belong to its own
+instance, because GitHub shows on which runner each job ran. A worker may die before it can report its job, because
+GitHub knows of a job a little earlier. Such a job is found in the same way, by the name of the runner.
 """
 
 from collections.abc import Sequence
@@ -16,27 +18,29 @@ from bullpen.model import activity as activities
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance
+from bullpen.model.times import later
 from bullpen.model.worker import Worker
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports, WorkflowJob
 
-LAG = 300.0  # seconds that what GitHub shows may be behind
+LAG = 300.0  # seconds by which GitHub's answers may be behind
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class WorkerLoss:
+    """The loss of one worker to one run."""
+
     worker: Worker
     run: str
     label: str
-    repository: str = ""  # empty: nobody has said whose run it is
-    activity: Activity | None = None  # None: it ran no job that we have heard of
-    runners: str = ""  # what the names of its instance's runners begin with
-    until: datetime | None = None  # when the time of its instance was over; None: nobody knows any more
+    repository: str = ""  # empty: not known
+    activity: Activity | None = None  # None: it reported no job
+    runners: str = ""  # prefix of the names of its instance's runners
+    until: datetime | None = None  # the threshold of its instance; None: not known any more
 
     @property
     def key(self) -> str:
-        """Another one for every loss of the same worker."""
+        """Different for every loss of the same worker."""
         return f"{self.worker.id}#{self.worker.lost_epoch}"
 
     def had(self, job: WorkflowJob) -> bool:
@@ -46,37 +50,41 @@ class Loss:
         return bool(self.runners) and job.runner.startswith(self.runners)
 
     def last(self, jobs: Sequence[WorkflowJob]) -> WorkflowJob | None:
-        """The one of these that it had last. A runner has one job at a time, and may have ended the one that we know
-        of: so this is what it lost, if anything."""
+        """The one of these jobs that it had last. A runner has one job at a time, and may have finished the one that it
+        reported: so if it lost any job, it lost this one."""
         had = [job for job in jobs if self.had(job)]
         return max(had, key=lambda one: (one.started_at or LONG_AGO, one.id), default=None)
 
     def outlived(self, job: WorkflowJob) -> bool:
-        """Whether a job ended by itself, for it did so before its worker can have been lost: GitHub waits for ten
-        minutes before it ends a job of a dead runner. A machine that leaves ends its job on the way, and may have no
-        beat left for it."""
+        """True if the job ended by itself: it ended before the worker can have been lost. GitHub waits for ten minutes
+        before it ends a job of a dead runner. A machine that is interrupted ends its job on the way, and may send no
+        beat after that."""
         since = 0.0 if self.worker.leaving is not None else min(self.worker.lease, LAG)
         return job.completed and (job.completed_at or LONG_AGO) <= later(self._beat_at, since)
 
     def had_unheard(self, jobs: Sequence[WorkflowJob]) -> bool:
-        """Whether one of these jobs began there after we heard of it last."""
+        """True if one of these jobs began there after its last beat."""
         job = self.last(jobs)
         return job is not None and (job.started_at or LONG_AGO) > self._beat_at
+
+    def is_fresh(self, now: datetime) -> bool:
+        """True if GitHub may not show yet what the worker reported last."""
+        return later(self._beat_at, LAG) > now
+
+    @property
+    def overran(self) -> bool:
+        """True if it sent beats until its threshold: it was ended for that, and would be ended again."""
+        return self.until is not None and later(self._beat_at, self.worker.lease) >= self.until
 
     @property
     def _beat_at(self) -> datetime:
         return self.worker.beat_at or LONG_AGO
 
-    @property
-    def overran(self) -> bool:
-        """True if it was heard of until its time was over: it was ended for that, and would be again."""
-        return self.until is not None and later(self._beat_at, self.worker.lease) >= self.until
 
-
-def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss | None:
+def worker_loss(settings: Settings, worker: Worker, record: Instance | None) -> WorkerLoss | None:
     """What a worker that owes its lost jobs means to a workflow run; None if it concerns none.
 
-    `record` is its instance as it stands: one that was given back served nobody, and one that ended still tells whom.
+    `record` is its instance as stored. One that was given back served no run; one that ended still names its run.
     """
     if not settings.on_github or not worker.owes_reschedule or not worker.instance_id:
         return None
@@ -86,28 +94,28 @@ def loss_of(settings: Settings, worker: Worker, record: Instance | None) -> Loss
     if label is None:
         return None
     repository = activity.repository if activity else record.repository if record else ""
-    return Loss(
+    return WorkerLoss(
         worker,
         label.run,
         text,
-        repository or the_repository(settings),
+        repository or only_repository(settings),
         activity,
         _names(settings, worker),
         until=record.threshold if record else None,
     )
 
 
-def the_repository(settings: Settings) -> str:
-    """Whose runs all are where the scope is one repository; else empty."""
+def only_repository(settings: Settings) -> str:
+    """The repository of all runs where the scope is one repository; otherwise empty."""
     return settings.github.scope if "/" in settings.github.scope else ""
 
 
-async def losses_among(ports: Ports, settings: Settings, owing: Sequence[Worker]) -> list[Loss]:
-    """Those of these workers whose debt is a workflow run's."""
+async def worker_losses(ports: Ports, settings: Settings, owing: Sequence[Worker]) -> list[WorkerLoss]:
+    """The losses among these workers that concern a workflow run."""
     if not settings.on_github or not owing:
         return []
     records = await ports.records.instances(list(dict.fromkeys(one.instance_id for one in owing if one.instance_id)))
-    found = [loss_of(settings, one, records.get(one.instance_id)) for one in owing]
+    found = [worker_loss(settings, one, records.get(one.instance_id)) for one in owing]
     return [loss for loss in found if loss is not None]
 
 

@@ -24,10 +24,10 @@ from bullpen.jobs import give_up_stranded, rescue
 from bullpen.liveness import evidence
 from bullpen.liveness.debt import settle
 from bullpen.liveness.evidence import Evidence
-from bullpen.liveness.lost_worker import loss_of
+from bullpen.liveness.lost_worker import worker_loss
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import FINISHED, Job
-from bullpen.model.worker import CLEANED_UP, Fate, Worker
+from bullpen.model.worker import CLEANED_UP, Worker, WorkerFate
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 
@@ -97,7 +97,7 @@ class Rescheduler:
             await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in due[start : start + AT_ONCE]))
 
     async def _try_to_pay(self, worker: Worker, seen: Evidence, done: Rescheduling) -> None:
-        if loss_of(self._settings, worker, seen.instances.get(worker.instance_id)) is not None:
+        if worker_loss(self._settings, worker, seen.instances.get(worker.instance_id)) is not None:
             self._later[worker.id] = (0, asyncio.get_running_loop().time() + LEFT_FOR)
             return
         try:
@@ -115,7 +115,7 @@ class Rescheduler:
     async def _pay(self, worker: Worker, seen: Evidence, done: Rescheduling) -> bool:
         """True if nothing is left to do for it."""
         gone = seen.is_gone(worker.instance_id)
-        if worker.fate is Fate.RETIRE and (not gone or seen.live_record(worker.instance_id)):
+        if worker.fate is WorkerFate.RETIRE and (not gone or seen.live_record(worker.instance_id)):
             gone = await self._end(worker.instance_id, seen, f"its worker {worker.id} is lost")
         waiting: list[Job] = []
         while True:
@@ -135,7 +135,7 @@ class Rescheduler:
         if waiting:
             done.waiting += [job.id for job in waiting]
             return False
-        if worker.fate is Fate.RETIRE and not gone:
+        if worker.fate is WorkerFate.RETIRE and not gone:
             return False
         if await settle(self._ports, worker, "it has no jobs any more", by=BY):
             done.settled.append(worker.id)
@@ -177,7 +177,7 @@ class Rescheduler:
             return False
         if (live := seen.live_record(instance_id)) is not None:
             fates = await lifecycle.expire_and_terminate(self._ports, self._settings, [live], why, by=BY)
-            return fates[instance_id] is lifecycle.Fate.TERMINATED
+            return fates[instance_id] is lifecycle.InstanceFate.TERMINATED
         record = seen.instances.get(instance_id)
         if record is not None and record.state is TERMINATED:
             return instance_id in await lifecycle.terminate(self._ports, self._settings, [record], by=BY)

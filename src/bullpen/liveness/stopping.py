@@ -14,10 +14,10 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.jobs import rescue
 from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import losses_among
+from bullpen.liveness.lost_worker import worker_losses
 from bullpen.model import worker as workers
+from bullpen.model.times import later
 from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Rejected, Worker
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 
 WHY = "its worker has stopped"
@@ -53,7 +53,7 @@ async def stop_worker(
 
 async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> StoppedWorker:
     given: dict[str, None] = {}
-    if not worker.owes_reschedule or await losses_among(ports, settings, [worker]):
+    if not worker.owes_reschedule or await worker_losses(ports, settings, [worker]):
         return StoppedWorker(worker, ())  # nothing is owed, or a workflow run of GitHub sees to it
     for _ in range(ROUNDS):
         held = await ports.jobs.held(worker.id, worker.lost_epoch, JOBS)

@@ -1,7 +1,7 @@
-"""Activity: the job that a runner executes for a CI which has jobs of its own, as its worker says it with every beat.
+"""Activity: the job of GitHub that a runner executes, as its worker reports it with every beat.
 
-Bound is what the last accepted beat names; a beat that names nothing unbinds it. So a worker that is lost takes along
-exactly what it ran, and whoever deals with the loss needs to ask nobody for it. A runner has one job at a time.
+The job that the last accepted beat names is the current one; a beat without a job clears it. So the record of a lost
+worker has the job that it ran. A runner has one job at a time.
 """
 
 import json
@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass, fields
 LONGEST = 1000
 """Characters of an activity: it travels with every beat."""
 CUTS = (200, 100, 50, 25)
-"""Characters of each part, from what nobody needs more of to what always fits: one may take six on the way."""
+"""Characters to which each part is cut, from ample to what always fits: a character may take six on the way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
     repository: str  # owner/name
-    run: str  # the CI's number of the run
+    run: str  # GitHub's id of the run
     attempt: int
-    label: str  # what the job asked for, which is our run id
-    runner: str  # the name by which the CI knows the runner
+    label: str  # the label of the job, which is the run id in Bullpen
+    runner: str  # the name of the runner at GitHub
     job: str = ""  # the job's key in its workflow: equal for all jobs of a matrix
 
     def text(self) -> str:
@@ -32,7 +32,7 @@ class Activity:
 
 
 def parse(text: str) -> Activity | None:
-    """None for nothing, and for what is no activity: a worker may write anything."""
+    """None for an empty text, and for one that is not an activity: a worker can write anything."""
     if not text or len(text) > LONGEST:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Where a served machine says why it has no agent: an item in a partition of its own.
+"""Boot failures: a machine without an agent reports why, in an item of its own partition.
 
-The partition's name ends with the machine's ARN, which the control plane and the machine both work out, and which IAM
-puts into the policy in place of `CALLER`: so a machine writes this partition and no other.
+The partition's name ends with the machine's ARN, which the control plane and the machine both compute, and which IAM
+puts into the policy in place of `CALLER`. So a machine writes this partition and no other.
 """
 
 BOOT_FAILURE = "BootFailure"
@@ -10,7 +10,7 @@ CALLER = "${ec2:SourceInstanceARN}"
 ITEM = "boot"
 """The only id in such a partition: a machine boots once."""
 ATTRIBUTES = ("PK", "SK", "text", "updatedAt", "ttl")
-"""All that the item has. With others a machine could put itself into the indexes of the pool."""
+"""All attributes of the item. With others a machine could put itself into the indexes of the pool."""
 
 _PARTITIONS = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
 

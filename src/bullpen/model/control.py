@@ -1,11 +1,11 @@
 """Control: what sweepers must agree on before they declare workers lost.
 
-One record per failure domain, and one named `ingest` for the whole store. Any number of sweepers change it by the same
-conditional writes as everything else; who loses the race does not expire anybody this time.
+There is one record per failure domain, and one named `ingest` for the whole store. Any number of sweepers change them
+with the usual conditional writes. A sweeper that loses the race declares no worker lost in this pass.
 
-    ingest      when a beat was last accepted anywhere. A gap means that we were away, not that they died: everybody
-                gets a fresh lease, counted from `recovered_at`.
-    a domain    how many losses it may still declare (`budget`, refilled with time), and until when it holds back.
+    ingest      when any process last accepted a beat. A gap means that the control plane was away, not that the workers
+                died: every worker gets a fresh lease, counted from `recovered_at`.
+    a domain    how many losses may still be declared in it (`budget`, refilled with time), and whether it holds back.
 """
 
 from dataclasses import dataclass, replace
@@ -48,14 +48,14 @@ Step = tuple[Control, tuple[Guard, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested(Event):
-    """Beats are being accepted. `recovered` if they had not been for longer than the gap allows."""
+    """Beats are accepted. `recovered` if none was accepted for longer than the gap allows."""
 
     recovered: bool = False
 
 
 @transition(ABSENT, OPEN, to=OPEN, silent=True)
 def ingest(control: Control, event: Ingested) -> Step:
-    """Beats arrive; after a gap everybody's lease is counted anew."""
+    """Beats arrive. After a gap, every lease is counted from here."""
     recovered = event.at if event.recovered else control.recovered_at
     return replace(control, ingest_at=event.at, recovered_at=recovered), ()
 
@@ -67,7 +67,7 @@ class Spent(Event):
 
 @transition(ABSENT, OPEN, to=OPEN, silent=True)
 def spend(control: Control, event: Spent) -> Step:
-    """One more loss may be declared: taken from the shared budget of the domain."""
+    """One more loss may be declared: it is taken from the shared budget of the domain."""
     return replace(control, budget=event.budget, budget_at=event.at), ()
 
 
@@ -78,13 +78,13 @@ class Holding(Event):
 
 @transition(ABSENT, OPEN, to=HELD)
 def hold(control: Control, event: Holding) -> Step:
-    """Everybody is silent: it is more likely us than them."""
+    """All workers of the domain are silent: the fault is more likely in the control plane. No loss is declared."""
     return replace(control, held_since=event.at, why=event.why), ()
 
 
 @transition(HELD, to=OPEN)
 def lift(control: Control, event: Holding) -> Step:
-    """They are back, or we have waited long enough; leases are counted from here."""
+    """Workers beat again, or the hold lasted long enough. Leases are counted from here."""
     return replace(control, held_since=None, why=event.why, recovered_at=event.at, budget_at=event.at), ()
 
 

@@ -1,12 +1,12 @@
 """Fleet: a request for machines as data, how its answer is read, and what follows from a short one.
 
-An answer is judged by counting ids. A request that succeeded may hold fewer machines than asked, none at all, or errors
-beside a full count; so errors explain a shortfall, they never decide that there is one. Why it is short decides what
-comes next:
+An answer is judged by counting ids. A request that succeeded may have fewer machines than requested, none at all, or
+errors beside a full count. So errors explain a shortfall; they never decide that there is one. The cause of a shortfall
+decides what follows:
 
     throttle              a further fleet for what is missing, after a while, a few times
     capacity              a further fleet: on demand instead of spot where the class allows that, or as often as it says
-    everything else       the end: the same again would be answered the same
+    everything else       the end: the same request would get the same answer
 """
 
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ class FleetPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """A machine that the compute engine launched for us."""
+class LaunchedMachine:
+    """A machine that the compute engine launched."""
 
     id: str
     instance_type: str
@@ -42,14 +42,14 @@ class Machine:
 
 
 class Cause(StrEnum):
-    """Why machines were not to be had: one for each reaction. Of several, the first of these decides."""
+    """Why machines could not be launched: one for each reaction. Of several, the first of these decides."""
 
     PERMISSION = "permission"
     CONFIGURATION = "configuration"
-    QUOTA = "quota"  # the account may not have more: somebody must ask for it
-    THROTTLE = "throttle"  # asked too often: the same again, later
-    CAPACITY = "capacity"  # none left of this kind: another market, another try, or give up
-    OTHER = "other"  # a code that we do not know: as if there were none left
+    QUOTA = "quota"  # the account may not have more: an operator must request it
+    THROTTLE = "throttle"  # too many requests: the same request again, later
+    CAPACITY = "capacity"  # none left of this kind: another usage class, another try, or give up
+    OTHER = "other"  # an unknown code: treated as a lack of capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class FleetError:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    machines: tuple[Machine, ...]
+    machines: tuple[LaunchedMachine, ...]
     errors: tuple[FleetError, ...] = ()
 
 
@@ -71,9 +71,9 @@ class Tries:
     """What may still be tried for one shortfall. `usage_class` is that of the next fleet."""
 
     usage_class: UsageClass
-    fallback: tuple[UsageClass, ...] = ()  # asked for next, one after the other, where there is no capacity
-    attempts: int = 1  # fleets, this one included, until a lack of capacity is believed
-    throttles: int = 4  # of them answered with "too often", until we give up
+    fallback: tuple[UsageClass, ...] = ()  # tried next, one after the other, where there is no capacity
+    attempts: int = 1  # fleets, this one included, until a lack of capacity counts
+    throttles: int = 4  # throttled answers until it is given up
 
     def after(self, cause: Cause) -> "Tries | None":
         """What may be tried next; None if nothing will help."""
@@ -95,7 +95,7 @@ def missing(plan: FleetPlan, answer: FleetAnswer) -> int:
 def decisive(answer: FleetAnswer) -> FleetError:
     """The error of a short answer that decides what comes next."""
     if not answer.errors:
-        return FleetError("", "")  # nothing said: there were no more
+        return FleetError("", "")  # no errors: there was no more capacity
     order = list(Cause)
     return min(answer.errors, key=lambda error: order.index(error.cause))
 
@@ -105,4 +105,5 @@ def shortfall(plan: FleetPlan, answer: FleetAnswer) -> str:
     if not (lacking := missing(plan, answer)):
         return ""
     causes = "; ".join(dict.fromkeys(f"{error.code}: {error.message}" for error in answer.errors))
-    return f"{plan.count - lacking} of {plan.count} machines were to be had" + (f" ({causes})" if causes else "")
+    launched = f"only {plan.count - lacking}" if lacking < plan.count else "none"
+    return f"{launched} of {plan.count} machines could be launched" + (f" ({causes})" if causes else "")

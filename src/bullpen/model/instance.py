@@ -10,9 +10,10 @@
     │ created │                                              idle, on offer
     └─────────┘            any live state ── expire ──▶ terminated ── done
 
-Every change of owner (register, claim, roll_back, release) draws a random *round*: the claim's nonce, the fence of the
-attestation, and how a writer whose answer was lost recognises its own write. Only `offer`, `spare` and `expire` touch
-an idle record that is not attested, and only `offer` attests it: no path leads an uncleaned instance to a claim.
+Every change of owner (register, claim, roll_back, release) draws a random *round*. It is the claim's nonce and the
+fence of the attestation, and a writer whose answer was lost recognises its own write by it. Only `offer`, `spare` and
+`expire` change an idle record that is not attested, and only `offer` attests it: an uncleaned instance is never
+claimed.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ ABSENT, CREATED, IDLE, CLAIMED, RUNNING, TERMINATED = State
 LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
 
 
-class Owed(StrEnum):
+class InstanceDebt(StrEnum):
     TERMINATE = "terminate"  # end the machine, then `done`
     OFFER = "await-and-offer"  # wait for the attestation, then `offer`; none in time: `expire`
 
@@ -67,11 +68,11 @@ class Instance:
     offered_at: datetime | None = None
     owes: Debt | None = None
     purge_at: datetime | None = None
-    repository: str = ""  # whose run it serves, where the CI has several
+    repository: str = ""  # the repository of its run, where the CI is GitHub
 
     @property
     def due_at(self) -> datetime | None:
-        """When somebody must look at this record next; None once nothing is left to do."""
+        """When a process must check this record next; None once nothing is left to do."""
         if self.state is TERMINATED:
             return self.owes.due_at if self.owes else None
         return min(self.threshold, self.owes.due_at) if self.owes else self.threshold
@@ -101,7 +102,7 @@ class Instance:
 
     @classmethod
     def from_ticket(cls, ticket: Ticket) -> "Instance":
-        """The record that a ticket with a version speaks of, as far as a claim needs it: a claim needs no read."""
+        """The record that a ticket with a version describes, as far as a claim needs it: so a claim needs no read."""
         if ticket.version is None:
             raise ValueError(f"the ticket of {ticket.instance_id} carries no version: read the record")
         return cls(
@@ -121,7 +122,7 @@ class Instance:
 
 
 def absent(instance_id: str, at: datetime) -> Instance:
-    """What stands in the store before `register`: nothing."""
+    """An instance before `register`: the store has no record of it."""
     return Instance(id=instance_id, state=ABSENT, version=0, threshold=at)
 
 
@@ -130,7 +131,7 @@ Step = tuple[Instance, tuple[Guard, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered(Event):
-    run_id: str  # empty for an instance that is warmed before anybody asks
+    run_id: str  # empty for an instance that is launched ahead of any run
     round: str
     provision_id: str
     until: datetime
@@ -146,7 +147,7 @@ class Registered(Event):
 
 @transition(ABSENT, to=CREATED, draws_round=True)
 def register(instance: Instance, event: Registered) -> Step:
-    """Written in one go with the open provision's fleet: absent → created."""
+    """The machine was launched. Written together with the answer of its provision's fleet."""
     after = replace(
         instance,
         run_id=event.run_id,
@@ -173,7 +174,7 @@ class Adopted(Event):
 
 @transition(CREATED, to=IDLE)
 def adopt(instance: Instance, event: Adopted) -> Step:
-    """A pre-warmed instance has booted and goes on offer, never used by anybody."""
+    """A pre-warmed instance has booted and goes on offer. No run has used it."""
     _require_proof(instance, event.signal, Kind.OK)
     after = replace(instance, attested=True, threshold=event.until, offered_at=event.at)
     return after, (Guard("run_id", "is", ""), Guard("round", "is", event.signal.round))
@@ -190,7 +191,7 @@ class Claimed(Event):
 
 @transition(IDLE, to=CLAIMED, draws_round=True, always=("threshold", "trust_domain"))
 def claim(instance: Instance, event: Claimed) -> Step:
-    """Exclusive: of any number of claimers that saw the same offer, one lands."""
+    """A run takes the instance. Of any number of claims of the same offer, one lands."""
     needs = event.needs
     after = replace(
         instance,
@@ -199,7 +200,7 @@ def claim(instance: Instance, event: Claimed) -> Step:
         provision_id=event.provision_id,
         threshold=event.until,
         attested=False,
-        # Written by the claim and never cleared: whose jobs have run here is what decides who may inherit it.
+        # Written by the claim and never cleared: the domain of past jobs decides which runs may reuse the instance.
         trust_domain=needs.trust_domain,
         repository=needs.repository,
     )
@@ -221,10 +222,10 @@ class Committed(Event):
 
 @transition(CLAIMED, CREATED, to=RUNNING)
 def commit(instance: Instance, event: Committed) -> Step:
-    """Carries out the provision's decision, which has been written: the member runs."""
+    """The provision is committed, and its decision is carried out: the member runs."""
     decided = event.provision
     if decided.state is not ProvisionState.COMMITTED or instance.id not in decided.members:
-        raise Conflict(f"{instance.id} is no member of a committed provision ({decided.id} is {decided.state})")
+        raise Conflict(f"{instance.id} is not a member of a committed provision ({decided.id} is {decided.state})")
     after = replace(instance, threshold=event.until)
     return after, (Guard("round", "is", event.round), Guard("provision_id", "is", decided.id))
 
@@ -239,7 +240,7 @@ class RolledBack(Event):
 
 @transition(CLAIMED, to=IDLE, draws_round=True)
 def roll_back(instance: Instance, event: RolledBack) -> Step:
-    """The claim is given up; what the runner did meanwhile must be cleaned before it is on offer again."""
+    """The claim is given up. The instance is cleaned before it goes on offer again."""
     return _given_back(instance, event), (Guard("round", "is", event.old_round),)
 
 
@@ -253,7 +254,7 @@ class Released(Event):
 
 @transition(RUNNING, to=IDLE, draws_round=True)
 def release(instance: Instance, event: Released) -> Step:
-    """The run is over; the runner deregisters, cleans and attests."""
+    """The run is over. The runner deregisters, and the agent cleans and attests."""
     return _given_back(instance, event), (Guard("run_id", "is", event.run_id),)
 
 
@@ -278,7 +279,7 @@ class Kept(Event):
 
 @transition(IDLE, to=IDLE)
 def keep(instance: Instance, event: Kept) -> Step:
-    """An instance on offer stays so for longer; the version moves on, so its old ticket no longer claims."""
+    """An instance on offer stays so for longer. The version changes, so its old ticket no longer claims it."""
     return replace(instance, threshold=event.until), (Guard("attested", "is", True),)
 
 
@@ -289,8 +290,7 @@ class Spared(Event):
 
 @transition(CREATED, CLAIMED, IDLE, to=None)
 def spare(instance: Instance, event: Spared) -> Step:
-    """It executes a job that its CI gave it before anybody could take it away: it stays as it is until that has
-    ended."""
+    """The CI gave it a job before it could be given back: it stays as it is until the job has ended."""
     after = replace(instance, threshold=event.until)
     return after, (Guard("attested", "is", False), Guard("round", "is", instance.round))
 
@@ -302,11 +302,11 @@ class Expired(Event):
 
 @transition(CREATED, IDLE, CLAIMED, RUNNING, to=TERMINATED)
 def expire(instance: Instance, event: Expired) -> Step:
-    """Marked first, terminated after: a crash in between leaves a debt, not a leak. The threshold stays: it tells
-    whether its time was over."""
+    """Marked first, terminated after: a crash in between leaves a debt, not a leak. The threshold stays, to show
+    whether it had passed."""
     if instance.threshold > event.at and instance.round != event.round:
         raise Conflict(f"{instance.id} belongs to another round and is not past its threshold", found=instance)
-    after = replace(instance, attested=False, owes=Debt(Owed.TERMINATE, event.at))
+    after = replace(instance, attested=False, owes=Debt(InstanceDebt.TERMINATE, event.at))
     return after, (Guard("round", "is", instance.round),)
 
 
@@ -317,7 +317,7 @@ class Ended(Event):
 
 @transition(TERMINATED, to=TERMINATED)
 def done(instance: Instance, event: Ended) -> Step:
-    """The machine is confirmed gone; the record may be purged from `purge_at` on."""
+    """The end of the machine is confirmed. The record may be purged from `purge_at` on."""
     return replace(instance, owes=None, purge_at=event.purge_at), ()
 
 
@@ -332,7 +332,7 @@ def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:
         provision_id="",
         attested=False,
         threshold=event.until,
-        owes=Debt(Owed.OFFER, event.offer_due),
+        owes=Debt(InstanceDebt.OFFER, event.offer_due),
         repository="",
     )
 
@@ -340,5 +340,5 @@ def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:
 def _require_proof(instance: Instance, signal: Signal, kind: Kind) -> None:
     if signal.instance_id != instance.id or not signal.proves(kind, instance.round):
         raise Conflict(
-            f"{instance.id}: {signal.kind} of round {signal.round} is no {kind} of its round", found=instance
+            f"{instance.id}: {signal.kind} of round {signal.round} does not prove {kind} of its round", found=instance
         )

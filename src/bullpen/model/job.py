@@ -6,12 +6,12 @@
     └────────┘ ◀────────── └─────────┘             └──────────┘
          │      reschedule      │  give_up: lost too often       ▲
          └──────────────────────┴────────────────────────────────┘
-              cancel, give_up: nobody is left to run it
+              cancel, give_up: no worker is left to run it
 
 Every assignment raises the *fence* and names the worker and its epoch. A result counts only with the fence, worker and
-epoch of the current assignment: a worker that was given up and comes back late is refused, whatever it did meanwhile.
-Execution is at least once, completion exactly once; what a lost worker's job does outside until its machine is ended
-is bounded only by that, which is what `side_effects` waits for.
+epoch of the current assignment: the result of a lost worker that comes back late is refused. Execution is at least
+once, completion exactly once. A job on a lost worker may go on until its machine is ended: a job with `side_effects` is
+run again only after that.
 """
 
 from dataclasses import dataclass, replace
@@ -61,11 +61,11 @@ class Job:
     worker: str = ""
     epoch: int = 0
     instance_id: str = ""
-    bound: bool = False  # the worker has said that it runs it
+    bound: bool = False  # the worker has reported that it runs it
     verify_by: datetime | None = None  # assigned but not bound by then: given to another
     losses: int = 0
     avoid: str = ""  # the worker that lost it last
-    cancelling: bool = False  # its worker is told to stop it
+    cancelling: bool = False  # its worker is to stop it
     result: Result = Result.NONE
     exit_code: int | None = None
     reason: str = ""
@@ -132,7 +132,7 @@ def assign(job: Job, event: Assigned) -> Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder(Event):
-    """Somebody speaks as the holder of an assignment: all three must be those of the current one."""
+    """The holder of an assignment reports: all three must be those of the current assignment."""
 
     worker: str
     epoch: int
@@ -141,7 +141,7 @@ class Holder(Event):
 
 @transition(RUNNING, to=RUNNING)
 def bind(job: Job, event: Holder) -> Step:
-    """The worker says that it runs the job: an assignment that got lost on the way would not have been bound."""
+    """The worker reports that it runs the job: so the assignment was not lost on the way."""
     return replace(job, bound=True, verify_by=None), _held_by(event)
 
 
@@ -152,7 +152,8 @@ class LetGo(Holder):
 
 @transition(RUNNING, to=RUNNING)
 def unbind(job: Job, event: LetGo) -> Step:
-    """The worker says that it is over. Its result is on the way; one that never arrives is noticed at `verify_by`."""
+    """The worker reports that the job has ended. Its result is on the way; if it never arrives, `verify_by` shows
+    that."""
     return replace(job, bound=False, verify_by=event.verify_by), _held_by(event)
 
 
@@ -179,7 +180,7 @@ class Lost(Holder):
 
 @transition(RUNNING, to=QUEUED)
 def reschedule(job: Job, event: Lost) -> Step:
-    """Its worker is lost: back to the queue, for another one."""
+    """Its worker is lost: the job goes back to the queue, for another worker."""
     if job.losses + 1 >= LOSSES:
         raise Conflict(f"{job.id} has been lost {job.losses + 1} times: give it up", found=job)
     if job.cancelling:
@@ -206,7 +207,7 @@ class GivenUp(Event):
 
 @transition(QUEUED, RUNNING, to=FINISHED)
 def give_up(job: Job, event: GivenUp) -> Step:
-    """Nobody will run it: lost too often, cancelled, or its run has no runner left. Its reason says which."""
+    """It will not run: lost too often, cancelled, or its run has no runner left. The reason says which."""
     after = replace(job, result=event.result, reason=event.why, finished_at=event.at, purge_at=event.purge_at)
     return replace(after, verify_by=None, not_before=None), ()
 
@@ -218,7 +219,7 @@ class CancelAsked(Event):
 
 @transition(RUNNING, to=RUNNING)
 def ask_to_cancel(job: Job, event: CancelAsked) -> Step:
-    """Its worker is told with its next beat to stop it, and reports the end."""
+    """The answer to the worker's next beat asks it to stop the job. The worker reports the end."""
     return replace(job, cancelling=True), ()
 
 

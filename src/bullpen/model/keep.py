@@ -1,12 +1,12 @@
-"""What a keep pattern may be: the settings refuse what the agent could not follow, before a machine boots with it."""
+"""Keep patterns: the settings refuse a pattern that the agent could not apply, before a machine boots with it."""
 
 ALLOWED = "names joined by '/', where '*', '?' and '[…]' stay inside one name: no '.', '..', '**' or empty name"
 
 
 def names_of(pattern: str) -> tuple[str, ...]:
-    """The pattern, name by name. Raise ValueError saying what is allowed; whoever knows the pattern's source names it.
+    """The names of a pattern. Raise ValueError with what is allowed; the caller adds the source of the pattern.
 
-    An empty name is a leading, trailing or doubled slash: it fits no entry, so nothing would be kept.
+    An empty name comes from a leading, trailing or doubled slash: it matches no entry, so nothing would be kept.
     """
     names = tuple(pattern.split("/"))
     if not {"", ".", "..", "**"}.isdisjoint(names):

@@ -1,12 +1,12 @@
-"""Label: what the jobs of a workflow run ask for in `runs-on`, and what Bullpen calls the run.
+"""Label: the `runs-on` of the jobs of a workflow run, and the run's id in Bullpen.
 
     4711                by default: every attempt and class of run 4711 shares it
     4711-2              attempt 2 only: a re-run meets no runner of the attempt before
     4711-large          class large only: two classes of one run do not share runners
     4711-2-large        both
 
-A class whose name begins with a number and a dash, or is a number, cannot be told from an attempt: the settings refuse
-it where the CI is GitHub. Run ids of other CIs are no labels of this form, and are left as they are.
+A class name that is a number, or begins with a number and a dash, is ambiguous with an attempt: the settings refuse it
+where the CI is GitHub. Run ids of the embedded CI do not have this form.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _FORM = re.compile(r"([1-9][0-9]{0,19})(?:-([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9._-]{0,62}))?", re.ASCII)
 AMBIGUOUS = re.compile(r"[0-9]+(-.*)?", re.ASCII)
-"""Class names that would pass for an attempt."""
+"""Class names that are ambiguous with an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Label:
         return "-".join(part for part in parts if part)
 
     def admits(self, run: str, attempt: int) -> bool:
-        """Whether a job of this run and attempt may ask for it. A later attempt may: jobs that are run again keep the
-        label that an earlier attempt was given."""
+        """True if a job of this run and attempt may have this label. A later attempt may: jobs that are run again keep
+        the label of an earlier attempt."""
         return run == self.run and attempt >= self.attempt
 
 
 def parse(text: str) -> Label | None:
-    """None for what no label of a workflow run looks like."""
+    """None for a text that is not a label of a workflow run."""
     found = _FORM.fullmatch(text)
     if found is None:
         return None

@@ -10,14 +10,14 @@
                                              │  aborted  │ ─────────▶ nothing owed
                                              └───────────┘
 
-Whatever becomes of the process that asked, anybody can finish its work by looking at this record: a claimed or created
-member of a committed provision is rolled forward; whatever belongs to an aborted one is given back; an open one past
-its deadline is aborted first; the members of a released one are given back. So "all or nothing" is one conditional
-write, not a sequence of them. A member may be lost before its own write: if the call cannot replace it, the commit is
-revoked, and the members that do run are given back.
+If the process that opened a provision dies, any other process can finish its work from this record. A claimed or
+created member of a committed provision is rolled forward. The instances of an aborted one are given back. An open one
+past its deadline is aborted first. The members of a released one are given back. So "all or nothing" is one conditional
+write, not a sequence of them. A member may be lost before its own write. If the call cannot replace it, the commit is
+revoked, and the members that run are given back.
 
-One that waits for room under a cap is open, holds nothing, and has a place in the queue of that cap. The place is a
-lease: a waiter that was killed leaves the queue when it runs out.
+A provision that waits for room under a cap is open, holds nothing, and has a place in the queue of that cap. The place
+is a lease: if its process is killed, it leaves the queue when the place runs out.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class State(StrEnum):
 ABSENT, OPEN, COMMITTED, ABORTED = State
 
 
-class Owed(StrEnum):
+class ProvisionDebt(StrEnum):
     SETTLE = "settle"  # carry the decision out on every instance
     RELEASE = "release"  # give every member back: the run is over
 
@@ -51,10 +51,10 @@ class FleetState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """One request to the compute engine. Its token is stored before the call, so a repeat buys nothing twice."""
+    """One request to the compute engine. Its token is stored before the call, so a repeat launches nothing twice."""
 
     client_token: str
-    count: int  # asked for; once it is answered, launched
+    count: int  # requested; once answered, launched
     state: FleetState = FleetState.PLANNED
 
 
@@ -88,27 +88,27 @@ class Provision:
 
     @property
     def is_waiting(self) -> bool:
-        """True while it is in a queue: it waits, or was admitted and has not yet got what it waited for."""
+        """True while it is in a queue: it waits, or was admitted and does not yet have what it waited for."""
         return self.state is OPEN and self.place is not None
 
     @property
     def waits_for(self) -> str:
-        """The cap in whose queue it is; empty if it is in none."""
+        """The cap that it waits for; empty if it is in no queue."""
         return self.place.cap if self.place and self.state is OPEN else ""
 
     @property
     def is_over(self) -> bool:
         """True while members are owed back to the pool."""
-        return self.owes is not None and self.owes.kind is Owed.RELEASE
+        return self.owes is not None and self.owes.kind is ProvisionDebt.RELEASE
 
     @property
     def is_revoked(self) -> bool:
-        """True if its members are owed back, or were given back, although the run is not over."""
+        """True if its members are given back although the run is not over."""
         return self.state is COMMITTED and self.reason != ""
 
     @property
     def is_closed(self) -> bool:
-        """True once nothing is owed and no instance belongs to it: only its story is left."""
+        """True once nothing is owed and no instance belongs to it."""
         return self.state is not OPEN and self.owes is None and not self.members
 
     @property
@@ -137,7 +137,7 @@ class Opened(Event):
 
 @transition(ABSENT, to=OPEN)
 def open_(provision: Provision, event: Opened) -> Step:
-    """The request is written down before anything is acquired for it."""
+    """The request is stored before anything is acquired for it."""
     return provision, ()
 
 
@@ -148,7 +148,7 @@ class Renewed(Event):
 
 @transition(OPEN, to=OPEN, silent=True)
 def renew(provision: Provision, event: Renewed) -> Step:
-    """A sign of life: the version moves, and its place in a queue lasts longer. A record that stands still for long
+    """A sign of life: the version changes, and its place in a queue lasts longer. A record that stands still for long
     belongs to a dead process."""
     if provision.place is None or event.until is None:
         return provision, ()
@@ -163,7 +163,7 @@ class Waited(Event):
 
 @transition(OPEN, to=OPEN)
 def wait(provision: Provision, event: Waited) -> Step:
-    """It waits for room under a cap, and holds nothing: a fleet that was planned and not launched is not to come."""
+    """It waits for room under a cap, and holds nothing. A fleet that was planned but not launched is dropped."""
     fleets = [
         replace(fleet, state=FleetState.ANSWERED, count=0) if fleet.state is FleetState.PLANNED else fleet
         for fleet in provision.fleets
@@ -179,7 +179,7 @@ class Admitted(Event):
 
 @transition(OPEN, to=OPEN)
 def admit(provision: Provision, event: Admitted) -> Step:
-    """Its turn has come: it acquires until the deadline, and keeps its place until it has what it waited for."""
+    """It is its turn: it acquires until the deadline, and keeps its place until it has what it waited for."""
     if provision.place is None:
         raise Conflict(f"{provision.id} is in no queue", found=provision)
     return replace(provision, deadline=event.deadline, place=replace(provision.place, until=event.until)), ()
@@ -205,15 +205,15 @@ class FleetAnswered(Event):
 
 @transition(OPEN, to=OPEN)
 def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
-    """Every instance that the fleet launched is registered, in the same write: they count under the caps from now on,
-    so its place in a queue is given up."""
+    """Every instance that the fleet launched is registered in the same write. They count under the caps from now on, so
+    the place in a queue is given up."""
     if event.client_token not in [fleet.client_token for fleet in provision.fleets]:
         raise Conflict(f"{provision.id} planned no fleet {event.client_token}", found=provision)
     fleets = [
         replace(
             fleet,
             state=FleetState.ANSWERED,
-            # What it did not launch is not to come any more, or comes with a further fleet.
+            # Machines that it did not launch are dropped, or come with a further fleet.
             count=fleet.count if event.launched is None else event.launched,
         )
         if fleet.client_token == event.client_token
@@ -232,8 +232,8 @@ class Decided(Event):
 
 @transition(OPEN, to=COMMITTED)
 def commit(provision: Provision, event: Decided) -> Step:
-    """The decision. The writes on the members only carry it out."""
-    owes = Debt(Owed.SETTLE, event.settle_due)
+    """All members are verified: the run gets them. The writes on the members only carry this out."""
+    owes = Debt(ProvisionDebt.SETTLE, event.settle_due)
     return replace(provision, members=event.members, owes=owes, place=None), ()
 
 
@@ -244,8 +244,8 @@ class Aborted(Event):
 
 @transition(OPEN, to=ABORTED)
 def abort(provision: Provision, event: Aborted) -> Step:
-    """The decision not to: whatever was acquired is given back."""
-    owes = Debt(Owed.SETTLE, event.settle_due)
+    """The request is not met: everything acquired is given back."""
+    owes = Debt(ProvisionDebt.SETTLE, event.settle_due)
     return replace(provision, reason=event.why, owes=owes, place=None), ()
 
 
@@ -256,8 +256,8 @@ class Concluded(Event):
 
 @transition(COMMITTED, to=COMMITTED)
 def release(provision: Provision, event: Concluded) -> Step:
-    """The run is over. Written before any member is given back, so that a release cut off midway is finished."""
-    return replace(provision, reason="", owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+    """The run is over. Written before any member is given back, so that an interrupted release is finished."""
+    return replace(provision, reason="", owes=Debt(ProvisionDebt.RELEASE, event.settle_due), purge_at=None), ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,11 +267,11 @@ class Revoked(Event):
 
 @transition(COMMITTED, to=COMMITTED)
 def revoke(provision: Provision, event: Revoked) -> Step:
-    """Its call could not be met after all: every member is given back. The run, with its jobs and what other calls gave
-    it, goes on."""
+    """A member was lost, and could not be replaced: every member is given back. The run goes on with its jobs and the
+    members of other calls."""
     if provision.is_over or not provision.members:
         raise Conflict(f"{provision.id} was released", found=provision)
-    return replace(provision, reason=event.why, owes=Debt(Owed.RELEASE, event.settle_due), purge_at=None), ()
+    return replace(provision, reason=event.why, owes=Debt(ProvisionDebt.RELEASE, event.settle_due), purge_at=None), ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +281,7 @@ class Postponed(Event):
 
 @transition(COMMITTED, ABORTED, to=None, silent=True)
 def postpone(provision: Provision, event: Postponed) -> Step:
-    """An instance that should be given back executes a job of its CI: the debt stays, and is looked at again later."""
+    """An instance that should be given back executes a job of GitHub: the debt stays, and is checked again later."""
     if provision.owes is None:
         raise Conflict(f"{provision.id} owes nothing", found=provision)
     return replace(provision, owes=replace(provision.owes, due_at=event.due)), ()
@@ -294,8 +294,8 @@ class Settled(Event):
 
 @transition(COMMITTED, to=COMMITTED)
 def settle_committed(provision: Provision, event: Settled) -> Step:
-    """Every member runs, or was released, and every surplus instance is given back: nothing is owed."""
-    # Once the run is over they belong to others.
+    """Every member runs or was released, and every surplus instance is given back: nothing is owed."""
+    # Once the run is over, they belong to others.
     members = () if provision.is_over else provision.members
     return replace(provision, members=members, owes=None, purge_at=event.purge_at), ()
 

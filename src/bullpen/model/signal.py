@@ -1,9 +1,9 @@
-"""What an agent reports of itself: signals and heartbeats, and how the control plane reads them.
+"""What an agent reports: signals and heartbeats, and how the control plane reads them.
 
-Neither is part of the instance record: a pulse must not fail a claim. A signal names the round it speaks of, so that
-one left over from an earlier owner proves nothing, and carries a sequence number, so that a late one never overwrites a
-newer one. The number may run ahead by a bounded step only: a huge one would silence the agent, whose
-next number is never larger. Within a round signals climb a ladder: a later one implies those before it.
+Neither is part of the instance record, because a heartbeat must not make a claim fail. A signal names its round, so
+that one of an earlier owner proves nothing. It carries a sequence number, so that a late one never overwrites a newer
+one. The number may run ahead by a bounded step only: after a huge one, the agent's next signals would all be too small.
+The signals of a round have an order: a later one implies those before it.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from bullpen.model.worker import Worker
 
 
 class Kind(StrEnum):
-    """The agents' words, in the order in which a round passes through them."""
+    """The signals of an agent, in the order of a round."""
 
     OK = "UD_OK"
     FAILED = "UD_FAILED"
@@ -44,11 +44,11 @@ TEXT_LIMIT = 2000
 
 
 SEQ_STEP = 10_000
-"""How far a sequence number may run ahead of the stored one, or of 0. An agent counts its signals, a handful in a
-round; one of an earlier version also counts every second in which `serve` did not answer, for hours at most."""
+"""How far a sequence number may run ahead of the stored one, or of 0. An agent counts its signals, a few in each round.
+An agent of an earlier version also counts every second in which `serve` did not answer, for hours at most."""
 
 SEQ_MOST = 10**9
-"""No agent counts so far: a larger number is another process's."""
+"""No agent counts so far: a larger number comes from another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,19 @@ class Signal:
         return self.round == round and not self.kind.is_failure and self.kind.rank >= kind.rank
 
     def fails(self, round: str) -> bool:
-        """True if this signal says that something went wrong in `round`."""
+        """True if this signal reports a failure in `round`."""
         return self.round == round and self.kind.is_failure
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The last pulse: when by the sender's clock, and a sequence number that every pulse raises."""
+    """The last heartbeat: its time by the sender's clock, and a sequence number that each one raises."""
 
     instance_id: str
     at: datetime
     seq: int
-    activity: str = ""  # what it runs for a CI that has jobs of its own, as `model.activity` writes it
-    leaving: datetime | None = None  # when its machine is to be taken away, as a spot machine is
+    activity: str = ""  # the job of GitHub that runs, as `model.activity` writes it
+    leaving: datetime | None = None  # when its machine is to be interrupted, as a spot machine is
 
 
 DIRECT_LEASE = 60.0
@@ -91,7 +91,7 @@ DIRECT_LEASE = 60.0
 
 
 def direct_key(instance_id: str) -> str:
-    """The worker as which an instance beats that sends bare heartbeats."""
+    """The key of the worker of an instance that sends bare heartbeats."""
     return f"{instance_id}/direct"
 
 
@@ -125,12 +125,12 @@ class Pulse:
 
     @property
     def departure(self) -> str:
-        """Why the instance should not be offered: its machine is about to be taken away. Empty if it stays."""
+        """Why the instance should not be offered: its machine is about to be interrupted. Empty if it stays."""
         at = self.heartbeat.leaving if self.heartbeat is not None else None
         return f"its machine is to be taken away at {at:%H:%M:%S}Z" if at is not None else ""
 
     def is_recent(self, now: datetime, within: float) -> bool:
-        """True if the heartbeat is recent on a sane clock. One from the future shows a skewed clock: no proof."""
+        """True if the heartbeat is recent. One from the future shows a skewed clock, and proves nothing."""
         if self.heartbeat is None:
             return False
         age = now - self.heartbeat.at

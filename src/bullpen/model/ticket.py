@@ -1,8 +1,8 @@
-"""Ticket: an idle instance on offer, as it travels through a pool queue; and what a run makes of one.
+"""Ticket: an idle instance on offer, as it travels through a pool queue; and how a run judges one.
 
 A ticket is a hint. It may be lost, doubled, stale or forged; the conditional claim on the record decides. On the wire
-it is a JSON object with the seven fields of the pool format and three of ours (version, trustDomain, imageGeneration);
-the seven alone are valid too. Times are UTC, whole seconds, `Z`.
+it is a JSON object with the seven fields of the pool format and three of Bullpen (version, trustDomain,
+imageGeneration); the seven alone are valid too. Times are UTC, whole seconds, `Z`.
 """
 
 import json
@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 TICKET_LIMIT = 4096
-"""Characters of the longest ticket we read. Ours have about 300; anything larger was not written by us."""
+"""Characters of the longest ticket that is read. Bullpen's have about 300; a longer one has another author."""
 
 
 class UsageClass(StrEnum):
@@ -63,7 +63,7 @@ class Malformed:
 
 
 def parse_ticket(body: str) -> Ticket | Malformed:
-    """Read a message of the pool queue. Fields that we do not know are ignored."""
+    """Read a message of the pool queue. Unknown fields are ignored."""
     if len(body) > TICKET_LIMIT:
         return Malformed(f"{len(body)} characters, at most {TICKET_LIMIT}")
     try:
@@ -119,8 +119,8 @@ def parse_time(text: str) -> datetime:
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """What a run asks of an instance. `cpu` and `mem` are minimums; patterns are any-of; `inherits` names the trust
-    domains whose used instances this run may take besides its own and never-used ones. `repository` is whose run it is,
-    where the CI has several: it decides nothing about which instance fits.
+    domains whose used instances this run may take besides its own and never-used ones. `repository` is that of the run,
+    where the CI is GitHub: it does not decide which instance fits.
 
     `fallback` are the usage classes that are as good where the requested one is not available. A record that was
     stored before this field existed has None: what its class falls back to is not known.
@@ -165,7 +165,7 @@ _TAKE = Judgement(Verdict.TAKE)
 def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> Judgement:
     """Decide on a ticket of the queue of its class, whose instances have at least `class_cpu` and `class_mem`
 
-    DROP what nobody can use, PUT_BACK what fits others, TAKE what fits this run.
+    DROP what no run can use, PUT_BACK what fits others, TAKE what fits this run.
     """
     if ticket.threshold <= now:
         return Judgement(Verdict.DROP, f"expired at {format_time(ticket.threshold)}")
@@ -177,7 +177,7 @@ def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, n
     if generation is not None and generation < needs.image_generation:
         return Judgement(Verdict.DROP, f"image generation {generation}, current is {needs.image_generation}")
     if generation is not None and generation > needs.image_generation:
-        return Judgement(Verdict.PUT_BACK, f"image generation {generation} is newer than ours")
+        return Judgement(Verdict.PUT_BACK, f"image generation {generation}, newer than {needs.image_generation}")
     if ticket.usage_class not in needs.acceptable_usage_classes:
         return Judgement(Verdict.PUT_BACK, f"usage class {ticket.usage_class}")
     if not matches(ticket.instance_type, needs.allowed_types):

@@ -1,6 +1,7 @@
-"""A length of time as people write it: 90, 90s, 10m, 2h."""
+"""Times: a moment some seconds later, and a length of time as people write it (90, 90s, 10m, 2h)."""
 
 import re
+from datetime import datetime, timedelta
 
 from bullpen.model.limits import WAIT_SECONDS
 
@@ -13,3 +14,7 @@ def parse_wait(text: str) -> float | None:
     found = re.fullmatch(r"([0-9]{1,6})([smh]?)", text)
     seconds = int(found[1]) * UNITS[found[2]] if found else 0
     return float(seconds) if 1 <= seconds <= WAIT_SECONDS else None
+
+
+def later(at: datetime, seconds: float) -> datetime:
+    return at + timedelta(seconds=seconds)

@@ -1,12 +1,12 @@
-"""The one way to change a record: a pure step proposes a `Change`, a store lands it or says `Conflict`.
+"""The one way to change a record: a pure step proposes a `Change`; a store writes it or raises `Conflict`.
 
-A step sees a frozen record and an event, which carries the time and every random value. It answers with the record
+A step gets a frozen record and an event, which carries the time and every random value. It returns the record
 afterwards and the guards under which the write may land. A store writes only the difference, under
 
     version = before.version  AND  state = before.state  AND  every guard
 
-so two writers that saw the same record never both land, and a record built from a ticket (which may be forged, stale or
-written by an older program) still meets the guards on what is really stored.
+so of two writers that read the same record only one lands. A record built from a ticket (which may be forged, stale or
+written by an older program) is still checked against what is stored.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ E = TypeVar("E", bound="Event")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened: when, by whom and why. It ends up in the record's story."""
+    """Something that happened: when, by which process and why. It becomes a line of the record's story."""
 
     at: datetime
     by: str
@@ -85,7 +85,7 @@ class Debt:
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """One landed step of a record, as `why` and error messages tell it."""
+    """One landed step of a record, as `bullpen why` shows it."""
 
     version: int
     step: str
@@ -101,7 +101,7 @@ STORY_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[S]):
-    """A proposed step: what was seen, what it becomes, under which guards, and its line in the story.
+    """A proposed step: the record before and after, the guards, and the line of the story.
 
     `draws_round` says that the step writes a fresh random round. A store that finds `after.round` already stored has
     found this very change, landed by an attempt whose answer was lost, and reports success. The fields of `always` are

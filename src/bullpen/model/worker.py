@@ -7,23 +7,23 @@
                         │         resurrect                                       ▲
                         └──────────────────────── stop ───────────────────────────┘
 
-Who is authoritative: the store's record, never the worker. A beat renews the lease until `deadline`, which the receiver
+The record in the store is authoritative, never the worker. A beat renews the lease until `deadline`, which the receiver
 computes from its own clock; no time that a worker sends is used. Past its deadline a worker is *suspect*: it gets no
-new job. Only after a confirm window in which nothing moved does it become inactive, and its jobs go to others.
+new job. Only after a confirm window without a beat does it become inactive, and its jobs go to others.
 
 What keeps a late worker harmless:
 
-- `token` is raised by every accepted beat. A beat with another token was delayed, doubled or is not this worker's.
+- `token` is raised by every accepted beat. A beat with another token was delayed or doubled, or is another worker's.
 - `epoch` is raised by every resurrection. Jobs are bound to (worker, epoch), so those of a lost epoch stay cancelled.
-- A key never has the same epoch twice, not even after its tombstone was purged: a store remembers the highest epoch of
-  all workers that it has forgotten, one number, and a first beat begins after it. See `absent`.
-- The debt of a lost epoch is written in the same write as its loss, and outlives a resurrection: `lost_epoch` runs
-  ahead of `settled_epoch` until every job of it has been given to somebody else.
+- A key never has the same epoch twice, not even after its tombstone was purged: a store keeps the highest epoch of all
+  workers that it has purged, one number, and a first beat begins after it. See `absent`.
+- The debt of a lost epoch is written in the same write as its loss, and outlives a resurrection: `lost_epoch` is ahead
+  of `settled_epoch` until every job of the lost epoch has gone to another worker.
 
-A worker may know that its machine is about to be taken away, as a spot machine is. It is *leaving* from then on, until
-it is gone: it gets no new job, and is replaced while it finishes the one it has.
+A worker may know that its machine is about to be interrupted, as a spot machine is. It is *leaving* from then on: it
+gets no new job, and is replaced while it finishes the one it has.
 
-Timers are never cancelled: `due_at` only says when to look; what is found there decides.
+Timers are never cancelled: `due_at` only says when to read the record; its state then decides.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class State(StrEnum):
 ABSENT, ACTIVE, INACTIVE, CLEANED_UP = State
 
 
-class Fate(StrEnum):
+class WorkerFate(StrEnum):
     KEEP = "keep"  # may come back
     RETIRE = "retire"  # its instance is being ended: it does not come back
 
@@ -57,7 +57,7 @@ class Worker:
     state: State
     version: int
     instance_id: str = ""
-    domain: str = ""  # what fails together: an availability zone, a host
+    domain: str = ""  # failure domain: an availability zone, a host
     epoch: int = 0
     token: int = 0
     request_id: str = ""  # of the last accepted beat: the same again is a replay
@@ -66,12 +66,12 @@ class Worker:
     due_at: datetime | None = None
     cleanup_at: datetime | None = None
     purge_at: datetime | None = None
-    fate: Fate = Fate.KEEP
+    fate: WorkerFate = WorkerFate.KEEP
     lost_epoch: int = 0
     settled_epoch: int = 0
     beat_at: datetime | None = None  # when the last beat was accepted
-    leaving: datetime | None = None  # when its machine is to be taken away, as it was told; never taken back
-    activity: str = ""  # the job of a CI that has jobs of its own, as `model.activity` writes it; bound while it stands
+    leaving: datetime | None = None  # when its machine is to be interrupted, as announced; never withdrawn
+    activity: str = ""  # the job of GitHub that it reports, as `model.activity` writes it
 
     @property
     def owes_reschedule(self) -> bool:
@@ -88,7 +88,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a worker says of itself: stored apart from the lease, because it hardly ever changes."""
+    """What a worker reports about itself: stored apart from the lease, because it hardly ever changes."""
 
     capabilities: tuple[str, ...] = ()
     build_id: str = ""
@@ -99,10 +99,10 @@ class Card:
 
 
 def absent(key: str, forgotten_epoch: int = 0) -> Worker:
-    """A worker before its first beat. The key may have been used, purged and forgotten: the store cannot tell.
+    """A worker before its first beat. The key may have been used and purged: the store does not know.
 
-    `forgotten_epoch` is the highest epoch that any forgotten worker of the store had. A first beat begins in the next
-    one, so a process that slept through its lease, its clean-up and the purge never meets an epoch of its own again.
+    `forgotten_epoch` is the highest epoch of any worker that the store has purged. A first beat begins in the next one,
+    so a process that slept through its lease, its clean-up and the purge never gets one of its own epochs again.
     """
     return Worker(id=key, state=ABSENT, version=0, epoch=forgotten_epoch)
 
@@ -112,7 +112,7 @@ Step = tuple[Worker, tuple[Guard, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Event):
-    """One heartbeat as accepted: the lease is granted already, the time is the receiver's."""
+    """One heartbeat as accepted: with the granted lease and the receiver's time."""
 
     token: int
     lease: float
@@ -120,44 +120,44 @@ class Beat(Event):
     instance_id: str = ""
     domain: str = ""
     leaving: datetime | None = None
-    activity: str = ""  # what it runs now: a beat without one unbinds what an earlier one bound
+    activity: str = ""  # the job of GitHub that runs now; empty: none
 
 
 @transition(ABSENT, to=ACTIVE)
 def register(worker: Worker, event: Beat) -> Step:
-    """The first beat of a key: token 1, and epoch 1 or the one after all that the store has forgotten."""
+    """The first beat of a key: token 1, and epoch 1 or the one after all that the store has purged."""
     if event.token != 0:
-        raise Conflict(f"{worker.id} is not known: a first beat carries token 0, not {event.token}", found=None)
+        raise Conflict(f"{worker.id} is unknown: a first beat carries token 0, not {event.token}", found=None)
     return _renewed(worker, event, epoch=worker.epoch + 1), ()
 
 
 @transition(ACTIVE, to=ACTIVE, silent=True)
 def heartbeat(worker: Worker, event: Beat) -> Step:
-    """The lease is renewed. The timer moves only if it must move earlier; a later deadline is found when it fires."""
+    """The lease is renewed. The timer moves only if it must fire earlier; a later deadline is found when it fires."""
     return _renewed(worker, event, epoch=worker.epoch), (Guard("token", "is", event.token),)
 
 
 @transition(INACTIVE, to=ACTIVE)
 def resurrect(worker: Worker, event: Beat) -> Step:
-    """A late beat with the last token brings the worker back at once, in a new epoch: its old jobs stay cancelled."""
+    """A late beat with the last token makes the worker active again, in a new epoch: its old jobs stay cancelled."""
     return (
         replace(_renewed(worker, event, epoch=worker.epoch + 1), cleanup_at=None),
-        (Guard("token", "is", event.token), Guard("fate", "is", Fate.KEEP)),
+        (Guard("token", "is", event.token), Guard("fate", "is", WorkerFate.KEEP)),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseExpired(Event):
-    """The deadline that was seen, confirmed."""
+    """The confirm window has passed since this deadline."""
 
     deadline: datetime
     cleanup_at: datetime
-    fate: Fate = Fate.KEEP
+    fate: WorkerFate = WorkerFate.KEEP
 
 
 @transition(ACTIVE, to=INACTIVE)
 def lose_lease(worker: Worker, event: LeaseExpired) -> Step:
-    """The lease ran out, and the confirm window with it. From here on its jobs are owed to others."""
+    """The lease and the confirm window ran out. Its jobs are owed to other workers from now on."""
     if worker.deadline is None or worker.deadline > event.at:
         raise Conflict(f"{worker.id} has a lease until {worker.deadline}", found=worker)
     after = replace(
@@ -178,7 +178,7 @@ class Rearmed(Event):
 
 @transition(ACTIVE, to=ACTIVE, silent=True)
 def rearm(worker: Worker, event: Rearmed) -> Step:
-    """The timer fired early, for the lease was renewed since: it moves to the deadline that stands now."""
+    """The timer fired, but the lease was renewed since: the timer moves to the current deadline."""
     return replace(worker, due_at=event.due_at), ()
 
 
@@ -190,7 +190,8 @@ class CleanupDue(Event):
 
 @transition(INACTIVE, to=CLEANED_UP)
 def clean_up(worker: Worker, event: CleanupDue) -> Step:
-    """Terminal. What the worker said of itself goes now; the tombstone stays and refuses its beats until purged."""
+    """Terminal. What the worker reported about itself is deleted; the tombstone refuses its beats until it is
+    purged."""
     if worker.cleanup_at is None or worker.cleanup_at > event.at:
         raise Conflict(f"{worker.id} is to be cleaned up at {worker.cleanup_at}", found=worker)
     after = replace(worker, cleanup_at=None, due_at=None, purge_at=event.purge_at)
@@ -199,7 +200,7 @@ def clean_up(worker: Worker, event: CleanupDue) -> Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Event):
-    """The worker itself says that it has stopped, with the token and the epoch of its last answer."""
+    """The worker reports that it has stopped, with the token and the epoch of its last answer."""
 
     token: int
     epoch: int
@@ -208,7 +209,7 @@ class Stopped(Event):
 
 @transition(ACTIVE, INACTIVE, to=CLEANED_UP)
 def stop(worker: Worker, event: Stopped) -> Step:
-    """Terminal, at once: the worker has stopped and says so. Its jobs are owed to others, as after a loss."""
+    """Terminal, at once: the worker reports that it has stopped. Its jobs are owed to others, as after a loss."""
     if worker.epoch != event.epoch:
         raise Conflict(f"{worker.id} is in epoch {worker.epoch}, not {event.epoch}", found=worker)
     after = replace(
@@ -235,13 +236,13 @@ def settle_inactive(worker: Worker, event: Rescheduled) -> Step:
 
 @transition(ACTIVE, to=ACTIVE)
 def settle_active(worker: Worker, event: Rescheduled) -> Step:
-    """As for an inactive one: it came back before its old jobs were given away."""
+    """As for an inactive one: it came back before its old jobs went to others."""
     return replace(worker, settled_epoch=event.epoch), ()
 
 
 @transition(CLEANED_UP, to=CLEANED_UP)
 def settle_cleaned_up(worker: Worker, event: Rescheduled) -> Step:
-    """As for an inactive one: it was cleaned up before its old jobs were given away."""
+    """As for an inactive one: it was cleaned up before its old jobs went to others."""
     return replace(worker, settled_epoch=event.epoch), ()
 
 
@@ -260,17 +261,17 @@ STEPS = (
 
 
 class Code(StrEnum):
-    """Why a beat is rejected; nothing of it was applied."""
+    """Why a beat is rejected. Nothing of it is applied."""
 
-    MISMATCH = "token-mismatch"  # delayed, doubled, or another process's: the answer carries the current token
+    MISMATCH = "token-mismatch"  # delayed, doubled, or of another process: the answer carries the current token
     CLEANED_UP = "cleaned-up"  # terminal: take a new key
     RETIRED = "retired"  # its instance is being ended: stop
-    UNKNOWN = "unknown-worker"  # a token for a key that is not known (any more): take a new key
+    UNKNOWN = "unknown-worker"  # a token for a key that the store does not know (any more): take a new key
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A beat that counts. A replay is the answer once more to a request that was answered before: nothing moved."""
+    """An accepted beat. A replay repeats the answer to a request that was answered before: nothing changed."""
 
     worker: Worker
     resurrected: bool = False
@@ -297,7 +298,7 @@ def receive(
     if beat.token != stored.token:
         return Rejected(Code.MISMATCH, stored.state, stored.token)
     if stored.state is INACTIVE:
-        retired = stored.fate is Fate.RETIRE
+        retired = stored.fate is WorkerFate.RETIRE
         return Rejected(Code.RETIRED, stored.state, stored.token) if retired else resurrect(stored, beat)
     return heartbeat(stored, beat)
 

@@ -1,15 +1,16 @@
-"""Busy: who executes a job of a CI that hands out jobs by itself, and is therefore left alone.
+"""Busy: which instances execute a job of GitHub, and are therefore left alone.
 
-Such a CI gives a job to whoever is registered, at any moment until the runner has deregistered. So whoever would give
-an instance back, or end it, asks here first; and as a job may begin right after that, the agent has the last word:
+GitHub gives a job to any registered runner, at any moment until the runner has deregistered. So a process that wants to
+give an instance back, or to end it, checks here first. A job may still begin right after the check, so the agent
+decides last:
 
-    we look ──────────────── we give it back ──▶ the agent deregisters, cleans, attests
-                 ▲
-                 └ a job begins ─▶ the agent says that it is busy, and does all that once the job has ended
+    check ──────────────── give it back ──▶ the agent deregisters, cleans, attests
+                ▲
+                └ a job begins ─▶ the agent reports that it is busy, and does all that once the job has ended
 
-What a heartbeat names counts while its agent lives: the job of a dead one is lost, and keeps nothing from its end.
-Where jobs are our own nobody is busy in this sense, and nothing is read: they end with their run. Only where a runner
-is taken from a run that goes on, `executing` says which ones have a job of it.
+The job that a heartbeat names counts while the agent is alive. The job of a dead agent is lost, and does not keep its
+instance. Where the CI is Bullpen's own, no instance is busy in this sense, and nothing is read: jobs end with their
+run. Only where a runner is taken from a run that goes on, `executing` says which ones have a job of it.
 """
 
 import asyncio
@@ -27,26 +28,26 @@ from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
 
 EXCUSE = "busy:"
-"""How an agent begins to say that it cannot deregister, because a job runs on it."""
+"""How the text of a signal begins if the agent cannot deregister because a job runs."""
 
-TOLD = 20
-"""Provisions of a label that are asked how long its jobs may last."""
+LATEST = 20
+"""Provisions of a label that are read to see how long its jobs may last."""
 
 JOBS_PAGE = 500
 
-LOOK_AGAIN = 15.0
-"""Seconds until a debt that a job holds up is looked at again: jobs take minutes, and each look costs some reads."""
+CHECK_AGAIN = 15.0
+"""Seconds until a debt that a job holds up is checked again: jobs take minutes, and each check costs some reads."""
 
 
 async def at_work(ports: Ports, settings: Settings, ids: Sequence[str], *, hurry: bool = False) -> dict[str, Activity]:
-    """What these instances execute, by id; who is free or dead is missing. See `among`."""
+    """The jobs that these instances execute, by id. Instances that are free or dead are missing. See `among`."""
     if not settings.on_github or not ids:
         return {}
     return await among(ports, settings, await ports.signals.read(ids), hurry=hurry)
 
 
 async def executing(ports: Ports, settings: Settings, run_id: str) -> set[str]:
-    """The instances that execute a job of ours for the run."""
+    """The instances that execute a job of the run, where the CI is Bullpen's own."""
     found: set[str] = set()
     after = ""
     while not settings.on_github and (page := await ports.jobs.unfinished(run_id, JOBS_PAGE, after)):
@@ -56,7 +57,7 @@ async def executing(ports: Ports, settings: Settings, run_id: str) -> set[str]:
 
 
 async def outlasting(ports: Ports, settings: Settings, ids: Sequence[str]) -> dict[str, Activity]:
-    """Those still at work after one more heartbeat of each: the last may be of before the job's end."""
+    """The instances that are still busy after one more heartbeat each: the last one may be older than the job's end."""
     loop = asyncio.get_running_loop()
     until = loop.time() + settings.timings.heartbeat
     while (found := await at_work(ports, settings, ids)) and loop.time() < until:
@@ -67,10 +68,10 @@ async def outlasting(ports: Ports, settings: Settings, ids: Sequence[str]) -> di
 async def among(
     ports: Ports, settings: Settings, pulses: Mapping[str, Pulse], *, hurry: bool = False
 ) -> dict[str, Activity]:
-    """What instances execute, by their pulses.
+    """The jobs that instances execute, by their pulses.
 
-    A clock may be skewed, so one that names a job and looks silent is watched for a heartbeat first. In a hurry it
-    counts as at work: whoever pays the debt that is left looks again.
+    A clock may be skewed, so an agent that names a job and seems silent is watched for a heartbeat first. In a hurry it
+    counts as busy: the process that pays the remaining debt checks again.
     """
     named = activities(settings, pulses)
     now, within = ports.clock.now(), settings.timings.alive
@@ -82,7 +83,7 @@ async def among(
 
 
 def activities(settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Activity]:
-    """What the last heartbeats name, whoever sent them may be dead by now."""
+    """The jobs that the last heartbeats name. An agent that sent one may be dead by now."""
     if not settings.on_github:
         return {}
     beats = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
@@ -90,7 +91,7 @@ def activities(settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Act
 
 
 def is_excused(settings: Settings, one: Instance, pulse: Pulse) -> bool:
-    """True if its agent failed to deregister only because a job runs, or ran until just now."""
+    """True if its agent failed to deregister only because a job runs, or ran a moment ago."""
     signal = pulse.signal
     return (
         settings.on_github
@@ -110,10 +111,10 @@ async def spare(
     by: str,
     lasts: float = 0,
 ) -> None:
-    """See to it that no threshold ends those of them that are at work: an agent ends itself a minute after it.
+    """Extend the thresholds of the busy ones: an agent ends itself a minute after its threshold.
 
-    For `lasts` seconds, or the usual maximum runtime; again while its heartbeat names a job, and no longer than its run
-    asked for: an agent may never hear that its job has ended. One that runs has that time already, and no more.
+    By `lasts` seconds, or the usual maximum runtime; again while its heartbeat names a job, and no longer than its run
+    asked for, because an agent may miss the end of its job. An instance that runs has that time already, and no more.
     """
     now = ports.clock.now()
     lasts = max(lasts, settings.timings.max_runtime)
@@ -125,12 +126,12 @@ async def spare(
         if limits[one.id] > max(now, one.threshold)
     ]
     if changes:
-        # A Conflict: it moved on under our hands, and whoever moved it knows better.
+        # A Conflict: another process moved it, and knows better.
         await ports.records.apply_each(changes)
 
 
-def told(activity: Activity) -> str:
-    """What it executes, for people."""
+def describe(activity: Activity) -> str:
+    """The job, for people."""
     job = f"job {activity.job}" if activity.job else "a job"
     return f"{job} of {activity.repository}, run {activity.run}, attempt {activity.attempt}"
 
@@ -144,12 +145,13 @@ def _is_short(one: Instance, now: datetime, lasts: float) -> bool:
 
 
 async def _limit(ports: Ports, one: Instance, activity: Activity, now: datetime, lasts: float) -> datetime:
-    """Until when a job can last there: it began before it was given back, or before its provision was to be decided."""
-    told = await ports.records.told_provisions(activity.label, TOLD)
+    """Until when a job can last there: it began before the instance was given back, or before its provision's
+    deadline."""
+    latest = await ports.records.told_provisions(activity.label, LATEST)
     own = await ports.records.provision(one.provision_id) if one.provision_id else None
     began = one.owes.due_at if one.owes is not None else own.deadline if own is not None else now
-    return began + timedelta(seconds=max(lasts, *(found.max_runtime for found in told), 0.0))
+    return began + timedelta(seconds=max(lasts, *(found.max_runtime for found in latest), 0.0))
 
 
 def _sparing(one: Instance, activity: Activity, now: datetime, until: datetime, by: str) -> Change[Instance]:
-    return instances.spare(one, instances.Spared(at=now, by=by, why=f"it executes {told(activity)}", until=until))
+    return instances.spare(one, instances.Spared(at=now, by=by, why=f"it executes {describe(activity)}", until=until))

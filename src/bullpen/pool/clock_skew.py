@@ -1,13 +1,14 @@
-"""Clocks: whether this process may judge by the time that something is late, and end it for that.
+"""Clock skew: may this process end an instance because its own clock says that it is late?
 
-A record's threshold was written by one process and is read by another. If the clock of the one that reads is hours
-ahead, every running instance is past its maximum runtime. So a process that ends by the time asks here first:
+A record's threshold was written by one process and is read by another. If the clock of the reader is hours ahead, every
+running instance seems to be past its maximum runtime. So a process checks its clock before it ends anything for being
+late:
 
-    the store has a clock   its answers tell how far ours is off (AWS: the `Date` of every answer of DynamoDB)
-    one host                agents beat by the same clock as ours. If no heartbeat is recent, they are watched: one that
-                            moves now, and says another time than ours, shows that ours is off
+    the store has a clock   its answers show the skew (AWS: the `Date` of every answer of DynamoDB)
+    one host                agents use the same clock. If no heartbeat is recent, they are watched: one that beats now,
+                            with another time than this process, shows the skew
 
-Where no agent is seen to move, nothing speaks against our clock. Off by more than `timings.alive` ends nothing.
+If no agent beats, there is no evidence against the clock. With a skew of more than `timings.alive`, nothing is ended.
 """
 
 import asyncio
@@ -17,15 +18,15 @@ from bullpen.errors import WrongClock
 from bullpen.model.instance import TERMINATED
 from bullpen.ports import Ports
 
-WITNESSES = 100  # instances whose heartbeats are looked at
-WATCHED = 1.5  # heartbeats: one that lives beats within it
+WITNESSES = 100  # instances whose heartbeats are read
+WATCHED = 1.5  # heartbeats: a living agent beats within it
 LASTS = 5.0  # seconds for which a `ClockCheck` remembers its answer
-RESTS = 4  # times as long as a look took: duties do not wait for the next one all the time where all agents are dead
+RESTS = 4  # times as long as a check took: otherwise, where all agents are dead, every duty would wait for a check
 REMEDY = "set the clock of this machine (NTP), and try again"
 
 
 async def doubt(ports: Ports, settings: Settings) -> str:
-    """Why nothing may be judged late by our clock; empty if it may be."""
+    """Why the clock of this machine must not be trusted; empty if it may be."""
     ahead = ports.store_clock.ahead()
     whose = "the store's"
     if ahead is None:
@@ -36,34 +37,34 @@ async def doubt(ports: Ports, settings: Settings) -> str:
 
 
 async def require_right(ports: Ports, settings: Settings) -> None:
-    """Raise WrongClock if there is a doubt."""
+    """Raise WrongClock if the clock must not be trusted."""
     if why := await doubt(ports, settings):
         raise WrongClock(f"{why}: nothing is ended", remedy=REMEDY)
 
 
 class ClockCheck:
-    """`require_right` for many duties of one process, which share one look."""
+    """`require_right` for all duties of one process, which share one check."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports = ports
         self._settings = settings
-        self._looking = asyncio.Lock()
-        self._look_again_at = 0.0
+        self._checking = asyncio.Lock()
+        self._check_again_at = 0.0
         self._why = ""
 
     async def require_right(self) -> None:
-        async with self._looking:
+        async with self._checking:
             loop = asyncio.get_running_loop()
-            if (began := loop.time()) >= self._look_again_at:
+            if (began := loop.time()) >= self._check_again_at:
                 self._why = await doubt(self._ports, self._settings)
                 ended = loop.time()
-                self._look_again_at = ended + max(LASTS, RESTS * (ended - began))
+                self._check_again_at = ended + max(LASTS, RESTS * (ended - began))
         if self._why:
             raise WrongClock(f"{self._why}: nothing is ended", remedy=REMEDY)
 
 
 async def _ahead_of_agents(ports: Ports, settings: Settings) -> float:
-    """Seconds by which our clock is ahead of that of an agent that is seen to beat; 0 if none is."""
+    """Seconds by which this clock is ahead of that of an agent that beats; 0 if none does."""
     loop, timings = asyncio.get_running_loop(), settings.timings
     ids = [one.id for one in await ports.records.live(WITNESSES) if one.state is not TERMINATED]
     pulses = await ports.signals.read(ids) if ids else {}

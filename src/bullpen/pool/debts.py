@@ -1,7 +1,7 @@
-"""Pays what records owe: look, still owed? do it, and write that it is done.
+"""Debts: work that records owe. Read the record; if it still owes, do the work, and write that it is done.
 
-A debt is written in the same write as the step that made it, with the time from which anybody may pay it. The process
-that made it has a head start; if it dies, the next provision, release or refresh, or a running `serve`, takes over.
+A debt is written together with the step that made it, with the time from which any process may pay it. The process that
+made it has a head start. If it dies, the next provision, release or refresh, or a running `serve`, takes over.
 
 A debt that cannot be paid stops no other one. It is logged with the reason and tried again later.
 """
@@ -17,6 +17,7 @@ from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
+from bullpen.model.times import later
 from bullpen.pool import busy, clock_skew, lifecycle, offering
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports
@@ -24,12 +25,12 @@ from bullpen.ports import Ports
 T = TypeVar("T", Instance, Provision)
 
 PAGES = 10
-"""How many times `limit` debts are looked at. Those of instances that still clean cannot be paid yet, and may stand in
-front of others that can."""
+"""How many times `limit` debts are read. Instances that still clean cannot be paid yet, and may stand in front of
+others that can."""
 
 
 GIVE_UP_AFTER = 3
-"""Debts in a row that could not be paid because something did not answer: the next ones wait for the next time."""
+"""Debts in a row that could not be paid because an engine did not answer: the others wait for the next time."""
 
 
 async def pay_due(
@@ -48,7 +49,7 @@ async def _pay_provisions(ports: Ports, settings: Settings, limit: int, setbacks
     due = await ports.records.due_provisions(ports.clock.now(), limit + len(setbacks.waiting()))
     fresh = [one for one in due if one.id not in setbacks.waiting()][:limit]
     if any(one.state is provisions.OPEN for one in fresh) and await clock_skew.doubt(ports, settings):
-        fresh = [one for one in fresh if one.state is not provisions.OPEN]  # by a right clock they may have time left
+        fresh = [one for one in fresh if one.state is not provisions.OPEN]  # by a correct clock they may have time left
     return await _one_by_one(lambda one: settle_provision(ports, settings, one, by=by), fresh, setbacks)
 
 
@@ -96,7 +97,7 @@ async def together_or_alone(
         done = await work(due)
     except Outdated:
         raise
-    except Exception:  # one of them, or all: each alone says so, and is noted with the reason
+    except Exception:  # one of them, or all: tried alone, each that fails is noted with its reason
         return await _one_by_one(lambda one: work([one]), due, setbacks)
     setbacks.forget(one.id for one in due)
     return done
@@ -122,9 +123,9 @@ async def _one_by_one(work: Callable[[T], Awaitable[list[str]]], due: Sequence[T
 
 
 async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, by: str) -> list[str]:
-    """Finish what a provision began: decide against an overdue one, carry the decision out, say that it is settled.
+    """Finish what a provision began: abort it if it is overdue, carry out its decision, mark it as settled.
 
-    While somebody who should be given back is at work it is not, and is due again a little later: nothing to tell.
+    While an instance that should be given back executes a job, the debt is postponed, and nothing is reported.
     """
     decided = await _decide(ports, settings, due, by=by)
     if decided is None:
@@ -144,7 +145,7 @@ async def settle_provision(ports: Ports, settings: Settings, due: Provision, *, 
 
 
 async def give_up(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> list[str]:
-    """Decide against an open provision as it was seen, and settle it; nothing if it has moved since."""
+    """Abort an open provision as it was read, and settle it; nothing if it has moved since."""
     aborted = await _abort(ports, settings, undecided, why, by=by)
     return await settle_provision(ports, settings, aborted, by=by) if aborted is not None else []
 
@@ -157,7 +158,7 @@ async def _decide(ports: Ports, settings: Settings, due: Provision, *, by: str) 
 
 
 def why_due(undecided: Provision, now: datetime) -> str:
-    """Why an open provision is decided against; empty if it still has time."""
+    """Why an open provision is aborted; empty if it still has time."""
     if undecided.deadline <= now:
         return "its deadline passed"
     if undecided.place is not None and undecided.place.until <= now:
@@ -167,7 +168,7 @@ def why_due(undecided: Provision, now: datetime) -> str:
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:
     now = ports.clock.now()
-    event = provisions.Aborted(at=now, by=by, why=why, settle_due=lifecycle.later(now, settings.timings.takeover))
+    event = provisions.Aborted(at=now, by=by, why=why, settle_due=later(now, settings.timings.takeover))
     (landed,) = await ports.records.apply_each([provisions.abort(undecided, event)])
     return None if isinstance(landed, Conflict) else landed
 
@@ -187,9 +188,9 @@ async def pay_terminations(ports: Ports, settings: Settings, due: Sequence[Insta
 
 
 async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], *, by: str) -> list[str]:
-    """One look, no waiting: what has attested and lives goes on offer, what failed or is late is ended, the rest is
-    left, and so is who got a job before it knew that it was given back. One that is late, has attested, and looks
-    silent may only have another clock: it is watched for a heartbeat before it is ended."""
+    """Check once, without waiting. An instance that has attested and is alive goes on offer; one that failed or is late
+    is ended; the rest is left, also one that got a job before it knew that it was given back. One that is late, has
+    attested, and seems silent may only have another clock: it is watched for a heartbeat before it is ended."""
     cleaning = [one for one in due if one.state is IDLE and not one.attested]
     if not cleaning:
         return []
@@ -215,7 +216,7 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
 
 
 def _has_failed(settings: Settings, one: Instance, pulse: Pulse, now: datetime) -> bool:
-    """A job that runs, or ran until just now, is no failure; unless the agent has died with it."""
+    """A busy agent has not failed, unless it has died."""
     if pulse.signal is None or not pulse.signal.fails(one.round):
         return False
     return not (busy.is_excused(settings, one, pulse) and pulse.is_recent(now, settings.timings.alive))

@@ -1,11 +1,11 @@
-"""Handing instances over: to the run that committed them, back to the pool, or to their end.
+"""Lifecycle: instances are committed to a run, given back to the pool, or ended.
 
-Nothing here trusts that it is alone. Two may look at one record; every write is conditional on the record as seen,
-every outside call is idempotent, and whoever comes second finds a Conflict and leaves it at that.
+Several processes may work on one record at the same time. Every write is conditional on the record as read, every call
+to an engine is idempotent, and the process that comes second gets a Conflict and leaves the record alone.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -14,12 +14,13 @@ from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
 from bullpen.model.provision import Provision
+from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy
 from bullpen.ports import Ports
 
 
-class Fate(StrEnum):
+class InstanceFate(StrEnum):
     """What became of an instance that was given up."""
 
     TERMINATED = "terminated"  # its end is certain
@@ -27,21 +28,17 @@ class Fate(StrEnum):
     OFFERED = "offered"  # clean and on offer again
     CLEANING = "cleaning"  # given back; its attestation is awaited
     BUSY = "busy"  # its CI gave it a job: it goes back once that has ended
-    NOT_OURS = "not ours"  # belongs to somebody else meanwhile: left alone
-
-
-def later(at: datetime, seconds: float) -> datetime:
-    return at + timedelta(seconds=seconds)
+    NOT_OURS = "not ours"  # another process moved it in between: left alone
 
 
 async def carry_out(
     ports: Ports, settings: Settings, decided: Provision, held: Iterable[Instance], *, by: str, hurry: bool = False
 ) -> tuple[dict[str, Instance | None], list[str]]:
-    """Do what a decided provision says to every instance held for it; returns the records as they stand, by id, and
-    those that were left alone because they are at work.
+    """Carry out the decision of a provision on every instance held for it; returns the records as stored, by id, and
+    the ids that were left alone because they execute a job.
 
-    Members of a committed one run, and are given back once it is over; everything else that was claimed is given back,
-    and what was created is ended.
+    Members of a committed provision run, and are given back once it is over. Every other claimed instance is given
+    back, and every other created one is ended.
     """
     concerned = [one for one in held if _concerns(decided, one)]
     leaving = [one for one in concerned if not _is_to_run(decided, one)]
@@ -49,7 +46,7 @@ async def carry_out(
     await busy.spare(ports, settings, leaving, at_work, by=by, lasts=decided.max_runtime)
     stay = set(at_work)
     if decided.is_revoked:
-        # The run goes on: a runner that is given back would cancel the job that it executes.
+        # The run goes on: giving a runner back would cancel the job that it executes.
         stay |= await busy.executing(ports, settings, decided.run_id) & {one.id for one in leaving}
     now = ports.clock.now()
     changes = [_consequence(ports, settings, decided, one, now, by) for one in concerned if one.id not in stay]
@@ -81,7 +78,7 @@ def _consequence(
 
 
 def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> Change[Provision]:
-    """The change that says that nothing is owed any more. The record outlives the members that run."""
+    """The change that marks a provision as settled. Its record outlives the members that run."""
     step = provisions.settle_committed if decided.state is provisions.COMMITTED else provisions.settle_aborted
     runs_on = decided.state is provisions.COMMITTED and not decided.is_over
     lasts = settings.remembers + (decided.max_runtime if runs_on else 0.0)
@@ -89,8 +86,8 @@ def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> 
 
 
 def postponing(decided: Provision, now: datetime, by: str) -> Change[Provision]:
-    """The change that leaves a debt for later: somebody who should be given back is at work."""
-    return provisions.postpone(decided, provisions.Postponed(at=now, by=by, due=later(now, busy.LOOK_AGAIN)))
+    """The change that postpones a debt: an instance that should be given back executes a job."""
+    return provisions.postpone(decided, provisions.Postponed(at=now, by=by, due=later(now, busy.CHECK_AGAIN)))
 
 
 def give_back(ports: Ports, settings: Settings, held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
@@ -110,7 +107,7 @@ def give_back(ports: Ports, settings: Settings, held: Instance, now: datetime, b
 
 
 def end(held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
-    """The change that marks an instance for its end, as seen: it fails if the owner changed meanwhile."""
+    """The change that marks an instance for its end, as read: it fails if the owner changed in between."""
     return instances.expire(held, instances.Expired(at=now, by=by, why=why, round=held.round))
 
 
@@ -128,20 +125,20 @@ async def terminate(ports: Ports, settings: Settings, marked: Sequence[Instance]
 
 async def expire_and_terminate(
     ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str, *, by: str
-) -> dict[str, Fate]:
-    """Mark first, terminate after; what belongs to somebody else meanwhile is left alone."""
+) -> dict[str, InstanceFate]:
+    """Mark first, terminate after. An instance that another process has moved is left alone."""
     return await end_together(ports, settings, [(one, why) for one in condemned], by=by)
 
 
 async def end_together(
     ports: Ports, settings: Settings, condemned: Sequence[tuple[Instance, str]], *, by: str
-) -> dict[str, Fate]:
-    """Each for its own reason."""
+) -> dict[str, InstanceFate]:
+    """As `expire_and_terminate`, with a reason for each."""
     now = ports.clock.now()
     landed = await ports.records.apply_each([end(one, now, by, why) for one, why in condemned])
     marked = [one for one in landed if isinstance(one, Instance)]
     certain = await terminate(ports, settings, marked, by=by)
-    fates = {one.id: Fate.NOT_OURS for one, _ in condemned}
+    fates = {one.id: InstanceFate.NOT_OURS for one, _ in condemned}
     for one in marked:
-        fates[one.id] = Fate.TERMINATED if one.id in certain else Fate.TERMINATING
+        fates[one.id] = InstanceFate.TERMINATED if one.id in certain else InstanceFate.TERMINATING
     return fates

@@ -1,7 +1,7 @@
-"""Offering: instances that were given back, or booted ahead of any run, prove themselves and go on offer.
+"""Offering: instances that were given back, or booted ahead of any run, go on offer once they are proven.
 
-As with every handover nobody is trusted to be alone: whoever comes second finds that somebody else has offered an
-instance, or that it is another run's by now, and leaves it at that.
+Several processes may offer the same instance. The one that comes second finds that it is on offer, or that another run
+has it by now, and leaves it alone.
 """
 
 import asyncio
@@ -12,9 +12,10 @@ from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
 from bullpen.model.signal import Kind, Pulse
+from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy
-from bullpen.pool.lifecycle import Fate, end_together, expire_and_terminate, later
+from bullpen.pool.lifecycle import InstanceFate, end_together, expire_and_terminate
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Message, Ports
 
@@ -28,36 +29,36 @@ async def await_and_offer(
     enough: Kind = Kind.CLEAN_OK,
     patience: float | None = None,
     stop: asyncio.Event | None = None,
-) -> dict[str, Fate]:
+) -> dict[str, InstanceFate]:
     """Wait until each instance, given back just now, has attested, and put it on offer.
 
-    No attestation in time ends it, and so does an agent that falls silent, or whose machine is to be taken away. One
-    that got a job before it knew that it was given back is neither ended nor waited for: its debt stays. Returns when
-    all are decided, or have reached `enough`; after `stop`, the rest is left as debts.
+    An instance is ended if it does not attest in time, if its agent falls silent, or if its machine is about to be
+    interrupted. One that got a job before it knew that it was given back is neither ended nor awaited: its debt stays.
+    Returns when all are decided, or have reached `enough`; after `stop`, the rest is left as debts.
     """
-    fates = {one.id: Fate.CLEANING for one in cleaning}
+    fates = {one.id: InstanceFate.CLEANING for one in cleaning}
     waiting = {one.id: one for one in cleaning if one.state is IDLE and not one.attested}
     loop = asyncio.get_running_loop()
     give_up = loop.time() + (settings.timings.cleaning if patience is None else patience)
-    look_at = loop.time() + settings.timings.takeover
+    check_at = loop.time() + settings.timings.takeover
     tick = settings.timings.tick_first
     watcher = Watcher(ports.signals, ports.clock, settings.timings)
     while waiting:
-        pulses = await watcher.look(list(waiting))
-        # A signal of this round was written after it was given back: a sign of life, whatever its clock says.
+        pulses = await watcher.read(list(waiting))
+        # A signal of this round was written after the instance was given back: a sign of life, whatever its clock says.
         fates |= await offer_living(ports, settings, list(waiting.values()), pulses, by=by, living=waiting)
-        if loop.time() >= look_at:
-            fates |= await _seen_to(ports, [one for one in waiting.values() if fates[one.id] is Fate.CLEANING])
-            look_at = loop.time() + settings.timings.takeover
+        if loop.time() >= check_at:
+            fates |= await _moved_on(ports, [one for one in waiting.values() if fates[one.id] is InstanceFate.CLEANING])
+            check_at = loop.time() + settings.timings.takeover
         named = busy.activities(settings, pulses)
-        at_work = {id: job for id, job in named.items() if fates[id] is Fate.CLEANING and watcher.lives(id)}
+        at_work = {id: job for id, job in named.items() if fates[id] is InstanceFate.CLEANING and watcher.lives(id)}
         await busy.spare(ports, settings, waiting.values(), at_work, by=by)
-        fates |= dict.fromkeys(at_work, Fate.BUSY)
+        fates |= dict.fromkeys(at_work, InstanceFate.BUSY)
         late = loop.time() >= give_up
         hopeless = [
             (one, why)
             for one in waiting.values()
-            if fates[one.id] is Fate.CLEANING
+            if fates[one.id] is InstanceFate.CLEANING
             and (why := _hopeless(settings, one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)))
         ]
         if hopeless:
@@ -65,7 +66,7 @@ async def await_and_offer(
         waiting = {
             one.id: one
             for one in waiting.values()
-            if fates[one.id] is Fate.CLEANING
+            if fates[one.id] is InstanceFate.CLEANING
             and not ((s := pulses[one.id].signal) is not None and s.proves(enough, one.round))
         }
         if not waiting or (stop is not None and stop.is_set()):
@@ -75,16 +76,16 @@ async def await_and_offer(
     return fates
 
 
-async def _seen_to(ports: Ports, waiting: Sequence[Instance]) -> dict[str, Fate]:
-    """Those that others, who may pay our debts by now, have put on offer: whose instance it is next is another round,
-    and its agent never speaks of ours again."""
+async def _moved_on(ports: Ports, waiting: Sequence[Instance]) -> dict[str, InstanceFate]:
+    """Instances that another process, which may pay this debt by now, has put on offer. The next owner draws another
+    round, and the agent sends no more signals of this one."""
     found = await ports.records.instances([one.id for one in waiting]) if waiting else {}
     ours = {one.id for one in waiting if (now := found.get(one.id)) and now.is_pending and now.round == one.round}
     return {one.id: _fate_now(found.get(one.id)) for one in waiting if one.id not in ours}
 
 
 def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:
-    """Why an attestation is no longer awaited; empty if it is."""
+    """Why an attestation is no longer awaited; empty if it still is."""
     if pulse.signal is not None and pulse.signal.fails(one.round) and not busy.is_excused(settings, one, pulse):
         return f"{pulse.signal.kind}: {pulse.signal.text}"
     if pulse.departure:
@@ -96,11 +97,11 @@ def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, si
 
 async def offer_proven(
     ports: Ports, settings: Settings, pending: Sequence[Instance], pulses: dict[str, Pulse], *, by: str
-) -> dict[str, Fate]:
-    """Put on offer those that are proven and alive; one that looks silent is watched for a heartbeat first.
+) -> dict[str, InstanceFate]:
+    """Put on offer the instances that are proven and alive. One that seems silent is watched for a heartbeat first.
 
-    Who stays silent is left to its threshold, and ended once that has passed; one whose machine is about to be taken
-    away is ended at once.
+    One that stays silent is ended once its threshold has passed. One whose machine is about to be interrupted is ended
+    at once.
     """
     now, within = ports.clock.now(), settings.timings.alive
     proven = [one for one in pending if is_proven(one, pulses[one.id])]
@@ -125,23 +126,25 @@ async def offer_living(
     *,
     by: str,
     living: Collection[str] = (),
-) -> dict[str, Fate]:
+) -> dict[str, InstanceFate]:
     """Land the offers of those that are proven and alive, and send their tickets."""
     landed = await land_offers(ports, settings, pending, pulses, by=by, living=living)
     await send_tickets(ports, [one for one in landed.values() if isinstance(one, Instance) and one.is_claimable])
     return {id: _fate_of_offer(one) for id, one in landed.items()}
 
 
-def _fate_of_offer(landed: Instance | Conflict) -> Fate:
-    """One that somebody else has put on offer before us is on offer, whoever has it by now."""
+def _fate_of_offer(landed: Instance | Conflict) -> InstanceFate:
+    """One that another process has put on offer first counts as offered, also if a run has claimed it by now."""
     if isinstance(landed, Instance):
-        return Fate.OFFERED
+        return InstanceFate.OFFERED
     return _fate_now(landed.found if isinstance(landed.found, Instance) else None)
 
 
-def _fate_now(found: Instance | None) -> Fate:
-    """What became of one that we had given back, and that moved on without us."""
-    return Fate.OFFERED if found is not None and found.state in (IDLE, CLAIMED, RUNNING) else Fate.NOT_OURS
+def _fate_now(found: Instance | None) -> InstanceFate:
+    """What became of an instance that was given back, and that another process has moved on."""
+    return (
+        InstanceFate.OFFERED if found is not None and found.state in (IDLE, CLAIMED, RUNNING) else InstanceFate.NOT_OURS
+    )
 
 
 async def land_offers(
@@ -153,10 +156,10 @@ async def land_offers(
     by: str,
     living: Collection[str] = (),
 ) -> dict[str, Instance | Conflict]:
-    """Offer or adopt those that are proven and alive; by id the records on offer, or how somebody else moved first.
+    """Offer or adopt the instances that are proven and alive; returns the records on offer by id, or the Conflict.
 
-    `living` have moved under the caller's eyes; of everybody else the heartbeat must be recent: what booted or cleaned
-    long ago may be dead by now.
+    The caller has seen a sign of life of `living`. Of all others the heartbeat must be recent: an instance that booted
+    or cleaned long ago may be dead by now.
     """
     now = ports.clock.now()
     until = later(now, settings.timings.idle)
@@ -179,13 +182,14 @@ async def land_offers(
 
 
 def is_proven(one: Instance, pulse: Pulse) -> bool:
-    """True if a pending instance has shown, in its round, that it may go on offer: cleaned, or booted, never used."""
+    """True if a pending instance has proven, in its round, that it may go on offer: cleaned, or booted and never
+    used."""
     needed = Kind.CLEAN_OK if one.state is IDLE else Kind.OK
     return one.is_pending and pulse.signal is not None and pulse.signal.proves(needed, one.round)
 
 
 async def send_tickets(ports: Ports, on_offer: Sequence[Instance], delay: float = 0.0) -> None:
-    """One ticket each, to the queue of its class."""
+    """Send one ticket for each, to the queue of its class."""
     for name in dict.fromkeys(one.resource_class for one in on_offer):
         offers = [one for one in on_offer if one.resource_class == name]
         await ports.queue.send(name, [ticket_message(one) for one in offers], delay)

@@ -1,4 +1,4 @@
-"""What a process could not do to a record, why, and when it tries again: each waits on its own, longer each time.
+"""Setbacks: which records a process could not work on, why, and when it tries again. Each waits longer each time.
 
 Kept in memory only: another process, or this one after a restart, tries at once.
 """
@@ -14,8 +14,8 @@ from bullpen.structured_log import get_logger
 FIRST_PAUSE = 1.0  # seconds; doubled with each failure
 LONGEST_PAUSE = 60.0
 FORGOTTEN_AFTER = 3 * LONGEST_PAUSE
-"""Seconds past its time after which a setback is forgotten: the record is not due any more, because another process was
-able to do it."""
+"""Seconds past its time after which a setback is forgotten: another process has done the work, so the record is not due
+any more."""
 SAID_AGAIN_AFTER = 600.0  # seconds between two logs of the same record
 
 log = get_logger("bullpen.pool.debts")
@@ -59,19 +59,19 @@ class Setbacks:
             self._of.pop(id, None)
 
     def waiting(self) -> set[str]:
-        """Those whose time for the next attempt has not come."""
+        """The records whose next attempt is not due yet."""
         now = _now()
         return {id for id, setback in self._of.items() if setback.retry_at > now}
 
     def reasons(self) -> dict[str, str]:
-        """Every record with a setback that lasts, and the last reason."""
+        """Every record with a lasting setback, and the last reason."""
         now = _now()
         self._of = {id: one for id, one in self._of.items() if now - one.retry_at < FORGOTTEN_AFTER}
         return {id: one.reason for id, one in self._of.items()}
 
 
 def reason_of(failure: BaseException) -> str:
-    """One line for people: what Bullpen says of its own errors, or the kind and text of any other."""
+    """One line for people: the message of Bullpen's own errors, or the type and text of any other."""
     text = str(failure) if isinstance(failure, BullpenError) else f"{type(failure).__name__}: {failure}"
     return " ".join(text.split())[:300]
 

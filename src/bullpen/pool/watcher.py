@@ -1,7 +1,7 @@
-"""Watching the signals of many instances with one batched read per tick, however many wait.
+"""Watcher: waits for the signals of many instances with one batched read per tick, however many callers wait.
 
-The control plane never asks a machine anything: agents write what they did, and this reads it. An event wakes the watch
-where the engine has events; elsewhere its ticks grow from a tenth to half a second.
+The control plane sends no request to a machine: agents write what they did, and the watcher reads it. An event wakes it
+where the engine has events. Otherwise its ticks grow from a tenth of a second to half a second.
 """
 
 import asyncio
@@ -16,38 +16,38 @@ from bullpen.ports import Clock, Signals
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
-    """The signal that was waited for has come."""
+class SignalReached:
+    """The awaited signal has come."""
 
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The agent reported a failure in this round: waiting longer is pointless."""
+class SignalFailed:
+    """The agent reported a failure in this round: waiting longer does not help."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
-    """Its heartbeat is old: it may be dead, or a clock may be wrong. A reason to look for another, not to end it."""
+class HeartbeatStale:
+    """The heartbeat is old: the agent may be dead, or a clock wrong. A reason to hedge, not to end the instance."""
 
 
-Verdict = Proven | Failed | Stale
-Judge = Callable[[Pulse], Verdict | None]
+PulseVerdict = SignalReached | SignalFailed | HeartbeatStale
+Judge = Callable[[Pulse], PulseVerdict | None]
 
 
 def reaching(kind: Kind, round: str) -> Judge:
     """Judge a pulse by whether `kind` was reached, or something failed, in `round`."""
 
-    def judge(pulse: Pulse) -> Verdict | None:
+    def judge(pulse: Pulse) -> PulseVerdict | None:
         signal = pulse.signal
         if signal is None:
             return None
         if signal.fails(round):
-            return Failed(f"{signal.kind}: {signal.text}" if signal.text else signal.kind.value)
-        return Proven(signal.kind) if signal.proves(kind, round) else None
+            return SignalFailed(f"{signal.kind}: {signal.text}" if signal.text else signal.kind.value)
+        return SignalReached(signal.kind) if signal.proves(kind, round) else None
 
     return judge
 
@@ -56,11 +56,11 @@ def reaching(kind: Kind, round: str) -> Judge:
 class _Wait:
     cases: Mapping[str, Judge]
     until: float
-    answer: "asyncio.Future[tuple[str, Verdict] | None]"
+    answer: "asyncio.Future[tuple[str, PulseVerdict] | None]"
 
 
 class Watcher:
-    """Shared by all who wait in one use case; `async with` ends its reading task."""
+    """Shared by all callers of one use case; `async with` ends its reading task."""
 
     def __init__(self, signals: Signals, clock: Clock, timings: Timings) -> None:
         self._signals = signals
@@ -73,7 +73,7 @@ class Watcher:
         self._tick = timings.tick_first
         self._last: dict[str, Pulse] = {}
         self._watched: dict[str, float] = {}  # since when, without a gap
-        self._looked: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
         self._changed: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
@@ -87,14 +87,14 @@ class Watcher:
                 task.cancel()
         await asyncio.gather(*(t for t in (self._nap, self._reader) if t is not None), return_exceptions=True)
 
-    async def first(self, cases: Mapping[str, Judge], timeout: float) -> tuple[str, Verdict] | None:
+    async def first(self, cases: Mapping[str, Judge], timeout: float) -> tuple[str, PulseVerdict] | None:
         """The first verdict on any of these instances, by id; None if there is none in time."""
         loop = asyncio.get_running_loop()
         wait = _Wait(cases, loop.time() + timeout, loop.create_future())
         self._waits.append(wait)
         self._tick = self._timings.tick_first
         if self._reader is None or self._reader.done():
-            self._reader = loop.create_task(self._read())
+            self._reader = loop.create_task(self._read_all())
         elif self._nap is not None and self._nap_ends > loop.time() + self._tick:
             self._nap.cancel()
         try:
@@ -103,29 +103,28 @@ class Watcher:
             if wait in self._waits:
                 self._waits.remove(wait)
 
-    async def look(self, ids: list[str]) -> dict[str, Pulse]:
-        """The pulses of these instances, in one read, and remembered."""
+    async def read(self, ids: list[str]) -> dict[str, Pulse]:
+        """Read and remember the pulses of these instances, in one request."""
         pulses = await self._signals.read(ids)
         self._observe(pulses)
         return pulses
 
     async def is_alive(self, ids: list[str]) -> dict[str, bool]:
-        """Judge liveness: something of it changed or was proven while we watched, or its heartbeat is recent.
+        """Judge liveness: its pulse changed or proved something while this watcher watched, or its heartbeat is recent.
 
-        A skewed clock condemns nobody who moved under our eyes.
+        So a skewed clock condemns no instance that moved while it was watched.
         """
-        await self.look(ids)
+        await self.read(ids)
         return {id: self.lives(id) for id in ids}
 
     def is_silent(self, id: str) -> bool:
-        """True if one that was looked at has shown no sign of life for as long as one may be silent, all under our
-        eyes."""
+        """True if this watcher has read its pulse for as long as an agent may be silent, without a sign of life."""
         watched = asyncio.get_running_loop().time() - self._watched[id]
         return watched >= self._timings.alive and not self.lives(id)
 
     async def signs_of_life(self, ids: list[str]) -> set[str]:
-        """Who lives. A clock may be skewed, so those who look silent are watched for a heartbeat before they are
-        condemned."""
+        """The instances that are alive. A clock may be skewed, so those that seem silent are watched for a heartbeat
+        first."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._timings.heartbeat * 1.5
         while True:
@@ -134,12 +133,12 @@ class Watcher:
                 return alive
             await self._signals.wait(min(self._timings.tick_longest, until - loop.time()))
 
-    async def _read(self) -> None:
+    async def _read_all(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while self._waits:
                 ids = list(dict.fromkeys(id for wait in self._waits for id in wait.cases))
-                await self.look(ids)
+                await self.read(ids)
                 self._answer(loop.time())
                 if not self._waits:
                     return
@@ -153,7 +152,7 @@ class Watcher:
             self._waits.clear()
 
     def lives(self, id: str) -> bool:
-        """True if one that was looked at shows that it lives, now."""
+        """True if the last read shows that it is alive now."""
         within = self._timings.alive
         moved = id in self._changed and asyncio.get_running_loop().time() - self._changed[id] <= within
         return moved or self._last[id].is_recent(self._clock.now(), within)
@@ -161,12 +160,12 @@ class Watcher:
     def _observe(self, pulses: Mapping[str, Pulse]) -> None:
         now = asyncio.get_running_loop().time()
         for id, pulse in pulses.items():
-            # A change since a look of long ago may itself be of long ago: it proves nothing, and no change no silence.
-            if id not in self._last or now - self._looked[id] > self._timings.alive:
+            # After a long gap neither a change nor its absence proves anything: the change itself may be old.
+            if id not in self._last or now - self._read_at[id] > self._timings.alive:
                 self._watched[id] = now
             elif self._last[id] != pulse:
                 self._changed[id] = now
-            self._last[id], self._looked[id] = pulse, now
+            self._last[id], self._read_at[id] = pulse, now
 
     def _answer(self, now: float) -> None:
         open_waits = []
@@ -176,7 +175,7 @@ class Watcher:
             if wait.answer.done():
                 continue
             if found is not None or wait.until <= now:
-                if found is not None and isinstance(found[1], Proven):
+                if found is not None and isinstance(found[1], SignalReached):
                     self._changed[found[0]] = now
                 wait.answer.set_result(found)
             else:
@@ -190,6 +189,6 @@ class Watcher:
         try:
             await self._nap
         except asyncio.CancelledError:
-            # A newcomer cut the nap short; if it was ourselves who were cancelled, say so.
+            # A new caller cut the nap short. If this task itself was cancelled, pass that on.
             if (me := asyncio.current_task()) is not None and me.cancelling():
                 raise

@@ -1,4 +1,4 @@
-"""One call of provision: attempts until as many run as were asked for.
+"""One call of provision: attempts until as many instances run as were requested.
 
     count ──▶ attempt ──▶ count what runs ─┬─ all ──────▶ the answer
       ▲                                    │
@@ -6,41 +6,40 @@
                      cannot be replaced ───▶ revoke what this call has committed, and fail
 
 A commit is one write, and each member has its own write after it. In between a member may be ended: by refresh, a lost
-worker, an interruption, `down`. The answer counts what runs after all writes, what served the run before included.
-What is missing is one more attempt with a record of its own, within the deadline of the first.
+worker, an interruption, `down`. The answer counts the instances that run after all writes, with those that served the
+run before. If some are missing, one more attempt with a record of its own follows, within the deadline of the first.
 """
 
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import Arm, gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import ProvisionFailed, Unavailable
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
-from bullpen.pool import lifecycle
+from bullpen.model.times import later
 from bullpen.ports import Ports
-from bullpen.provision.attempt import Attempt
-from bullpen.provision.existing_members import Presence
-from bullpen.provision.halts import Arm, halts
+from bullpen.provision.attempt import ProvisionAttempt, halts
+from bullpen.provision.existing_members import ExistingMembers
 from bullpen.provision.outcome import Member, Outcome, Request
 
 
 @dataclass(slots=True)
-class Call:
+class ProvisionCall:
     ports: Ports
     settings: Settings
     request: Request
     stop: asyncio.Event
     tell: Tell
-    presence: Presence
-    attempts: list[Attempt] = field(default_factory=list)
-    """Those that were decided, in order. All but the last are committed."""
-    committed: list[Attempt] = field(default_factory=list)
+    existing: ExistingMembers
+    attempts: list[ProvisionAttempt] = field(default_factory=list)
+    """The decided ones, in order. All but the last are committed."""
+    committed: list[ProvisionAttempt] = field(default_factory=list)
     kept: list[Member] = field(default_factory=list)
 
     async def serve(self) -> Outcome:
-        """Get what is missing. What this call has committed is given back if the rest cannot be had."""
+        """Acquire what is missing. If that fails, what this call has committed is given back."""
         try:
             outcome = await self._acquire()
             if not outcome.succeeded and await self._suffices(outcome):
@@ -53,20 +52,20 @@ class Call:
         return self._answer(outcome)
 
     async def _acquire(self) -> Outcome:
-        """The last attempt's outcome. One that withdrew in favour of another provision of the run is made again."""
+        """The last attempt's outcome. An attempt that withdrew for another provision of the run is repeated."""
         ports, settings, request = self.ports, self.settings, self.request
         arm = self._arm()
         while True:
             try:
-                (missing,) = await settle([self.presence.missing()], arm=arm)
+                (missing,) = await gather_or_cancel([self.existing.missing()], arm=arm)
             except ProvisionFailed as failure:
                 return self._empty().failed(failure)
             if missing <= 0:
                 return self._empty()
             first = self.committed[0] if self.committed else None
             if first:
-                request = replace(request, wait=0.0)  # a call that waits holds nothing, and this one holds members
-            attempt = await Attempt.open(ports, settings, request, self.presence, missing, self.tell, first)
+                request = replace(request, wait=0.0)  # a waiting call holds nothing, and this one holds members
+            attempt = await ProvisionAttempt.open(ports, settings, request, self.existing, missing, self.tell, first)
             outcome = await attempt.run(self.stop)
             if outcome is None:
                 continue
@@ -75,9 +74,9 @@ class Call:
                 return outcome
             self.committed.append(attempt)
             self.kept += outcome.kept
-            if not attempt.has_lost and await self.presence.still_serve():
+            if not attempt.has_lost and await self.existing.still_serve():
                 return outcome
-            self.presence.gained(outcome.provision_id, (*outcome.members, *outcome.kept))
+            self.existing.gained(outcome.provision_id, (*outcome.members, *outcome.kept))
             self.tell(ProgressReport(WorkPhase.REPLACE, "a member was lost as it was committed: replacing it"))
             arm = self._arm()
 
@@ -85,13 +84,13 @@ class Call:
         """What ends the count: a stop, and the deadline of the call."""
         patience = self.settings.timings.provision
         if self.committed:
-            deadline = self.committed[0].book.record.deadline
+            deadline = self.committed[0].record.stored.deadline
             overdue = ProvisionFailed(
                 f"{self.request.run_id}: a lost member was not replaced within {patience:g} s", remedy="provision again"
             )
         else:
-            patience += self.request.wait  # the other one may wait as long for room
-            deadline = lifecycle.later(self.ports.clock.now(), patience)
+            patience += self.request.wait  # the other provision may wait as long for room
+            deadline = later(self.ports.clock.now(), patience)
             overdue = ProvisionFailed(
                 f"{self.request.run_id}: another provision of the run was not decided within {patience:g} s",
                 remedy="wait for it, or release the run, then provision again",
@@ -99,11 +98,11 @@ class Call:
         return halts(self.stop, self.ports.clock, deadline, overdue)
 
     async def _suffices(self, failed: Outcome) -> bool:
-        """Whether fewer are acceptable, and some run. A later try may find more where an engine did not answer."""
-        if not self.request.allow_partial or failed.interrupted or failed.unavailable or not self.presence.members:
+        """True if fewer are acceptable, and some run. If an engine did not answer, a later call may find more."""
+        if not self.request.allow_partial or failed.interrupted or failed.unavailable or not self.existing.members:
             return False
-        await self.presence.still_missing()
-        return bool(self.presence.members)
+        await self.existing.still_missing()
+        return bool(self.existing.members)
 
     async def _revoke(self, reason: str, *, hurry: bool = False) -> None:
         """Give back what this call has committed. Raise Unavailable if that cannot be written."""
@@ -127,7 +126,7 @@ class Call:
 
     def _answer(self, last: Outcome) -> Outcome:
         """All attempts together. The first that was committed gives the call its id."""
-        members = (*self.presence.members, *last.members) if last.succeeded else ()
+        members = (*self.existing.members, *last.members) if last.succeeded else ()
         named = {member.instance.id for member in members}
         timings: defaultdict[WorkPhase, float] = defaultdict(float)
         for attempt in self.attempts:
@@ -135,11 +134,11 @@ class Call:
                 timings[phase] += seconds
         return replace(
             last,
-            provision_id=self.committed[0].book.record.id if self.committed else last.provision_id,
+            provision_id=self.committed[0].record.stored.id if self.committed else last.provision_id,
             members=members,
             kept=tuple(one for one in self.kept if one.instance.id not in named) if last.succeeded else (),
-            held=self.presence.held,
-            discarded=(*self.presence.discarded, *(one for a in self.attempts for one in a.holdings.discarded)),
+            held=self.existing.held,
+            discarded=(*self.existing.discarded, *(one for a in self.attempts for one in a.holdings.discarded)),
             collisions=sum(attempt.holdings.collisions for attempt in self.attempts),
             timings=dict(timings),
         )

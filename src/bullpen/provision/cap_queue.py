@@ -6,9 +6,9 @@
                           ▲                                                        │
                           └──── another was faster: everything is given back ──────┘
 
-A newcomer does not overtake. Without `--wait` it fails at once while others wait for a cap that it falls under. It may
-pass only if it takes nothing that those in front could use: it is of another class than all of them, its class has
-all it needs on offer, and no idle instance above the idle target, which those in front could evict.
+A later provision does not overtake. Without `--wait` it fails at once while others wait at one of its caps. It may
+pass only if it takes nothing that those in front could use: it is of another class than all of them, its class has all
+it needs on offer, and no idle instance above the idle target, which those in front could evict.
 """
 
 import asyncio
@@ -19,36 +19,44 @@ from bullpen.errors import LimitReached, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Place
+from bullpen.model.times import later
 from bullpen.pool import debts
-from bullpen.pool.lifecycle import later
 from bullpen.ports import Ports
 from bullpen.provision.caps import Shortage, caps, in_front
-from bullpen.provision.eviction import QUEUE_PAGE, Room
+from bullpen.provision.eviction import QUEUE_PAGE, Headroom
 from bullpen.provision.outcome import Request
-from bullpen.provision.record import Book
+from bullpen.provision.record import ProvisionRecord
 
 LONGEST_TICK = 2.0
-"""Seconds between two looks where no event wakes us."""
+"""Seconds between two checks if no event comes."""
 TAKE_OVER = 20
 """Debts of others that a waiting provision pays now and then: an instance that is owed may be what it waits for."""
 
 
 def place_until(settings: Settings, now: datetime) -> datetime:
-    """How long a place lasts without a sign of life: six missed ones, and clocks may differ a little."""
+    """How long a place lasts without a renewal: six missed ones, because clocks may differ a little."""
     return later(now, 2 * settings.timings.alive)
 
 
 class CapQueue:
-    """One provision at the queue. Its place keeps its time from the first wait on, whatever happens in between."""
+    """One provision in the queue. Its place keeps the time of its first wait."""
 
     def __init__(
-        self, ports: Ports, settings: Settings, request: Request, book: Book, room: Room, tell: Tell, *, by: str
+        self,
+        ports: Ports,
+        settings: Settings,
+        request: Request,
+        record: ProvisionRecord,
+        headroom: Headroom,
+        tell: Tell,
+        *,
+        by: str,
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._request = request
-        self._book = book
-        self._room = room
+        self._record = record
+        self._headroom = headroom
         self._tell = tell
         self._by = by
         self._waits_until = later(ports.clock.now(), request.wait)
@@ -63,8 +71,8 @@ class CapQueue:
         return self._request.wait > 0 and self._ports.clock.now() < self._waits_until
 
     async def admitted(self, want: int) -> None:
-        """Return when it is our turn and what we want can be had. Raise LimitReached if we may not wait for that, or
-        have waited long enough."""
+        """Return when it is this provision's turn and there is room. Raise LimitReached if it may not wait, or has
+        waited long enough."""
         least = 1 if self._request.allow_partial else want
         tick, pays_at = self._settings.timings.tick_first, 0.0
         loop = asyncio.get_running_loop()
@@ -88,41 +96,41 @@ class CapQueue:
             tick = min(tick * 1.5, LONGEST_TICK)
 
     async def _obstacle(self, least: int) -> Shortage | None:
-        """Why it is not our turn, or why what we want cannot be had now."""
-        own, now = self._book.record, self._ports.clock.now()
+        """Why it is not this provision's turn, or why there is no room now."""
+        own, now = self._record.stored, self._ports.clock.now()
         queue = await self._ports.records.waiting_provisions(QUEUE_PAGE)
         self._last_since = queue[-1].place.since if queue and queue[-1].place else None
-        if front := in_front(queue, own.needs.resource_class, now, own.id, self._room.since):
-            return await self._room.behind(front, own, least)
-        # Without --wait, and with none in front: what cannot be had shows when it is asked for.
-        return await self._room.foreseen(own, least) if self._request.wait else None
+        if front := in_front(queue, own.needs.resource_class, now, own.id, self._headroom.since):
+            return await self._headroom.behind(front, own, least)
+        # Without --wait, and with none in front: a lack of room shows when the machines are requested.
+        return await self._headroom.foreseen(own, least) if self._request.wait else None
 
     async def _take_place(self, obstacle: Shortage) -> None:
-        if self._is_waiting and self._book.record.waits_for == obstacle.cap.setting:
+        if self._is_waiting and self._record.stored.waits_for == obstacle.cap.setting:
             return
         now = self._ports.clock.now()
-        if self._room.since is None:
-            # Behind the last one, whatever our clock says.
+        if self._headroom.since is None:
+            # Behind the last one, whatever this clock says.
             after = self._last_since + timedelta(microseconds=1) if self._last_since else now
-            self._room.since = max(now, after)
-        place = Place(obstacle.cap.setting, self._room.since, place_until(self._settings, now))
+            self._headroom.since = max(now, after)
+        place = Place(obstacle.cap.setting, self._headroom.since, place_until(self._settings, now))
         waited = provisions.Waited(at=now, by=self._by, why=str(obstacle.error), place=place, deadline=self.ends_by)
-        await self._book.write(provisions.wait, waited)
+        await self._record.write(provisions.wait, waited)
         self._is_waiting = True
 
     async def _leave(self) -> None:
-        """Begin to acquire; our place is ours until we have what we waited for."""
+        """Begin to acquire. The place is kept until the provision has what it waited for."""
         if not self._is_waiting:
             return
         now = self._ports.clock.now()
         deadline = later(now, self._settings.timings.provision)
         until = place_until(self._settings, now)
         admitted = provisions.Admitted(at=now, by=self._by, why="its turn", deadline=deadline, until=until)
-        await self._book.write(provisions.admit, admitted)
+        await self._record.write(provisions.admit, admitted)
         self._is_waiting = False
 
     async def _rest(self, tick: float) -> None:
-        """Until something may have changed. Events come in bursts: ten looks a second are enough."""
+        """Wait until something may have changed. Events come in bursts: ten checks a second are enough."""
         await asyncio.sleep(self._settings.timings.tick_first)
         left = (self._waits_until - self._ports.clock.now()).total_seconds()
         await self._ports.signals.wait(max(min(tick, left), 0.001))
@@ -144,7 +152,7 @@ class CapQueue:
         return LimitReached(f"waited {self._request.wait:g} s: {obstacle.error}", remedy=remedy)
 
     def _report(self, obstacle: Shortage) -> bool:
-        """Tell how it stands; True if that has changed."""
+        """Report the obstacle; True if it has changed."""
         line = f"waiting for room: {obstacle.error}"
         told, self._told = self._told, line
         if line != told:

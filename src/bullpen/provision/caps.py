@@ -1,4 +1,5 @@
-"""The caps of the settings, pure: what would pass them, what may be ended to make room, and who waits in front."""
+"""The caps of the settings, pure: what would exceed them, what may be ended to make room, and which provisions wait in
+front."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A cap that would be passed, and what there would be."""
+    """A cap that would be exceeded, and the total that there would be."""
 
     cap: Cap
     total: int
@@ -60,7 +61,7 @@ def caps(settings: Settings, resource_class: str) -> list[Cap]:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """So many are too many under a cap, and the error that says so."""
+    """How many are too many under a cap, and the error that says so."""
 
     cap: Cap
     over: int
@@ -70,8 +71,8 @@ class Shortage:
 def in_front(
     queue: Iterable[Provision], resource_class: str, now: datetime, own: str = "", since: datetime | None = None
 ) -> list[Provision]:
-    """Those in the queue of a cap that the class falls under, whose place is before that of `own`; all of them if it
-    has none. One whose place has run out is dead."""
+    """The provisions in the queue of a cap of this class, whose place is before that of `own`; all of them if it has
+    none. One whose place has run out is dead."""
     waiting = [(one, one.place) for one in queue if one.place is not None and one.id != own]
     return [
         one
@@ -83,7 +84,7 @@ def in_front(
 
 
 def exceeded(settings: Settings, resource_class: str, live: Counts, asked: Mapping[str, int]) -> list[Excess]:
-    """The caps of a class that what lives, and what is asked for besides, would pass; that of the class first."""
+    """The caps of a class that the live instances and the requested ones would exceed; that of the class first."""
     counted = Counter(asked)
     for (name, _), number in live.items():
         counted[name] += number
@@ -102,8 +103,8 @@ def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
 
 
 def surplus(settings: Settings, live: Iterable[Instance], now: datetime = LONG_AGO) -> list[Instance]:
-    """Idle beyond the idle targets, which the youngest fill; the longest idle first. One whose threshold has passed
-    `now` fills none: no run can claim it."""
+    """Instances that are idle beyond the idle targets, which the youngest fill; the longest idle first. One whose
+    threshold has passed at `now` fills no target: no run can claim it."""
     idle = sorted((one for one in live if one.is_claimable), key=_idle_since)
     on_offer: dict[str, list[Instance]] = {}
     for one in idle:
@@ -120,8 +121,8 @@ def _idle_since(one: Instance) -> tuple[datetime, str]:
 
 
 def cover(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Instance]:
-    """As few as make room under every cap; none if they do not suffice. The narrower cap comes first: what it needs
-    makes room under the wider one, too."""
+    """The fewest instances that make room under every cap; none if they do not suffice. The narrower cap comes first:
+    what is ended for it makes room under the wider one, too."""
     chosen: list[Instance] = []
     for excess in excesses:
         have = sum(excess.cap.covers(one.resource_class) for one in chosen)
@@ -133,7 +134,7 @@ def cover(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Insta
 
 
 def lasting(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Excess]:
-    """Those under whose cap the surplus cannot make room."""
+    """The caps under which the surplus cannot make room."""
     return [one for one in excesses if not cover([one], surplus)]
 
 

@@ -1,8 +1,8 @@
-"""Creation: launch what the pool could not give, all or nothing.
+"""Creation: launch the machines that the pool does not have, all or nothing.
 
 Places that find the pool exhausted at the same moment share a fleet; a later shortfall is a further fleet with its own
-token. What a short fleet launched is registered and held, and the rest asked for again where that may help: all of it
-is rolled back if the last try falls short.
+token. The machines of a short fleet are registered and held, and the rest is requested again where that may help. If
+the last try falls short, everything is rolled back.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from bullpen.errors import BullpenError, ConfigError, Refused
 from bullpen.model.fleet import Tries
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
-from bullpen.provision.eviction import Room
+from bullpen.provision.eviction import Headroom
 from bullpen.provision.fleets import FLEET_LIMIT, Fleets
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.record import Book
+from bullpen.provision.record import ProvisionRecord
 
-Place = asyncio.Future[Instance | None]
+OpenPlace = asyncio.Future[Instance | None]
 
 
 class Creation:
@@ -26,37 +26,37 @@ class Creation:
         self,
         ports: Ports,
         settings: Settings,
-        book: Book,
+        record: ProvisionRecord,
         holdings: Holdings,
-        room: Room,
+        headroom: Headroom,
         *,
         allow_partial: bool,
         by: str,
     ) -> None:
         self._settings = settings
-        self._book = book
+        self._record = record
         self._allow_partial = allow_partial
-        self._fleets = Fleets(ports, settings, book, holdings, room, by=by)
+        self._fleets = Fleets(ports, settings, record, holdings, headroom, by=by)
         self.refusal: BullpenError | None = None
-        """Why there were fewer than asked, where fewer are acceptable."""
-        self._places: list[Place] = []
+        """Why there are fewer than requested, where fewer are acceptable."""
+        self._places: list[OpenPlace] = []
         self._launches: list[asyncio.Task[None]] = []
 
     async def create(self) -> Instance | None:
-        """A registered new instance for one place; None only if fewer than asked are acceptable and none was left."""
+        """A registered new instance for one place; None only if fewer are acceptable and none is left."""
         loop = asyncio.get_running_loop()
-        place: Place = loop.create_future()
+        place: OpenPlace = loop.create_future()
         self._places.append(place)
         if len(self._places) == 1:
             self._launches.append(loop.create_task(self._launch()))
         return await place
 
     async def close(self, stop: asyncio.Event) -> None:
-        """Wait for launches in flight: a fleet that was asked for is registered, or ended, not forgotten. No further
-        one is asked for.
+        """Wait for launches in flight: a requested fleet is registered or ended, not forgotten. No further fleet is
+        requested.
 
-        Once stopped, for `timings.settle` at most. What is launched later carries the tag of a provision that is then
-        aborted: refresh finds it, and ends it.
+        Once stopped, for `timings.settle` at most. A machine that is launched later carries the tag of a provision that
+        is then aborted: refresh finds it, and ends it.
         """
         self._fleets.abandoned.set()
         loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
@@ -73,7 +73,7 @@ class Creation:
             launch.cancel()
 
     async def _launch(self) -> None:
-        await asyncio.sleep(0)  # everybody who was told "exhausted" in this turn of the loop comes along
+        await asyncio.sleep(0)  # all places that find the pool exhausted in this turn of the loop share the fleet
         places, self._places = self._places, []
         while places:
             places = [place for place in places if not place.done()]  # some may have been cancelled meanwhile
@@ -92,7 +92,7 @@ class Creation:
                     place.set_result(instance)
 
     async def _created(self, count: int, to_come: int) -> list[Instance]:
-        """All of them; fewer only if that is acceptable."""
+        """All `count` instances; fewer only if that is acceptable."""
         created: list[Instance] = []
         try:
             refusal: BullpenError | None = await self._create(count, to_come, created)
@@ -105,8 +105,8 @@ class Creation:
         return created
 
     async def _create(self, count: int, to_come: int, created: list[Instance]) -> BullpenError | None:
-        """Ask for fleets until there are `count`. If one falls short and nothing will help: what to say of it."""
-        needs = self._book.record.needs
+        """Request fleets until there are `count`; the error if one falls short and nothing more may help."""
+        needs = self._record.stored.needs
         attempts = self._settings.resource_class(needs.resource_class).attempts
         tries = Tries(needs.usage_class, needs.fallback or (), attempts)
         number = 0

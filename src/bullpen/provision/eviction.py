@@ -1,11 +1,12 @@
-"""Room: whether the caps allow a planned fleet, and which idle instances are ended to make room for it.
+"""Headroom and eviction: whether the caps allow a planned fleet, and which idle instances are ended to make room for
+it.
 
     live instances + planned fleets + what is to come  ≤  classes.NAME.max-instances, limits.max-instances
 
 A pool may be full of idle instances that this run cannot use. Those above their class's idle target, and those past
-their threshold, are ended, the longest idle first, if that covers the whole shortfall; otherwise none is. Each end is a
-conditional write: a claim that is faster keeps its instance, and the pool is counted again. Room that others wait for
-in front is theirs.
+their threshold, are evicted, the longest idle first, if that covers the whole shortfall; otherwise none is. Each
+eviction is a conditional write: a claim that is faster keeps its instance, and the pool is counted again. Room for
+which other provisions wait in front is theirs.
 """
 
 from collections import Counter
@@ -39,12 +40,12 @@ from bullpen.provision.caps import (
 ROUNDS = 10
 """How often the pool is counted again after others were faster, before the provision is refused."""
 QUEUE_PAGE = 1000
-"""Waiting provisions looked at: each is a process that waits, so there are few."""
+"""Waiting provisions that are read: each is a process that waits, so there are few."""
 
 
-class Room:
-    """Of one provision. `evicts` is False for one that warms the pool: it must not end one class to warm another.
-    `since` is when it came to the queue, if it has waited."""
+class Headroom:
+    """The room of one provision under the caps. `evicts` is False for one that warms the pool: it must not end
+    instances of one class to warm another. `since` is when it joined the queue, if it has waited."""
 
     def __init__(self, ports: Ports, settings: Settings, *, evicts: bool, by: str, tell: Tell = lambda report: None):
         self._ports = ports
@@ -54,12 +55,12 @@ class Room:
         self._tell = tell
         self.since: datetime | None = None
 
-    async def make(self, own: Provision, to_come: int) -> Shortage | None:
-        """The shortage, if the planned fleets of `own` and what is `to_come` after them pass a cap and no eviction
-        helps, or if others wait for that room in front of it.
+    async def ensure(self, own: Provision, to_come: int) -> Shortage | None:
+        """Make room for the planned fleets of `own` and what is `to_come` after them. The shortage if they exceed a cap
+        and no eviction helps, or if other provisions wait in front for that room.
 
-        Its plan is written already, so of two that race at a cap none slips by, if each finds the other: indexes may be
-        behind. Then a burst passes a cap by what was asked for within their lag, but none passes it alone.
+        Its plan is already written, so two that race at a cap see each other, unless an index lags. Then a burst can
+        exceed a cap by what was requested within the lag, but a single provision cannot.
         """
         if front := await self._front(own.needs.resource_class, own.id):
             return self._behind(front, own.needs.resource_class, own.want)
@@ -71,8 +72,8 @@ class Room:
         return shortage_of(excesses, live)
 
     async def shortage(self, resource_class: str, count: int, besides: Mapping[str, int]) -> Shortage | None:
-        """What would be too many of a class if so many of it were asked for. `besides` is by how much there are more by
-        then, or fewer, of each class. Nothing is planned or ended."""
+        """The shortage if `count` more of a class were requested. `besides` is how many more or fewer there are of each
+        class by then. Nothing is planned or ended."""
         if front := await self._front(resource_class):
             return self._behind(front, resource_class, count)
         asked = await self._planned()
@@ -82,8 +83,8 @@ class Room:
         return shortage_of(exceeded(self._settings, resource_class, live, asked), live)
 
     async def foreseen(self, own: Provision, least: int) -> Shortage | None:
-        """The shortage that `own` would meet if it began now and wanted `least`: what fits is claimed, and the rest
-        launched, with evictions if they help."""
+        """The shortage that `own` would meet if it began now and wanted `least`: fitting instances are claimed, and the
+        rest is launched, with evictions if they help."""
         planned, live = await self._planned(own), await self._live()
         fitting = self._fitting(own, live)[:least]
         if len(fitting) == least:
@@ -95,7 +96,7 @@ class Room:
         return shortage_of(lasting(excesses, to_end), counts)
 
     async def behind(self, front: Sequence[Provision], own: Provision, least: int) -> Shortage | None:
-        """Why `own` may not begin before those in front of it; None if it takes nothing that they could use."""
+        """Why `own` must wait for the provisions in front of it; None if it takes nothing that they could use."""
         kind = own.needs.resource_class
         if all(one.needs.resource_class != kind for one in front):
             live = await self._live()
@@ -120,7 +121,7 @@ class Room:
         return [one for one in await every_live(self._ports) if one.state in LIVE]
 
     async def _surplus(self, live: Sequence[Instance]) -> list[Instance]:
-        """What may be ended for room. What is past its threshold is kept for a target only if our clock may be off."""
+        """Instances that may be evicted. One past its threshold counts for a target only if this clock may be wrong."""
         now = self._ports.clock.now()
         if any(one.is_claimable and one.threshold <= now for one in live):
             return surplus(
@@ -137,8 +138,8 @@ class Room:
         ]
 
     async def _planned(self, own: Provision | None = None) -> Counter[str]:
-        """Machines of planned fleets, by class. Asked before what lives is counted: what is registered in between
-        counts twice, and never not at all."""
+        """Machines of planned fleets, by class. Read before live instances are counted: a machine that is registered in
+        between counts twice, and is never missed."""
         return _by_class(await self._fleets(own))
 
     async def _fleets(self, own: Provision | None) -> dict[str, tuple[str, int]]:
@@ -147,14 +148,14 @@ class Room:
         for name in self._settings.classes:
             found = {one.id: one for one in await self._ports.records.open_provisions(name)}
             if own is not None and own.needs.resource_class == name:
-                found[own.id] = own  # as we wrote it: an index may not show it yet
+                found[own.id] = own  # as written: an index may not show it yet
             of_class = [fleet for one in found.values() for fleet in one.fleets]
             fleets |= {one.client_token: (name, one.count) for one in of_class if one.state is FleetState.PLANNED}
         return fleets
 
     async def _standing(self, own: Provision) -> tuple[Counter[str], list[Instance]]:
-        """What is planned, by class, and what there is beside it, seen while no fleet moved from one to the other: an
-        instance must not be ended because another was counted twice."""
+        """Planned machines by class, and the live instances, read while no fleet moved from one to the other: no
+        instance may be ended because another was counted twice."""
         before, tries = await self._fleets(own), 0
         while True:
             live, after = await every_live(self._ports), await self._fleets(own)
@@ -163,8 +164,8 @@ class Room:
             before, tries = after, tries + 1
 
     async def _evict(self, own: Provision, to_come: int) -> tuple[Counts, list[Excess]]:
-        """End idle instances until the caps are kept; returns the counts, and what is in excess all the same."""
-        seen: dict[str, Instance] = {}  # as our own writes found them: an index may not show it yet
+        """End idle instances until the caps are kept; returns the counts, and the caps that are still exceeded."""
+        seen: dict[str, Instance] = {}  # as the writes here found them: an index may not show it yet
         kind, rounds = own.needs.resource_class, 0
         while True:
             planned, listed = await self._standing(own)
@@ -183,15 +184,15 @@ class Room:
             seen |= await self._end(chosen, why)
 
     async def _end(self, chosen: Sequence[Instance], why: str) -> dict[str, Instance]:
-        """End them; the records as they stand then."""
+        """End these instances; returns their records as stored then."""
         now = self._ports.clock.now()
         changes = [lifecycle.end(one, now, self._by, f"evicted: {why}") for one in chosen]
         landed = await self._ports.records.apply_each(changes)
         ended = [one for one in landed if isinstance(one, Instance)]
         if ended:
-            text = f"ending {len(ended)} idle for room: {', '.join(one.id for one in ended)}"
+            text = f"evicting {len(ended)} idle to make room: {', '.join(one.id for one in ended)}"
             self._tell(ProgressReport(WorkPhase.EVICT, text, total=len(ended)))
-        # Awaited: on a host that is full as well, the new machine has its place only when the old one is gone.
+        # Awaited: on a host that is full, a new machine has room only when the old one is gone.
         await lifecycle.terminate(self._ports, self._settings, ended, by=self._by)
         found = [one.found if isinstance(one, Conflict) else one for one in landed]
         return {one.id: one for one in found if isinstance(one, Instance)}

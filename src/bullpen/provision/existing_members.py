@@ -1,8 +1,8 @@
-"""Presence: what serves the run already, and who else is fetching more for it right now.
+"""Existing members: the instances that serve the run already, and other provisions that acquire more for it now.
 
-A second provision of a run tops up to the asked count. An instance counts if this request could have been given it and
-its agent shows signs of life: a silent one is ended, unless the request spares it. One that does not fit, whose machine
-is about to be taken away, or which was released and only finishes its job, is left as it is.
+A second provision of a run tops up to the requested count. An instance counts if it fits the request and its agent is
+alive. A silent one is ended, unless the request spares it. An instance is left as it is if it does not fit, if its
+machine is about to be interrupted, or if it was released and only finishes its job.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ from bullpen.provision.outcome import Discarded, Member, Origin, Request
 BY = "provision"
 SILENT = "serves the run, but shows no sign of life"
 AT_ANY_TIME = datetime.min.replace(tzinfo=UTC)
-"""How long an instance may still run is no matter of whether it fits."""
+"""How long an instance may still run does not decide whether it fits."""
 
 
-class Presence:
+class ExistingMembers:
     def __init__(self, ports: Ports, settings: Settings, request: Request, tell: Tell) -> None:
         self._ports = ports
         self._settings = settings
         self._request = request
         self._class = settings.resource_class(request.needs.resource_class)
         self._tell = tell
-        self._decisions: dict[str, State] = {}  # of the run, as they stood when we counted
-        self._awaited = ("", 0, 0.0)  # a rival, its version, and since when we have seen it so
+        self._decisions: dict[str, State] = {}  # of the run, at the last count
+        self._awaited = ("", 0, 0.0)  # a rival, its version, and since when it has this version
         self._own: dict[str, None] = {}  # provisions that this call has committed
         self._origins: dict[str, Origin] = {}  # of the members that they gave the run
         self.members: list[Member] = []
@@ -47,19 +47,19 @@ class Presence:
         return tuple(one for one in self.members if one.instance.provision_id not in self._own)
 
     def gained(self, provision_id: str, members: Iterable[Member]) -> None:
-        """Note what an attempt of this call has given the run."""
+        """Note the members that an attempt of this call has given the run."""
         self._own[provision_id] = None
         self._origins |= {member.instance.id: member.origin for member in members}
 
     async def still_serve(self) -> bool:
-        """Whether all that were counted still run."""
+        """True if all counted instances still run."""
         ids = [member.instance.id for member in self.members]
         found = await self._ports.records.instances(ids) if ids else {}
         run_id = self._request.run_id
         return all(id in found and found[id].state is RUNNING and found[id].run_id == run_id for id in ids)
 
     async def check_not_released(self) -> None:
-        """Raise ProvisionFailed if what this call has given the run was released meanwhile: the run wants no more."""
+        """Raise ProvisionFailed if the members that this call has given the run were released in between."""
         for id in self._own:
             record = await self._ports.records.provision(id)
             if record is None or record.is_over or not record.members:
@@ -69,23 +69,23 @@ class Presence:
                 )
 
     async def missing(self) -> int:
-        """Count once nobody else is at work for the run; returns how many more are needed."""
+        """Count once no other process provisions the run; returns how many more are needed."""
         while rivals := self._rivals(found := await self._provisions()):
             await self.wait_for(rivals[0])
         return await self._count(found)
 
     async def still_missing(self) -> int:
-        """Count again, whoever else is at work."""
+        """Count again, also while other processes provision the run."""
         return await self._count(await self._provisions())
 
     async def rivals_of(self, own: str) -> tuple[list[Provision], bool]:
-        """Other provisions of the run and class that are at work, by id; and whether anything was decided, or opened,
-        since we counted, so that the count may be wrong."""
+        """Other open provisions of the run and class, by id; and whether one was decided or opened since the last
+        count, so that it may be wrong."""
         others = [one for one in await self._provisions() if one.id != own]
         return self._rivals(others), _decisions(others) != self._decisions
 
     async def wait_for(self, rival: Provision) -> None:
-        """Give a rival some time. One whose record stands still, or that is overdue, is dead: it is given up for it."""
+        """Wait a little for a rival. One whose record stands still, or that is overdue, is dead: it is aborted."""
         now = asyncio.get_running_loop().time()
         if self._awaited[:2] != (rival.id, rival.version):
             if self._awaited[0] != rival.id:
@@ -99,11 +99,11 @@ class Presence:
         await asyncio.sleep(self._settings.timings.tick_longest)
 
     async def _count(self, found: list[Provision]) -> int:
-        """Count who serves the run, and end who only seems to."""
+        """Count the instances that serve the run, and end the silent ones."""
         self._decisions = _decisions(found)
         for earlier in found:
             if earlier.state is COMMITTED and earlier.owes is not None:
-                # Decided and not carried out: whoever decided it may be dead, and its members count.
+                # Decided and not carried out: its process may be dead, and its members count.
                 await debts.settle_provision(self._ports, self._settings, earlier, by=BY)
         running = await self._ports.records.run_instances(self._request.run_id)
         over = {earlier.id for earlier in found if earlier.is_over}
@@ -113,7 +113,7 @@ class Presence:
             serving = [one for one in serving if one.id not in leaving]
         alive = await self._alive(serving) if serving else set()
         silent = [one for one in serving if one.id not in alive]
-        if silent and not self._request.spares_silent and not self._settings.on_github:  # GitHub may see it at work
+        if silent and not self._request.spares_silent and not self._settings.on_github:  # GitHub may see it online
             fates = await lifecycle.expire_and_terminate(self._ports, self._settings, silent, SILENT, by=BY)
             self.discarded += [Discarded(one.id, Origin.SELECTED, SILENT, fates[one.id]) for one in silent]
         living = [Member(one, self._origins.get(one.id, Origin.SELECTED)) for one in serving if one.id in alive]
@@ -121,7 +121,7 @@ class Presence:
         return self._request.count - len(self.members)
 
     async def _provisions(self) -> list[Provision]:
-        """Those of the run that are not closed. Raise ConfigError if they serve somebody else's run of this name."""
+        """The run's provisions that are not closed. Raise ConfigError if they serve a run of another repository."""
         found = await self._ports.records.run_provisions(self._request.run_id)
         own = self._request.needs.repository
         owners = [one.needs.repository for one in found if one.needs.repository]

@@ -1,7 +1,7 @@
-"""Fleets: ask for one, and register what it launched before anything else.
+"""Fleets: request one, and register the machines that it launched before anything else.
 
-A fleet's token is stored before its call and every machine is registered in one write with the fleet's answer, so
-whatever becomes of us, each machine has a record or carries a tag whose provision says what to do with it.
+A fleet's token is stored before its call, and every machine is registered in one write with the fleet's answer. So if
+this process dies, each machine has a record, or carries a tag whose provision says what to do with it.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from bullpen.errors import (
 )
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
-from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, Machine, decisive, shortfall
+from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, LaunchedMachine, decisive, shortfall
 from bullpen.model.instance import Instance
 from bullpen.model.ticket import UsageClass
+from bullpen.model.times import later
 from bullpen.model.transition import Change
-from bullpen.pool import lifecycle
 from bullpen.ports import TOGETHER_LIMIT, Ports
-from bullpen.provision.eviction import Room
+from bullpen.provision.eviction import Headroom
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Origin
-from bullpen.provision.record import Book
+from bullpen.provision.record import ProvisionRecord
 
 FLEET_LIMIT = TOGETHER_LIMIT - 1
 """Machines of one fleet: with the provision's own change they still land together."""
 
 ASKED = 4
-"""How often one fleet is asked for, with the same token, while no answer comes."""
+"""How often one fleet is requested, with the same token, while no answer comes."""
 PAUSE = 1.0
 LONGEST_PAUSE = 16.0
-"""Seconds before the first repeat and before the last; each pause is twice the one before, less a chance's share."""
+"""Seconds before the first repeat and before the last; each pause is twice the one before, less a random part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,22 @@ class Lack:
 
 
 class Fleets:
-    """The fleets of one provision. `abandoned` is set when nobody waits for machines any more."""
+    """The fleets of one provision. `abandoned` is set when no place waits for machines any more."""
 
     def __init__(
-        self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, room: Room, *, by: str
+        self,
+        ports: Ports,
+        settings: Settings,
+        record: ProvisionRecord,
+        holdings: Holdings,
+        headroom: Headroom,
+        *,
+        by: str,
     ) -> None:
         self._ports = ports
-        self._room = room
+        self._headroom = headroom
         self._settings = settings
-        self._book = book
+        self._record = record
         self._holdings = holdings
         self._by = by
         self.abandoned = asyncio.Event()
@@ -66,19 +73,19 @@ class Fleets:
     async def launch(
         self, count: int, usage_class: UsageClass, to_come: int, *, allow_partial: bool
     ) -> tuple[list[Instance], Lack | None]:
-        """Ask for one fleet: the registered instances, and why there are fewer than `count` if there are.
+        """Request one fleet: the registered instances, and why there are fewer than `count` if there are.
 
         Raise LimitReached if the caps leave no room for all of it; with `allow_partial`, for none of it.
         """
         limited: Lack | None = None
         while True:
             plan = await self._plan(count, usage_class)
-            short = await self._room.make(self._book.record, to_come)
+            short = await self._headroom.ensure(self._record.stored, to_come)
             if short is None:
                 break
             if not allow_partial:
                 raise short.error
-            await self._register(plan, ())  # not to come any more: others may have that room
+            await self._register(plan, ())  # not to come any more: other provisions may have that room
             if (count := count - short.over) <= 0:
                 raise short.error
             limited = Lack(Cause.QUOTA, short.error)
@@ -90,15 +97,15 @@ class Fleets:
         return await self._register(plan, answer.machines), _lack(plan, answer) or limited
 
     async def pause(self, number: int, least: float = 0.0) -> None:
-        """Wait before a repeat; no longer than somebody waits for it."""
+        """Wait before a repeat, but not once the launch is abandoned."""
         longest = min(PAUSE * 2**number, LONGEST_PAUSE)
         with suppress(TimeoutError):
             async with asyncio.timeout(least + self._ports.chance.uniform(longest / 2, longest)):
                 await self.abandoned.wait()
 
     async def _plan(self, count: int, usage_class: UsageClass) -> FleetPlan:
-        """Store a fleet's token before anything is asked for."""
-        record = self._book.record
+        """Store a fleet's token before the request."""
+        record = self._record.stored
         needs, own_class = record.needs, self._settings.resource_class(record.needs.resource_class)
         plan = FleetPlan(
             client_token=self._ports.chance.token(),
@@ -115,11 +122,11 @@ class Fleets:
         planned = provisions.FleetPlanned(
             at=self._ports.clock.now(), by=self._by, why=why, client_token=plan.client_token, count=count
         )
-        await self._book.write(provisions.plan_fleet, planned)
+        await self._record.write(provisions.plan_fleet, planned)
         return plan
 
     async def _ask(self, plan: FleetPlan) -> FleetAnswer:
-        """The engine's answer. Where none came it is asked again: the same token launches nothing twice."""
+        """The engine's answer. If none comes, the request is repeated: the same token launches nothing twice."""
         for number in range(ASKED - 1):
             try:
                 return await self._ports.compute.create_fleet(plan)
@@ -134,7 +141,7 @@ class Fleets:
         except Unavailable as error:
             raise _without_answer(error) from error
 
-    async def _register(self, plan: FleetPlan, machines: tuple[Machine, ...]) -> list[Instance]:
+    async def _register(self, plan: FleetPlan, machines: tuple[LaunchedMachine, ...]) -> list[Instance]:
         """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
         unique = {machine.id: machine for machine in machines}
         answered = provisions.FleetAnswered(
@@ -146,22 +153,22 @@ class Fleets:
         )
         changes = [self._registration(machine) for machine in unique.values()]
         try:
-            created: list[Instance] = await self._book.write(provisions.answer_fleet, answered, *changes)
+            created: list[Instance] = await self._record.write(provisions.answer_fleet, answered, *changes)
         except BullpenError as error:
             if isinstance(error, Unavailable):
                 # It may have landed: held as if it had, so that settlement ends the records too if they are there.
                 for change in changes:
                     self._holdings.hold(change.after, Origin.CREATED)
-            # If this fails too, their tag and our record lead refresh to them.
+            # If this fails too, refresh finds them by their tag and the record.
             await self._ports.compute.terminate(list(unique))
             raise
         for instance in created:
             self._holdings.hold(instance, Origin.CREATED)
         return created
 
-    def _registration(self, machine: Machine) -> Change[Instance]:
+    def _registration(self, machine: LaunchedMachine) -> Change[Instance]:
         now = self._ports.clock.now()
-        record = self._book.record
+        record = self._record.stored
         event = instances.Registered(
             at=now,
             by=self._by,
@@ -169,13 +176,13 @@ class Fleets:
             run_id=record.run_id,
             round=self._ports.chance.token(),
             provision_id=record.id,
-            until=lifecycle.later(record.deadline, self._settings.timings.claim_grace),
+            until=later(record.deadline, self._settings.timings.claim_grace),
             resource_class=record.needs.resource_class,
             instance_type=machine.instance_type,
             usage_class=machine.usage_class,
             cpu=machine.cpu,
             mem=machine.mem,
-            # Never used if nobody asked for it yet; otherwise the run that it is made for will use it.
+            # Never used if it is launched ahead of any run; otherwise the run that it is launched for will use it.
             trust_domain=record.needs.trust_domain if record.run_id else "",
             image_generation=record.needs.image_generation,
             repository=record.needs.repository,

@@ -1,4 +1,5 @@
-"""Holdings: everything one provision has acquired or tried to, so that settlement can account for all of it."""
+"""Holdings: everything that one provision has acquired or tried to acquire, so that settlement accounts for all of
+it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,13 +8,13 @@ from typing import Any
 from bullpen.errors import Conflict
 from bullpen.model.instance import Instance
 from bullpen.model.transition import Change
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Discarded, Origin
 
 
 @dataclass(slots=True)
-class Held:
+class HeldInstance:
     instance: Instance
     origin: Origin
 
@@ -21,16 +22,16 @@ class Held:
 class Holdings:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldInstance] = {}
         self.losers: dict[str, tuple[Instance, Origin, str]] = {}  # given back, deregistration awaited
         self.discarded: list[Discarded] = []
         self.collisions = 0
         self._claims: dict[str, tuple[Change[Instance], asyncio.Task[list[Any]]]] = {}
 
     async def claim(self, change: Change[Instance]) -> Instance | Conflict:
-        """Land a claim and hold the instance; the Conflict if somebody else was first, or the ticket stale.
+        """Write a claim and hold the instance; the Conflict if another run was first, or the ticket was stale.
 
-        The write goes on if we are cancelled meanwhile: `resolve_claims` finds out what became of it.
+        The write goes on if the caller is cancelled: `resolve_claims` finds out what became of it.
         """
         task = asyncio.get_running_loop().create_task(self._ports.records.apply(change))
         self._claims[change.before.id] = (change, task)
@@ -45,14 +46,14 @@ class Holdings:
         return claimed  # type: ignore[no-any-return]
 
     def hold(self, instance: Instance, origin: Origin) -> None:
-        self.held[instance.id] = Held(instance, origin)
+        self.held[instance.id] = HeldInstance(instance, origin)
 
-    def discard(self, instance_id: str, reason: str, outcome: Fate) -> None:
+    def discard(self, instance_id: str, reason: str, outcome: InstanceFate) -> None:
         origin = self.held.pop(instance_id).origin
         self.discarded.append(Discarded(instance_id, origin, reason, outcome))
 
     async def resolve_claims(self, patience: float) -> list[Change[Instance]]:
-        """Wait for claims in flight; those that landed are held. Returns those whose outcome stays unknown."""
+        """Wait for claims in flight, and hold those that landed; returns those whose outcome stays unknown."""
         unknown = []
         until = asyncio.get_running_loop().time() + patience
         for id, (change, task) in list(self._claims.items()):
@@ -61,7 +62,7 @@ class Holdings:
                     (claimed,) = await asyncio.shield(task)
             except Conflict:
                 pass
-            except Exception:  # no answer in time, or none at all: it may have landed, and may land yet
+            except Exception:  # no answer in time, or none at all: it may have landed, or may still land
                 task.cancel()
                 unknown.append(change)
             else:

@@ -7,7 +7,7 @@ from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFai
 from bullpen.model.instance import Instance
 from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import Requirements
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Discarded:
     instance_id: str
     origin: Origin
     reason: str
-    outcome: Fate
+    outcome: InstanceFate
 
 
 @dataclass(frozen=True, slots=True)

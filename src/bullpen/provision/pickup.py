@@ -4,13 +4,13 @@
                            ├─ PUT_BACK ─▶ the queue, a little later: it fits others
                            └─ DROP
 
-It is one per provision, shared by its workers, never a global. When the queue has nothing (left) for this run it takes
-a *last look* at the index of what is on offer, so that an instance whose ticket was lost in a crash, or is hidden by
-another run's put-back, is not passed over for a cold start. Only then is the pool exhausted, for this provision once
-and for all.
+Each provision has one, shared by its claim workers. When the queue has nothing (left) for this run, it takes a *last
+look* at the index of instances on offer. So an instance whose ticket was lost in a crash, or is hidden by another run's
+put-back, is found before a machine is launched. Only then is the pool exhausted, and it stays so for this provision.
 
-A run may accept a second usage class (spot that falls back to on-demand). Tickets of that one are kept in reserve until
-the queue has no more of the requested one. The last look hands out the requested usage class first, then the fallback.
+A run may accept a second usage class (spot that falls back to on-demand). Tickets of that class are kept in reserve
+until the queue has no more of the requested one. The last look hands out the requested usage class first, then the
+fallback.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from bullpen.pool import offering
 from bullpen.ports import Message, Ports
 
 INDEX_MARGIN = 10
-"""Asked of the index beyond what is wanted: some will be claimed by others while the answer travels."""
+"""Read from the index beyond what is wanted: other runs claim some before the answer arrives."""
 
 PENDING_PAGE = 100
 PENDING_PAGES = 20
-"""Ownerless instances that a last look goes through, most of which may be of no use to this run."""
+"""Instances without an owner that a last look reads; most may not fit this run."""
 
 
-class Pickup:
+class TicketPickup:
     def __init__(self, ports: Ports, settings: Settings, needs: Requirements, run_id: str, *, by: str) -> None:
         self._ports = ports
         self._settings = settings
@@ -44,7 +44,7 @@ class Pickup:
         self._waiting: deque[asyncio.Future[Instance | None]] = deque()
         self._ready: deque[Instance] = deque()
         self._reserve: list[Instance] = []  # of the fallback, until the last look
-        self._return_at_close: dict[str, Message] = {}  # tickets we took out or made, by id, until a worker has them
+        self._return_at_close: dict[str, Message] = {}  # tickets taken out or made here, by id, until a worker has them
         self._with_workers: dict[str, Message] = {}  # the same tickets, once a worker has them
         self._handed: dict[str, int] = {}  # id → version: no id is handed out twice
         self._seen: Counter[str] = Counter()
@@ -70,9 +70,9 @@ class Pickup:
             raise
 
     async def close(self) -> None:
-        """Give back the fitting tickets that nobody needed, without delay."""
+        """Return the fitting tickets that no worker needed, without delay."""
         if self._supply is not None:
-            # Not cancelled: with nobody waiting it ends after its step, and a step cut short would lose tickets.
+            # Not cancelled: without waiting workers it ends after its step, and a step cut short would lose tickets.
             await self._supply
         if self._return_at_close:
             await self._ports.queue.send(self._needs.resource_class, list(self._return_at_close.values()))
@@ -83,7 +83,7 @@ class Pickup:
             while self._hand_out():
                 if not self._queue_is_over:
                     await self._receive()
-                elif not await self._look_at_index():
+                elif not await self._check_index():
                     self._exhausted = True
         except Exception as error:
             while self._waiting:
@@ -92,7 +92,7 @@ class Pickup:
                     turn.set_exception(error)
 
     def _hand_out(self) -> bool:
-        """Serve those who wait; True while somebody still waits."""
+        """Serve the waiting workers; True while one still waits."""
         while self._waiting and (self._ready or self._exhausted):
             turn = self._waiting.popleft()
             if turn.done():
@@ -108,7 +108,7 @@ class Pickup:
         return any(not turn.done() for turn in self._waiting)
 
     def _take_back(self, candidate: Instance) -> None:
-        """A worker was cancelled with a candidate in its hands: its ticket is still good."""
+        """A worker was cancelled before it claimed its candidate: the ticket is still good."""
         del self._handed[candidate.id]
         message = self._with_workers.pop(candidate.id, None)
         self._return_at_close[candidate.id] = message or offering.ticket_message(candidate)
@@ -123,7 +123,7 @@ class Pickup:
             self._queue_is_over = True
 
     async def _sort(self, bodies: list[str]) -> bool:
-        """Judge a batch; True if it held anything of the requested usage class for us."""
+        """Judge a batch; True if it has anything of the requested usage class for this run."""
         now = self._ports.clock.now()
         fits: list[Ticket] = []
         put_back: list[Message] = []
@@ -132,7 +132,7 @@ class Pickup:
             if isinstance(ticket, Malformed):
                 continue
             self._seen[ticket.instance_id] += 1
-            # Goes back as it came, also what we do not understand of it; and it ends when its offer does.
+            # Goes back unchanged, with fields that this version does not know; it expires with its offer.
             message = Message(body, expires=ticket.threshold)
             match self._judge(ticket, now):
                 case Verdict.TAKE:
@@ -169,12 +169,12 @@ class Pickup:
     def _judge(self, ticket: Ticket, now: datetime) -> Verdict:
         handed = self._handed.get(ticket.instance_id)
         if handed is not None or ticket.instance_id in self._return_at_close:
-            # We have had it. A newer offer of it is somebody else's chance; an older one is stale.
+            # It was handed out before. A newer offer of it is for other runs; an older one is stale.
             newer = handed is not None and ticket.version is not None and ticket.version > handed
             return Verdict.PUT_BACK if newer else Verdict.DROP
         return judge(ticket, self._needs, self._class.cpu, self._class.mem, now).verdict
 
-    async def _look_at_index(self) -> bool:
+    async def _check_index(self) -> bool:
         """The last look, at the reserve too; True if there was anything new."""
         wanted = sum(not turn.done() for turn in self._waiting)
         limit = wanted + len(self._handed) + INDEX_MARGIN
@@ -189,7 +189,7 @@ class Pickup:
         return bool(fresh)
 
     async def _finish_pending(self, wanted: int) -> list[Instance]:
-        """Offer and adopt what has attested or booted and whose releaser is gone, if it fits this run."""
+        """Offer or adopt instances that have attested or booted, but are not on offer yet, if they fit this run."""
         offered: list[Instance] = []
         after = ""
         for _ in range(PENDING_PAGES):

@@ -1,9 +1,9 @@
-"""Selection: fill one place of the request, from the pool if it can, with a new machine if it must.
+"""Selection: fill one place of the request with an instance of the pool.
 
-N of these run at once, one per instance asked for. Each draws candidates, claims one with a single conditional write,
-and waits until it is verified: registered in this very round, and alive. A claim that is not acknowledged soon is
-*hedged* with one more candidate, so that a mute instance costs one wait and not several. If the first read after the
-claim finds an old heartbeat, it is hedged at once: what died in the pool costs next to nothing while there is another.
+One runs for each requested instance. It draws candidates, claims one with a single conditional write, and waits until
+it is verified: registered in this round, and alive. A claim that is not acknowledged soon is *hedged* with one more
+candidate, so that a silent instance costs one wait and not several. If the first read after the claim finds an old
+heartbeat, it is hedged at once: an instance that died in the pool costs almost nothing while there is another.
 """
 
 import asyncio
@@ -16,26 +16,28 @@ from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind, Pulse
+from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle
-from bullpen.pool.lifecycle import Fate
-from bullpen.pool.watcher import Failed, Judge, Stale, Watcher, reaching
+from bullpen.pool.lifecycle import InstanceFate
+from bullpen.pool.watcher import HeartbeatStale, Judge, SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin
-from bullpen.provision.pickup import Pickup
+from bullpen.provision.pickup import TicketPickup
 
 HEDGES = 4
-"""Extra claims that one place holds at a time. If nobody at all answers the fault may be ours: the pool outlasts it."""
+"""Extra claims that one place holds at a time. If no instance answers, the fault may be in the control plane: the limit
+keeps the pool."""
 
 
 SLOW = 0.75
-"""The part of the registration time after which one that answered is hedged, too. Half would be while healthy runners,
-which take 5 to 6 of the 10 seconds, are still at it: the whole pool would be claimed twice."""
+"""The part of the registration time after which an acknowledged claim is hedged, too. Half of it would be too early:
+healthy runners take 5 to 6 of the 10 seconds, and the whole pool would be claimed twice."""
 
 
 @dataclass(slots=True)
 class _Contender:
-    """A claim of one place, in the loop's time. It may draw one more candidate at `hedge_at`."""
+    """A claim of one place, in the event loop's time. It may draw one more candidate at `hedge_at`."""
 
     claimed: Instance
     since: float
@@ -51,10 +53,10 @@ class _Contender:
         reached = reaching(Kind.REG_OK if self.acknowledged else Kind.CLAIM_SEEN, self.claimed.round)
         if self.acknowledged or self.hedge_at is None:
             return reached
-        return lambda pulse: reached(pulse) or (Stale() if is_stale(pulse) else None)
+        return lambda pulse: reached(pulse) or (HeartbeatStale() if is_stale(pulse) else None)
 
     def acknowledge(self, timings: Timings) -> None:
-        """It lives: its hedge, if it has drawn none, waits until its registration takes longer than it should."""
+        """It is alive: its hedge, if not drawn yet, waits until the registration takes longer than it should."""
         self.acknowledged = True
         if self.hedge_at is not None:
             self.hedge_at = self.since + timings.registration * SLOW
@@ -67,14 +69,14 @@ class ClaimWorker:
     ports: Ports
     settings: Settings
     provision: Provision
-    pickup: Pickup
+    pickup: TicketPickup
     watcher: Watcher
     holdings: Holdings
     by: str
-    unanswered: set[str] = field(default_factory=set)  # places none of whose claims was acknowledged yet
+    unanswered: set[str] = field(default_factory=set)  # places without an acknowledged claim
 
     async def select(self) -> Member | None:
-        """A verified instance of the pool; None if the pool has none (left) for us."""
+        """A verified instance of the pool; None if the pool has none (left) for this request."""
         while (claimed := await self._claim_next()) is not None:
             if (winner := await self._verify(claimed)) is not None:
                 return Member(winner, Origin.SELECTED)
@@ -85,12 +87,12 @@ class ClaimWorker:
         while (candidate := await self.pickup.next()) is not None:
             claimed = await self._claim(candidate)
             if isinstance(claimed, Conflict) and self._is_still_on_offer(claimed.found):
-                # Only the ticket was stale, as one is that was sent before the offer was extended.
+                # Only the ticket was stale: it was sent before the offer was extended.
                 claimed = await self._claim(claimed.found)
             if isinstance(claimed, Instance):
                 if self.pickup.fits(claimed, self.ports.clock.now()):
                     return claimed
-                await self._give_back(claimed, "its ticket did not tell what it is")
+                await self._give_back(claimed, "its record does not match its ticket")
         return None
 
     async def _claim(self, candidate: Instance) -> Instance | Conflict:
@@ -102,11 +104,11 @@ class ClaimWorker:
             provision_id=self.provision.id,
             needs=self.provision.needs,
             # Past the provision's own deadline: a claim never expires under a live provision.
-            until=lifecycle.later(self.provision.deadline, self.settings.timings.claim_grace),
+            until=later(self.provision.deadline, self.settings.timings.claim_grace),
         )
         try:
             change = instances.claim(candidate, wish)
-        except Conflict as conflict:  # e.g. its threshold passed while it lay in our hands
+        except Conflict as conflict:  # for example, its threshold passed since the ticket was taken
             self.holdings.collisions += 1
             return conflict
         return await self.holdings.claim(change)
@@ -129,15 +131,15 @@ class ClaimWorker:
                     await self._overdue(contenders)
                     continue
                 id, verdict = answer
-                if isinstance(verdict, Failed):
+                if isinstance(verdict, SignalFailed):
                     await self.condemn(contenders.pop(id).claimed, verdict.reason)
-                elif isinstance(verdict, Stale):
+                elif isinstance(verdict, HeartbeatStale):
                     contenders[id].hedge_at = loop.time()
                     await self._overdue(contenders)
                 elif verdict.kind.rank < Kind.REG_OK.rank:
                     contenders[id].acknowledge(self.settings.timings)
                 else:
-                    # A signal of this round was written after our claim: a sign of life, whatever its clock says.
+                    # A signal of this round was written after the claim: a sign of life, whatever its clock says.
                     drawn_later = list(contenders)[list(contenders).index(id) :]
                     winner = contenders.pop(id).claimed
                     for loser_id, loser in contenders.items():
@@ -149,10 +151,10 @@ class ClaimWorker:
             self.unanswered.discard(first.id)
 
     def _is_stale(self, pulse: Pulse) -> bool:
-        """True if the heartbeat is older than that of one that lives. Without tracking, beats are not recorded."""
+        """True if the heartbeat is older than that of a living agent. Without tracking, beats are not recorded."""
         if not self.settings.liveness.tracking:
             return False
-        oldest = lifecycle.later(self.ports.clock.now(), -self.settings.timings.alive)
+        oldest = later(self.ports.clock.now(), -self.settings.timings.alive)
         return pulse.heartbeat is None or pulse.heartbeat.at < oldest
 
     def _contender(self, claimed: Instance, patience: float) -> "_Contender":
@@ -160,19 +162,19 @@ class ClaimWorker:
         return _Contender(claimed, now, now + self.settings.timings.registration, hedge_at=now + patience)
 
     async def _overdue(self, contenders: "dict[str, _Contender]") -> None:
-        """End who did not register in time; draw one more for each who does not answer."""
+        """End the contenders that did not register in time; draw one more for each that does not answer."""
         now, timings = asyncio.get_running_loop().time(), self.settings.timings
         for id, one in list(contenders.items()):
             if one.until <= now:
                 await self.condemn(contenders.pop(id).claimed, "did not register in time")
             elif one.hedge_at is not None and one.hedge_at <= now:
                 if one.acknowledged and self.unanswered:
-                    # What the pool has left goes first to those who have nobody that answers.
+                    # What the pool has left goes first to places where no contender answers.
                     one.hedge_at = now + timings.tick_longest
                     continue
                 one.hedge_at = None
                 if len(contenders) <= HEDGES and (extra := await self._claim_next()) is not None:
-                    # Where one is mute the next may be: less patience with it.
+                    # Where one is silent, the next may be: wait less for it.
                     contenders[extra.id] = self._contender(extra, timings.hedge / 2)
 
     def _note_need(self, key: str, contenders: "dict[str, _Contender]") -> None:
@@ -182,20 +184,20 @@ class ClaimWorker:
             self.unanswered.add(key)
 
     async def condemn(self, claimed: Instance, reason: str) -> None:
-        """End it; unless it has registered after all, and got a job: then it is held on, and kept by the commit."""
+        """End it, unless it has registered after all and got a job: then it stays held, and the commit keeps it."""
         if await self._is_at_work(claimed):
             return
         fates = await lifecycle.expire_and_terminate(self.ports, self.settings, [claimed], reason, by=self.by)
         self.holdings.discard(claimed.id, reason, fates[claimed.id])
 
     def _time_left_to_answer(self, loser: _Contender) -> float:
-        """Seconds for a loser that was drawn after the winner, and perhaps only because of a wrong clock. One that was
-        drawn before it has had more time than the winner needed."""
+        """Seconds for a loser that was drawn after the winner, perhaps only because of a wrong clock. One that was
+        drawn before the winner has had more time than the winner needed."""
         return max(loser.since + self.settings.timings.hedge - asyncio.get_running_loop().time(), 0.0)
 
     async def _part_with(self, loser: Instance, patience: float = 0.0) -> None:
-        """A hedge that was not needed never reaches running, unless it got a job of the run already: then it is held
-        on, and kept by the commit. One that never answered is ended: it may register yet."""
+        """Give back a hedge that was not needed, unless it already has a job of the run: then it stays held, and the
+        commit keeps it. One that never answered is ended, because it may still register."""
         if await self._is_at_work(loser):
             return
         if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, patience) is None:
@@ -210,7 +212,7 @@ class ClaimWorker:
         change = lifecycle.give_back(self.ports, self.settings, claimed, self.ports.clock.now(), self.by, reason)
         (landed,) = await self.ports.records.apply_each([change])
         if isinstance(landed, Conflict):
-            self.holdings.discard(claimed.id, reason, Fate.NOT_OURS)
+            self.holdings.discard(claimed.id, reason, InstanceFate.NOT_OURS)
         else:
             self.holdings.losers[claimed.id] = (landed, Origin.SELECTED, reason)
             del self.holdings.held[claimed.id]

@@ -1,9 +1,9 @@
-"""Settlement: how a provision ends. One write decides; the rest carries it out, and anybody may finish it.
+"""Settlement: how a provision ends. One write decides; the other writes carry it out, and any process can finish them.
 
-commit      all are verified: open → committed, then every member runs; so does a surplus one that got a job already
+commit      all are verified: open → committed, then every member runs; so does a surplus one that already has a job
 revoke      a member was lost before its own write, and could not be replaced: the others are given back
 roll back   an expected failure: open → aborted, then claims are given back and new machines ended
-dump        anything unexpected: everything held is marked for its end, and the original error is raised
+dump        an unexpected error: everything held is marked for its end, and the original error is raised
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Kind
+from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy, lifecycle, offering
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Discarded, Member, Origin
-from bullpen.provision.record import Book
+from bullpen.provision.record import ProvisionRecord
 
 IN_FLIGHT = 2.0
 """Seconds that a claim in flight is awaited before it is fenced off."""
@@ -32,21 +33,28 @@ LOST = "ended before its commit was carried out"
 
 class Settlement:
     def __init__(
-        self, ports: Ports, settings: Settings, book: Book, holdings: Holdings, stop: asyncio.Event, *, by: str
+        self,
+        ports: Ports,
+        settings: Settings,
+        record: ProvisionRecord,
+        holdings: Holdings,
+        stop: asyncio.Event,
+        *,
+        by: str,
     ) -> None:
         self._stop = stop
         self._ports = ports
         self._settings = settings
-        self._book = book
+        self._record = record
         self._holdings = holdings
         self._by = by
         self.kept: list[str] = []
-        """Members that the commit has besides those asked for: each got a job before it could be given back."""
+        """Members beyond the requested ones: each got a job before it could be given back."""
         self.lost: list[str] = []
-        """Members that the commit names and that do not run: another process ended them before their own write."""
+        """Members of the commit that do not run: another process ended them before their own write."""
 
     async def commit(self, members: list[Member]) -> list[Member]:
-        """Decide for these members, and for those that must be kept, and carry it out; returns those that run."""
+        """Commit these members, and those that must be kept, and carry it out; returns the members that run."""
         kept = await self._surplus_at_work(members)
         self.kept = [member.instance.id for member in kept]
         decided = provisions.Decided(
@@ -54,9 +62,9 @@ class Settlement:
             by=self._by,
             why=f"{len(members)} verified" + (f", {len(kept)} kept: a job runs there" if kept else ""),
             members=tuple(member.instance.id for member in (*members, *kept)),
-            settle_due=lifecycle.later(self._ports.clock.now(), self._settings.timings.takeover),
+            settle_due=later(self._ports.clock.now(), self._settings.timings.takeover),
         )
-        await self._book.write(provisions.commit, decided)
+        await self._record.write(provisions.commit, decided)
         return await self.finish_commit([*members, *kept])
 
     async def finish_commit(self, members: list[Member]) -> list[Member]:
@@ -71,14 +79,14 @@ class Settlement:
         return [Member(self._holdings.held[m.instance.id].instance, m.origin) for m in members if self._runs(m)]
 
     def _runs(self, member: Member) -> bool:
-        """Whether a member serves the run; one that does not is held no longer."""
+        """True if a member serves the run. One that does not is no longer held."""
         id = member.instance.id
         record = self._holdings.held[id].instance
-        if record.state is RUNNING and record.provision_id == self._book.record.id:
+        if record.state is RUNNING and record.provision_id == self._record.stored.id:
             return True
         self.lost.append(id)
-        ended = Fate.TERMINATING if record.owes is not None else Fate.TERMINATED
-        self._holdings.discard(id, LOST, ended if record.state is TERMINATED else Fate.NOT_OURS)
+        ended = InstanceFate.TERMINATING if record.owes is not None else InstanceFate.TERMINATED
+        self._holdings.discard(id, LOST, ended if record.state is TERMINATED else InstanceFate.NOT_OURS)
         return False
 
     async def revoke(self, reason: str) -> None:
@@ -90,24 +98,24 @@ class Settlement:
         await self._close(at_work)
 
     async def _write_revocation(self, reason: str) -> bool:
-        """Make sure that the record says that its members are owed back; False if a release says so instead."""
+        """Make sure that the record is revoked; False if it was released instead."""
         now = self._ports.clock.now()
-        due = lifecycle.later(now, self._settings.timings.takeover)
+        due = later(now, self._settings.timings.takeover)
         event = provisions.Revoked(at=now, by=self._by, why=reason, settle_due=due)
-        while not self._book.record.is_over and self._book.record.members:
-            (landed,) = await self._ports.records.apply_each([provisions.revoke(self._book.record, event)])
+        while not self._record.stored.is_over and self._record.stored.members:
+            (landed,) = await self._ports.records.apply_each([provisions.revoke(self._record.stored, event)])
             if not isinstance(landed, Conflict):
-                self._book.record = landed
+                self._record.stored = landed
             elif isinstance(landed.found, Provision):
-                self._book.record = landed.found
+                self._record.stored = landed.found
             else:
                 return False
-        return self._book.record.is_over and self._book.record.is_revoked
+        return self._record.stored.is_over and self._record.stored.is_revoked
 
     async def roll_back(self, reason: str) -> bool:
-        """Decide against it and give everything back; once stopped, only write the states and leave the rest as debts.
+        """Abort and give everything back; once stopped, only write the states and leave the rest as debts.
 
-        False if the record turns out to be committed: our commit landed though its answer was lost.
+        False if the record turns out to be committed: the commit landed although its answer was lost.
         """
         if not await self._abort(reason):
             return False
@@ -120,30 +128,30 @@ class Settlement:
         return True
 
     async def hand_back(self, reason: str) -> None:
-        """Give back everything held although nothing is decided: the provision is going to wait. What is given back is
-        put on offer by whoever pays debts next, and who is at work is held on."""
+        """Give back everything held although nothing is decided: the provision is going to wait. The next process that
+        pays debts puts the instances on offer. Busy instances stay held."""
         await self._fence(await self._holdings.resolve_claims(IN_FLIGHT))
-        undecided = replace(self._book.record, reason=reason)
+        undecided = replace(self._record.stored, reason=reason)
         held = [held.instance for held in self._holdings.held.values()]
         landed, _ = await lifecycle.carry_out(self._ports, self._settings, undecided, held, by=self._by)
         marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
         certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
         for id, one in landed.items():
             is_back = one is not None and one.state is IDLE
-            ended = Fate.TERMINATED if id in certain else Fate.TERMINATING
-            self._holdings.discard(id, reason, Fate.CLEANING if is_back else ended)
+            ended = InstanceFate.TERMINATED if id in certain else InstanceFate.TERMINATING
+            self._holdings.discard(id, reason, InstanceFate.CLEANING if is_back else ended)
         await self._part_with_losers()
 
     async def dump(self, reason: str) -> None:
-        """Something unexpected happened: end everything held but who is at work, whom the provision goes on to owe.
+        """After an unexpected error: end everything held except busy instances, which stay a debt of the provision.
         What cannot be written now is found by its threshold."""
         if not await self._abort(reason):
-            return  # committed after all: the members are owed to the run, and anybody may carry that out
+            return  # committed after all: the members are owed to the run, and any process can carry that out
         await self._holdings.resolve_claims(IN_FLIGHT)
         at_work = await self._at_work(list(self._holdings.held))
         held = [held.instance for id, held in self._holdings.held.items() if id not in at_work]
         fates = await lifecycle.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
-        for id, fate in (dict.fromkeys(at_work, Fate.BUSY) | fates).items():
+        for id, fate in (dict.fromkeys(at_work, InstanceFate.BUSY) | fates).items():
             self._holdings.discard(id, reason, fate)
 
     async def _surplus_at_work(self, members: list[Member]) -> list[Member]:
@@ -157,21 +165,22 @@ class Settlement:
 
     async def _carry_out(self) -> tuple[dict[str, Instance | None], list[str]]:
         held = [held.instance for held in self._holdings.held.values()]
-        decided, hurry = self._book.record, self._stop.is_set()
+        decided, hurry = self._record.stored, self._stop.is_set()
         return await lifecycle.carry_out(self._ports, self._settings, decided, held, by=self._by, hurry=hurry)
 
     async def _abort(self, reason: str) -> bool:
         """Make sure that the record is aborted; False if it is committed."""
         now = self._ports.clock.now()
-        due = lifecycle.later(now, self._settings.timings.takeover)
+        due = later(now, self._settings.timings.takeover)
         aborted = provisions.Aborted(at=now, by=self._by, why=reason, settle_due=due)
-        # It may be decided already, by somebody else or by a write of ours whose answer was lost.
+        # It may be decided already, by another process or by a write whose answer was lost.
         with suppress(ProvisionFailed):
-            await self._book.write(provisions.abort, aborted)
-        return self._book.record.state is provisions.ABORTED
+            await self._record.write(provisions.abort, aborted)
+        return self._record.stored.state is provisions.ABORTED
 
     async def _fence(self, unknown: list[Change[Instance]]) -> None:
-        """Make claims of unknown outcome harmless: raise the version of what is idle yet, hold what did land."""
+        """Fence claims of unknown outcome: raise the version of instances that are still idle, hold those that
+        landed."""
         found = await self._ports.records.instances([change.before.id for change in unknown]) if unknown else {}
         for change in unknown:
             record = found.get(change.before.id)
@@ -191,22 +200,24 @@ class Settlement:
     async def _part_with(
         self, landed: dict[str, Instance | None], at_work: list[str], *, keep: set[str], reason: str
     ) -> None:
-        """Note what became of everything that is not kept; unless stopped, see it through."""
+        """Note what became of the instances that are not kept. Unless stopped, wait for it."""
         gone = {id: one for id, one in landed.items() if id not in keep}
-        fates: dict[str, Fate] = dict.fromkeys(gone, Fate.NOT_OURS) | dict.fromkeys(at_work, Fate.BUSY)
+        fates: dict[str, InstanceFate] = dict.fromkeys(gone, InstanceFate.NOT_OURS) | dict.fromkeys(
+            at_work, InstanceFate.BUSY
+        )
         marked = [one for one in gone.values() if one is not None and one.state is TERMINATED]
         given = [one for one in gone.values() if one is not None and one.state is IDLE and not one.attested]
-        fates |= {one.id: Fate.TERMINATING for one in marked} | {one.id: Fate.CLEANING for one in given}
+        fates |= {one.id: InstanceFate.TERMINATING for one in marked} | {one.id: InstanceFate.CLEANING for one in given}
         if not self._stop.is_set():
             certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
-            fates |= dict.fromkeys(certain, Fate.TERMINATED)
+            fates |= dict.fromkeys(certain, InstanceFate.TERMINATED)
             fates |= await offering.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
         for id, fate in fates.items():
             if id in self._holdings.held:
                 self._holdings.discard(id, reason, fate)
 
     async def _part_with_losers(self) -> None:
-        """Answer only when each loser has deregistered or was ended: no further job of the run may land on it."""
+        """Return only when each loser has deregistered or was ended: no further job of the run may reach it."""
         losers = [instance for instance, _, _ in self._holdings.losers.values()]
         fates = await offering.await_and_offer(
             self._ports,
@@ -222,13 +233,13 @@ class Settlement:
         self._holdings.losers.clear()
 
     async def _close(self, at_work: list[str]) -> None:
-        """Nothing is owed any more, unless somebody is at work who should be given back. A Conflict means that somebody
-        else has settled it: just as well. No answer: what was decided stands and is carried out, and whoever pays debts
-        writes that down."""
-        decided, now = self._book.record, self._ports.clock.now()
+        """Mark the provision as settled; or postpone its debt while an instance that should be given back is busy. A
+        Conflict means that another process has settled it. Without an answer the decision stands and is carried out,
+        and the next process that pays debts writes that down."""
+        decided, now = self._record.stored, self._ports.clock.now()
         settled = lifecycle.settling(self._settings, decided, now, self._by)
         change = lifecycle.postponing(decided, now, self._by) if at_work else settled
         with suppress(Unavailable):
             (landed,) = await self._ports.records.apply_each([change])
             if not isinstance(landed, Conflict):
-                self._book.record = landed
+                self._record.stored = landed

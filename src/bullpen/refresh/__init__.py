@@ -3,7 +3,8 @@
     foundation → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
     → warm → stranded jobs → purge
 
-Each phase looks, plans and performs before the next one looks, so that one refresh reaches what takes several phases.
+Each phase reads, plans and performs before the next one reads, so that one refresh completes work that takes several
+phases.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,7 +17,7 @@ from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import clock_skew
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
-from bullpen.refresh.action import Action, Attempts, Hindered, Plan, mend
+from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 
 __all__ = ["Action", "Hindered", "refresh"]
 
@@ -26,13 +27,13 @@ PURGE_PAGE = 1000
 async def refresh(
     ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Tell = lambda report: None
 ) -> list[Action]:
-    """Bring the pool to what the settings say; returns what was done, or with `dry_run` what would be.
+    """Bring the pool to the state that the settings describe; returns what was done, or with `dry_run` what would be.
 
-    `tell` is called before each action. A dry run performs none, so it tells nothing: its answer is the list.
+    `tell` is called before each action. A dry run performs none, so it does not call `tell`: the list is its answer.
 
-    Raise Hindered, when all the rest is done, for what failed: a class that cannot be launched, a machine that does not
-    end, or a CI that is away, is no reason to leave the others, the jobs and the old records as they are. Raise
-    WrongClock, with nothing ended, if the clock of this machine is off.
+    Raise Hindered for what failed, once everything else is done: a class that cannot be launched, a machine that does
+    not end, or a CI that is away does not stop the other work. Raise WrongClock, with nothing ended, if the clock of
+    this machine is wrong.
     """
     actions: list[Action] = []
     failures: list[BullpenError] = []
@@ -49,19 +50,19 @@ async def refresh(
         if not dry_run and (failure := await mend(ports.infrastructure, gap)) is not None:
             failures.append(failure)
     if dry_run and any(gap.blocks for gap in gaps):
-        return actions  # there is nothing to look at yet
+        return actions  # there is nothing to read yet
     await clock_skew.require_right(ports, settings)
-    attempts = Attempts(failures)
+    runner = PlanRunner(failures)
     async for plan in _plans(ports, settings, dry_run):
         if dry_run or plan.is_certain:
             note(plan.actions)
         if not dry_run:
-            note(await attempts.make(plan))
+            note(await runner.perform(plan))
     for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
         note([Action("give up", id, "its run has no runner")])
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
-    attempts.check(actions)
+    runner.check(actions)
     return actions
 
 
@@ -71,7 +72,7 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     async for plan in reap.decisions(ports, settings):
         yield plan
     live = await every_live(ports)
-    has_acted = False  # a pool that is looked through is looked through again only if something was done to it
+    has_acted = False  # the pool is read again only if a plan changed something
     async for plan in reap.plans(ports, settings, live):
         yield plan
         has_acted = True
@@ -80,7 +81,7 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     async for plan in reconcile.plans(ports, settings, live, dry_run=dry_run):
         yield plan
         has_acted = True
-    # Before the pool is filled up: who is about to be taken away is replaced at once.
+    # Before the pool is filled: an instance that is about to be interrupted is replaced at once.
     async for plan in leases.plans(ports, settings):
         yield plan
         has_acted = True

@@ -1,4 +1,4 @@
-"""An action of refresh: what is done to whom and why; and a plan, which a dry run shows and a real one performs."""
+"""Actions of refresh, each with its reason; and plans, which a dry run shows and a real run performs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class Action:
 
     @property
     def is_done(self) -> bool:
-        """False if it reports what cannot be done: a dry run would not do it either."""
+        """False if it reports that something cannot be done."""
         return not self.what.startswith("cannot ")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a plan did that only its performance could show, and the refusal if an operator has to mend something."""
+class PlanReport:
+    """What a plan did, where that was not certain before; and the refusal if an operator has to fix something."""
 
     actions: tuple[Action, ...] = ()
     refusal: BullpenError | None = None
@@ -38,8 +38,8 @@ class Report:
 class Plan:
     """Actions that are performed together.
 
-    Where it is not certain before how much of them will be done, `is_certain` is False: a dry run shows `actions`, and
-    `perform` returns a Report of what was done instead.
+    Where it is not certain before how many of them will be done, `is_certain` is False: a dry run shows `actions`, and
+    `perform` returns a PlanReport of what was done.
     """
 
     actions: tuple[Action, ...]
@@ -47,16 +47,16 @@ class Plan:
     is_certain: bool = True
 
 
-class Attempts:
-    """Plans performed one after the other: one that fails does not keep the others from being performed."""
+class PlanRunner:
+    """Performs plans one after the other. One that fails does not stop the others."""
 
     def __init__(self, failures: Sequence[BullpenError] = ()) -> None:
         self.failures = list(failures)
         self._unanswered = 0
 
-    async def make(self, plan: Plan) -> tuple[Action, ...]:
-        """Perform a plan and note why it failed; returns what only its performance could show. Raise Outdated, and
-        Unavailable once several in a row had no answer: then the rest has none either."""
+    async def perform(self, plan: Plan) -> tuple[Action, ...]:
+        """Perform a plan, and note its failure; returns the actions that were not certain before. Raise Outdated; and
+        Unavailable once several plans in a row got no answer, because the rest would get none either."""
         try:
             done = await plan.perform()
         except Outdated:
@@ -74,19 +74,19 @@ class Attempts:
             self.failures.append(BullpenError(f"{subjects}: an unexpected error: {reason_of(failure)}"))
         else:
             self._unanswered = 0
-            if isinstance(done, Report):
+            if isinstance(done, PlanReport):
                 self.failures += [done.refusal] if done.refusal else []
                 return done.actions
         return ()
 
     def check(self, actions: Sequence[Action] = ()) -> None:
-        """Raise Hindered if anything failed."""
+        """Raise Hindered if a plan failed."""
         if self.failures:
             raise Hindered(self.failures, actions)
 
 
 async def mend(infrastructure: Infrastructure, gap: Gap) -> BullpenError | None:
-    """Close a gap; what kept us from it, unless nothing can be done before it is closed: then that is raised."""
+    """Close a gap; returns the failure, or raises it if nothing can be done before the gap is closed."""
     try:
         await infrastructure.mend(gap)
     except Outdated:
@@ -99,7 +99,7 @@ async def mend(infrastructure: Infrastructure, gap: Gap) -> BullpenError | None:
 
 
 def alarm(*actions: Action) -> Plan:
-    """What only somebody else can help with: it is said in every refresh until they do."""
+    """A plan that does nothing: an operator has to act, and every refresh reports it until then."""
     return Plan(actions, _nothing)
 
 
@@ -108,10 +108,12 @@ async def _nothing() -> None:
 
 
 class Hindered(BullpenError):
-    """Something was refused; all `actions` were tried, and everything that does not depend on it was done."""
+    """Something was refused. All `actions` were tried, and everything that does not depend on the refusal is done."""
 
     def __init__(self, refusals: Sequence[BullpenError], actions: Sequence[Action] = ()) -> None:
-        told = dict.fromkeys(str(one) for one in refusals)
-        super().__init__("; ".join(told), remedy=" ".join(dict.fromkeys(one.remedy for one in refusals if one.remedy)))
+        messages = dict.fromkeys(str(one) for one in refusals)
+        super().__init__(
+            "; ".join(messages), remedy=" ".join(dict.fromkeys(one.remedy for one in refusals if one.remedy))
+        )
         self.exit_code = refusals[0].exit_code
         self.actions = list(actions)

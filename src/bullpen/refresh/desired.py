@@ -1,4 +1,4 @@
-"""Desired: the queues that the configured classes need, and none besides."""
+"""Desired: every configured class has a queue, and no other class has one."""
 
 from collections.abc import AsyncIterator
 from functools import partial

@@ -1,9 +1,9 @@
-"""Drift: a runner's program that the CI is about to refuse is retired in time, while its instance is idle.
+"""Drift: an idle instance whose runner version GitHub is about to refuse is replaced in time.
 
-GitHub refuses runners that are not updated within 30 days of a release, and ours do not update themselves. Agents say
-which version they have when they have booted and when they have cleaned up. A new machine takes the program from the
-image, the directory or the archive that the settings name; if that is old as well, ending one machine after the other
-would bring nothing: so a young one is spared, and the operator told.
+GitHub refuses runners that are not updated within 30 days of a release, and the runners of the pool do not update
+themselves. Agents report the version of the runner when they have booted and when they have cleaned up. A new machine
+takes the runner from the image, the directory or the archive that the settings name. If that is old as well, replacing
+one machine after the other would not help: so a young machine is spared, and an alarm tells the operator.
 """
 
 import re
@@ -14,13 +14,15 @@ from functools import partial
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Pulse
+from bullpen.model.times import later
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Sighting
 from bullpen.refresh.action import Action, Plan, alarm
 
 BY = "refresh"
 YOUNG = 3600.0
-"""Seconds from its launch in which a machine shows what a new one would have. So one is replaced hourly at most."""
+"""Seconds after its launch in which a machine shows which version a new one would have. So it is replaced hourly at
+most."""
 VERSION = re.compile(r"\brunner=([0-9]+(?:\.[0-9]+){1,3})\b", re.ASCII)
 
 
@@ -41,8 +43,10 @@ async def plans(
         reason = f"GitHub refuses its runner {version} from {refused[version]:%Y-%m-%d} on"
         if _is_young(sightings.get(one.id), now):
             source = "github.runner-url" if settings.github.runner_url else "the image or github.runner-directory"
-            told = Action("outdated", one.id, f"{reason}, and new machines have it too: put a newer one into {source}")
-            yield alarm(told)
+            outdated = Action(
+                "outdated", one.id, f"{reason}, and new machines have it too: put a newer one into {source}"
+            )
+            yield alarm(outdated)
         else:
             yield Plan(
                 (Action("terminate", one.id, reason),),
@@ -51,10 +55,10 @@ async def plans(
 
 
 def version_of(pulse: Pulse) -> str:
-    """The version of the runner's program, as the last signal names it; empty if it does not."""
+    """The version of the runner, from the last signal; empty if that does not name it."""
     found = VERSION.search(pulse.signal.text) if pulse.signal is not None and not pulse.signal.kind.is_failure else None
     return found[1] if found else ""
 
 
 def _is_young(seen: Sighting | None, now: datetime) -> bool:
-    return seen is not None and lifecycle.later(seen.launched_at, YOUNG) > now
+    return seen is not None and later(seen.launched_at, YOUNG) > now

@@ -1,9 +1,9 @@
-"""Leases: jobs of workers that fell silent go to others, also where no service runs that would see to it; idle machines
-that are about to be taken away are ended.
+"""Leases: jobs of silent workers go to others, also where no `bullpen serve` runs; idle machines that are about to be
+interrupted are ended.
 
-A worker is given up only after it stood still for a whole confirm window before our eyes (liveness/lease.py), so this
-is the one phase that waits; but only if a silent one holds a job or stands in the pool for a run to claim, and not
-longer than a few windows. What the pool has lost is then ended and replaced by `warm`.
+A worker is declared lost only after a whole confirm window without a beat (liveness/lease.py), so this phase waits:
+only if a silent worker holds a job or a run could claim its instance, and not longer than a few windows. `warm` then
+ends and replaces the lost instances of the pool.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from functools import partial
 from bullpen.config import Settings
 from bullpen.liveness import Liveness, end_leaving, is_unowned, leaving_instances
 from bullpen.liveness.lease import Stillness
-from bullpen.liveness.lost_worker import losses_among
+from bullpen.liveness.lost_worker import worker_losses
 from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
 
-PAGE = 5000  # as many as a sweeper looks at
-WINDOWS = 3  # confirm windows that we wait: one is needed, and a worker that stirs once may fall silent again
-LOOK = 0.5  # seconds between passes
-LONGEST = 60.0  # seconds that we wait for whoever took a long lease
+PAGE = 5000  # as many as a sweeper reads
+WINDOWS = 3  # confirm windows to wait: one is needed, and a worker that beats once may fall silent again
+PAUSE = 0.5  # seconds between passes
+LONGEST = 60.0  # seconds to wait for a worker with a long lease
 
 
 async def plans(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
@@ -42,20 +42,20 @@ async def _sweep(ports: Ports, settings: Settings) -> None:
     stillness = Stillness(settings)
     suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
     windows = [stillness.window(one) for one in suspects]
-    until = loop.time() + max(WINDOWS * settings.liveness.confirm, min(max(windows, default=0.0) + 2 * LOOK, LONGEST))
+    until = loop.time() + max(WINDOWS * settings.liveness.confirm, min(max(windows, default=0.0) + 2 * PAUSE, LONGEST))
     liveness = Liveness(ports, settings)
     while True:
         await liveness.run_once()
-        # Who has moved since lives, whatever our clock says of its lease: nothing is to be waited for.
+        # A worker that has beaten since is alive, whatever this clock says of its lease: it is not awaited.
         found = await ports.workers.workers([one.id for one in suspects])
         moved = {one.id for one in suspects if one.id in found and found[one.id].token != one.token}
         if loop.time() >= until or not (await _unsettled(ports, settings)).keys() - moved:
             return
-        await ports.signals.wait(LOOK)
+        await ports.signals.wait(PAUSE)
 
 
 async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
-    """Workers, by key, whose jobs should go to others, and why."""
+    """Workers, by key, whose jobs should go to others, with the reason."""
     if not settings.liveness.tracking:
         return {}
     found: dict[str, str] = {}
@@ -69,14 +69,14 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
     found |= _missed(settings, suspects, records)
     if settings.liveness.reschedule:
         owing = await ports.workers.owing(PAGE)
-        # Those lost to a workflow run wait for its end, perhaps for hours: nothing here would settle them.
-        left = {loss.worker.id for loss in await losses_among(ports, settings, owing)}
+        # Those that are lost to a workflow run wait for its end, perhaps for hours: this phase does not settle them.
+        left = {loss.worker.id for loss in await worker_losses(ports, settings, owing)}
         found |= {one.id: "it is lost, and its jobs are not all given away" for one in owing if one.id not in left}
     return found
 
 
 def _missed(settings: Settings, suspects: Sequence[Worker], records: Mapping[str, Instance]) -> dict[str, str]:
-    """Those that a workflow run may miss."""
+    """Workers that a workflow run may miss."""
     if not settings.on_github:
         return {}
     serving = {id for id, record in records.items() if record.run_id}

@@ -1,4 +1,4 @@
-"""Reap: pay what is due, and end what has outstayed its threshold, in every live state."""
+"""Reap: pay debts that are due, and end instances past their threshold, in every live state."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -9,6 +9,7 @@ from bullpen.model import provision as provisions
 from bullpen.model.activity import Activity
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
 from bullpen.model.signal import Kind
+from bullpen.model.times import later
 from bullpen.pool import busy, debts, lifecycle, offering
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
@@ -17,8 +18,8 @@ from bullpen.refresh.action import Action, Plan
 PAGE = 100
 BY = "refresh"
 OVERTIME = 120.0
-"""Seconds that one at work has, past its maximum runtime, to end itself: its agent does so after a minute, and the CI
-hears of it at once instead of waiting for a runner that does not answer."""
+"""Seconds past its maximum runtime in which a busy instance ends itself: its agent does so after a minute, and then
+GitHub knows at once instead of waiting for a runner that does not answer."""
 
 
 async def decisions(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
@@ -35,7 +36,7 @@ async def decisions(ports: Ports, settings: Settings) -> AsyncIterator[Plan]:
 
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> AsyncIterator[Plan]:
-    """Instances that owe something, or have outstayed their threshold."""
+    """Instances that owe something, or are past their threshold."""
     now = ports.clock.now()
     overdue = [one for one in live if one.due_at is not None and one.due_at <= now]
     if ending := [one for one in overdue if one.state is TERMINATED]:
@@ -58,14 +59,14 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance]) -> A
 
 
 async def _overtime(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> Sequence[Instance]:
-    """Those whose runtime is up: at once, or where a job runs a little later."""
-    fresh = [one.id for one in late if lifecycle.later(one.threshold, OVERTIME) > now]
+    """Instances past their maximum runtime: at once, or a little later while a job runs."""
+    fresh = [one.id for one in late if later(one.threshold, OVERTIME) > now]
     at_work = await busy.at_work(ports, settings, fresh)
     return [one for one in late if one.id not in at_work]
 
 
 async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -> AsyncIterator[Plan]:
-    """A pre-warmed one that did boot is adopted after all; the others never got ready."""
+    """A pre-warmed instance that did boot is adopted; the others never got ready."""
     if not late:
         return
     pulses = await ports.signals.read([one.id for one in late])
@@ -88,7 +89,7 @@ async def _created(ports: Ports, settings: Settings, late: Sequence[Instance]) -
 
 
 async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], now: datetime) -> AsyncIterator[Plan]:
-    """A claim nobody finished: given back if its agent lives and is free, ended if it is silent."""
+    """Claims that were never finished: given back if the agent is alive and free, ended if it is silent."""
     at_work = await busy.at_work(ports, settings, [one.id for one in late])
     if at_work:
         yield _sparing(ports, settings, late, at_work)
@@ -109,7 +110,7 @@ async def _claimed(ports: Ports, settings: Settings, late: Sequence[Instance], n
 
 def _sparing(ports: Ports, settings: Settings, late: Sequence[Instance], at_work: Mapping[str, Activity]) -> Plan:
     return Plan(
-        tuple(Action("spare", id, f"it executes {busy.told(job)}") for id, job in at_work.items()),
+        tuple(Action("spare", id, f"it executes {busy.describe(job)}") for id, job in at_work.items()),
         partial(busy.spare, ports, settings, late, at_work, by=BY),
     )
 

@@ -1,6 +1,6 @@
-"""Reconcile: machines, records, registrations and tickets agree, or are made to.
+"""Reconcile: bring machines, records, registrations and tickets into agreement.
 
-What only looks wrong because a list lags is left alone: it must be seen twice, `timings.orphan` apart.
+A lagging list can make something look wrong that is not. So it must be observed twice, `timings.orphan` apart.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -22,7 +22,7 @@ BY = "refresh"
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
     sightings = {seen.id: seen for seen in await ports.compute.sightings()}
     for seen in sightings.values():
-        if seen.alive and seen.stays:  # its end is owed, and was asked for above: only somebody else can help
+        if seen.alive and seen.stays:  # its end was requested above: an operator has to act
             yield alarm(Action("cannot end", seen.id, seen.stays))
     async for plan in _unwanted(ports, settings, live):
         yield plan
@@ -55,45 +55,46 @@ async def _unwanted(ports: Ports, settings: Settings, live: Sequence[Instance]) 
 async def _gone(
     ports: Ports, settings: Settings, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Records whose machine has ended, or is nowhere to be seen."""
+    """Records whose machine has ended, or is in no list."""
     standing = [one for one in live if one.state is not TERMINATED]
     missing = [one.id for one in standing if one.id not in sightings]
     confirmed = await seen_twice(ports, settings, "record without machine", missing, dry_run)
     gone = [one for one in standing if one.id in confirmed or (one.id in sightings and not sightings[one.id].alive)]
     pulses = await ports.signals.read([one.id for one in gone]) if gone else {}
     for one in gone:
-        said = pulses[one.id].signal
-        last_words = f": {said.text}" if said is not None and said.fails(one.round) and said.text else ""
-        yield _ending(ports, settings, one, f"its machine is gone{last_words}")
+        signal = pulses[one.id].signal
+        failure = f": {signal.text}" if signal is not None and signal.fails(one.round) and signal.text else ""
+        yield _ending(ports, settings, one, f"its machine is gone{failure}")
 
 
 async def _orphans(
     ports: Ports, settings: Settings, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Machines with our tag and no record, unless their provision is open: it may be about to register them.
+    """Machines with the tag of this pool and no record, unless their provision is open: it may be about to register
+    them.
 
-    That no list names a record proves nothing: an index lags, and what nobody can read is in no list. So each is asked
-    for by its key before its machine is ended.
+    A record that is in no list may still exist: an index lags, and an unreadable record is in no list. So each is read
+    by its key before its machine is ended.
     """
     known = {one.id for one in live}
-    # What has ended needs nobody, and is listed for as long as the engine likes.
+    # An ended machine needs no action, and the engine may list it for long.
     strangers = [seen for id, seen in sightings.items() if id not in known and seen.alive]
     askers = {id: await _is_open(ports, id) for id in dict.fromkeys(seen.provision_id for seen in strangers)}
     unknown = [seen for seen in strangers if not askers[seen.provision_id]]
     confirmed = await seen_twice(ports, settings, "machine without record", [seen.id for seen in unknown], dry_run)
     spared = await _spared(ports, confirmed)
     if spared:
-        # Until somebody repairs the record, or the index has caught up.
+        # Until an operator repairs the record, or the index has caught up.
         yield alarm(*(Action("spare", id, "it has a record that no list shows") for id in spared))
     if ended := [id for id in confirmed if id not in spared]:
         yield Plan(
-            tuple(Action("terminate", id, "a machine with our tag that no record knows") for id in ended),
+            tuple(Action("terminate", id, "a machine with the tag of this pool, without a record") for id in ended),
             partial(ports.compute.terminate, ended),
         )
 
 
 async def _spared(ports: Ports, ids: Sequence[str]) -> list[str]:
-    """Those that have a record, unless it says that the machine has ended: then it should have."""
+    """Machines that have a record, unless it says that the machine has ended."""
     if not ids:
         return []
     known, found = await ports.records.known(ids), await ports.records.instances(ids)
@@ -103,26 +104,26 @@ async def _spared(ports: Ports, ids: Sequence[str]) -> list[str]:
 async def _unburied(
     ports: Ports, live: Sequence[Instance], sightings: dict[str, Sighting], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Machines that ended and that no record will ever have ended: their launcher died before it registered them.
+    """Ended machines that never had a record: their launcher died before it registered them.
 
-    Once each: an engine may list the dead for as long as it likes.
+    Once each: an engine may list ended machines for long.
     """
     known = {one.id for one in live}
     dead = [id for id, seen in sightings.items() if not seen.alive and id not in known]
     now = ports.clock.now()
     since = await ports.observations.observe("dead machine without record", dead, now, remember=not dry_run)
     fresh = [id for id in dead if since[id] == now]
-    # Registered since we looked, or ended in good order: then its record has seen to it, or will.
+    # Registered since the list was read, or ended normally: then it has a record.
     recorded = await ports.records.known(fresh)
     if buried := [id for id in fresh if id not in recorded]:
         yield Plan(
-            tuple(Action("bury", id, "its machine has ended, and no record knows it") for id in buried),
+            tuple(Action("bury", id, "its machine has ended, and has no record") for id in buried),
             partial(ports.compute.terminate, buried),
         )
 
 
 async def _is_open(ports: Ports, provision_id: str) -> bool:
-    """Also if nobody can read it: then it may be."""
+    """True also if the record is unreadable: then it may be open."""
     try:
         provision = await ports.records.provision(provision_id) if provision_id else None
     except Refused:

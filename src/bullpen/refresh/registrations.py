@@ -1,8 +1,9 @@
-"""Registrations: the CI lists a runner for each instance that serves a run, and none besides.
+"""Registrations: the CI lists a runner for each instance that serves a run, and no other.
 
-Where the CI is not ours it says who is connected to it, and that decides. A runner that is not, and whose instance is
-gone or serves somebody else by now, is a ghost. One that is, without an instance, is somebody's machine: we say so and
-touch nothing. And an instance whose runner the CI does not see gets no job ever: its run waits for nobody.
+GitHub also says which runners are online, and that decides. A runner that is offline, and whose instance is gone or
+serves another run by now, is a ghost: it is deregistered. A runner that is online without an instance runs on an
+unknown machine: refresh raises an alarm and leaves it alone. An instance whose runner GitHub does not see gets no job,
+and its run would wait in vain: it is ended.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +19,7 @@ from bullpen.refresh.action import Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
 
 BY = "refresh"
-UNSEEN = "its agent lives, but the CI sees no runner there"
+UNSEEN = "its agent is alive, but the CI sees no runner there"
 
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
@@ -39,7 +40,7 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
 
 
 def _unknown(settings: Settings, failure: Refused | Unavailable) -> Plan:
-    """Nothing else depends on that list. Somebody has to mend a refusal; an outage passes."""
+    """Nothing else depends on that list. A refusal needs an operator; an outage passes."""
 
     async def perform() -> None:
         if isinstance(failure, Refused):
@@ -51,13 +52,13 @@ def _unknown(settings: Settings, failure: Refused | Unavailable) -> Plan:
 async def _ghosts(
     ports: Ports, settings: Settings, live: Sequence[Instance], listed: Sequence[Registration], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Registrations of runners whose instance is gone, or has been given to somebody else since."""
+    """Registrations of runners whose instance is gone, or serves another run by now."""
     standing = {one.id: one for one in live if one.state is not TERMINATED}
     strangers = [found for found in listed if found.name not in standing]
-    if settings.on_github:  # ours cannot tell
+    if settings.on_github:  # the embedded CI does not know who is online
         online = [found.handle for found in strangers if found.online]
         if online := await seen_twice(ports, settings, "runner without instance", online, dry_run):
-            reason = "a runner of ours is connected to the CI, and no instance of ours is behind it"
+            reason = "a runner of this pool is online, and no instance of the pool belongs to it"
             yield alarm(*(Action("spare", handle, reason) for handle in online))
     outlived = [
         found
@@ -66,7 +67,7 @@ async def _ghosts(
     ]
     ghosts = [found.handle for found in (*strangers, *outlived) if not found.online]
     for handle in await seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
-        # One that the CI still counts as busy stays, and is tried again next time.
+        # A runner that GitHub still counts as busy stays, and is tried again next time.
         action = Action("deregister", handle, "a registered runner whose instance is gone")
         yield Plan((action,), partial(ports.ci.remove, handle))
 
@@ -74,26 +75,26 @@ async def _ghosts(
 async def _unseen(
     ports: Ports, settings: Settings, live: Sequence[Instance], listed: Sequence[Registration], dry_run: bool
 ) -> AsyncIterator[Plan]:
-    """Instances that serve a run and live, and that the CI does not list, or not as connected."""
+    """Instances that serve a run and are alive, and that GitHub does not list, or not as online."""
     online = {found.name for found in listed if found.online is not False}
     missing = {one.id: one for one in live if one.state is RUNNING and one.id not in online}
-    # Between two jobs such a runner is cleaned, and not registered meanwhile.
+    # Such a runner is cleaned between two jobs, and is not registered then.
     longer = settings.timings.cleaning if settings.github.registration == "jit" else 0.0
     confirmed = await seen_twice(ports, settings, "instance unknown to the CI", list(missing), dry_run, longer=longer)
     if not confirmed:
         return
     running = sum(one.state is RUNNING for one in live)
     if running > FEW and len(confirmed) > settings.liveness.brake_fraction * running:
-        # That many do not lose their connection at once: it is the CI that does not see them.
-        told = f"{len(confirmed)} of {running} runners are not seen by the CI: none of them is ended for that"
-        yield alarm(Action("spare", settings.github.scope, told))
+        # So many do not lose their connection at once: the fault is GitHub's.
+        reason = f"the CI does not see {len(confirmed)} of {running} runners: none of them is ended for that"
+        yield alarm(Action("spare", settings.github.scope, reason))
         return
     pulses = await ports.signals.read(confirmed)
-    # Who is silent is a matter of its lease; and under a job nobody is ended: the CI gives up on it, or sees it again.
+    # A silent one is left to its lease. A busy one is not ended: GitHub gives the job up, or sees the runner again.
     living = [id for id in confirmed if pulses[id].is_recent(ports.clock.now(), settings.timings.alive)]
     at_work = busy.activities(settings, pulses)
     if held_up := [id for id in living if id in at_work]:
-        yield alarm(*(Action("spare", id, f"{UNSEEN}, and {busy.told(at_work[id])} runs on it") for id in held_up))
+        yield alarm(*(Action("spare", id, f"{UNSEEN}, and {busy.describe(at_work[id])} runs on it") for id in held_up))
     if condemned := [missing[id] for id in living if id not in at_work]:
         yield Plan(
             tuple(Action("terminate", one.id, UNSEEN) for one in condemned),
@@ -102,8 +103,8 @@ async def _unseen(
 
 
 async def _end_unseen(ports: Ports, settings: Settings, condemned: Sequence[Instance]) -> None:
-    """Those that one more look does not show either: what moves from page to page as they are turned is easily missed.
-    Raise as listing does, and nobody is ended."""
+    """End the instances that a second list does not show either: an entry that moves between pages while they are read
+    is easily missed. Raises as listing does, and then none is ended."""
     online = {found.name for found in await ports.ci.registrations() if found.online is not False}
     unseen = [one for one in condemned if one.id not in online]
     await lifecycle.expire_and_terminate(ports, settings, unseen, UNSEEN, by=BY)

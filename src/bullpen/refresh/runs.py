@@ -1,7 +1,8 @@
-"""Runs: where the CI is GitHub and no service runs, its workflow runs are followed here: one whole pass.
+"""Runs: where the CI is GitHub and no `bullpen serve` runs, refresh reconciles the workflow runs: one whole pass.
 
-Runs that ended give back their runners, lost jobs are run again, labels that lost all runners get others. What has to
-be seen twice is seen by the next refresh. A dry run asks GitHub nothing: it names the runs that would be asked after.
+Runs that completed give back their runners, lost jobs are run again, labels that lost all runners get others. What must
+be observed twice is observed again by the next refresh. A dry run asks GitHub nothing: it names the runs that it would
+ask about.
 """
 
 from collections.abc import AsyncIterator
@@ -9,23 +10,23 @@ from collections.abc import AsyncIterator
 from bullpen.config import Settings
 from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan, alarm
-from bullpen.workflows.controller import Follower
+from bullpen.workflows.controller import WorkflowController
 
 
 async def plans(ports: Ports, settings: Settings, *, dry_run: bool) -> AsyncIterator[Plan]:
-    """Plans of what has been done: what is to be done shows only as GitHub answers."""
+    """Plans of what has been done: what there is to do shows only in GitHub's answers."""
     if not settings.on_github:
         return
-    follower = Follower(ports, settings)
+    controller = WorkflowController(ports, settings)
     if dry_run:
-        held = await follower.held()
+        held = await controller.held_runs()
         actions = [
-            Action("look at run", run, "it has runners, or has lost some; GitHub would be asked") for run in held
+            Action("check run", run, "it has runners, or has lost some; refresh would ask GitHub") for run in held
         ]
     else:
-        said = await follower.see_to_all()
+        report = await controller.reconcile_all()
         scope = settings.github.scope
-        actions = [Action("follow", scope, line) for line in said.done]
-        actions += [Action("alarm", scope, line) for line in said.alarms]
+        actions = [Action("follow", scope, line) for line in report.done]
+        actions += [Action("alarm", scope, line) for line in report.alarms]
     if actions:
         yield alarm(*actions)

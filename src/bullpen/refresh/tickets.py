@@ -1,7 +1,7 @@
-"""Tickets: about one for each instance on offer. Lost ones are sent again, a heap of stale ones is cleared away.
+"""Tickets: about one for each instance on offer. Lost ones are sent again, and many stale ones are removed.
 
-Tickets are hints, and neither too few nor too many make a wrong claim; but without one an instance is only found by a
-last look, and whoever meets a hundred stale ones has paid for a hundred claims.
+Tickets are hints: neither too few nor too many lead to a wrong claim. But without a ticket an instance is only found by
+a last look, and a provision that meets a hundred stale tickets pays for a hundred claims.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,18 +15,18 @@ from bullpen.ports import Ports
 from bullpen.refresh.action import Action, Plan
 
 SPARE = 10
-"""Stale tickets that are worth no work: an instance that was kept, or claimed by a last look, leaves one or two."""
+"""Stale tickets that are tolerated: an instance that was kept, or claimed by a last look, leaves one or two."""
 
 BATCH = 100
 MOST = 10_000
-"""Tickets looked through by one refresh. Those in hand are hidden meanwhile: runs find the instances by a last look."""
+"""Tickets that one refresh reads. While it holds them they are hidden: runs find the instances by a last look."""
 
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
     now = ports.clock.now()
     short: dict[str, list[Instance]] = {}
     for name in settings.classes:
-        # Past its threshold nobody can claim it, and its ticket is gone.
+        # Past its threshold it cannot be claimed, and its ticket is gone.
         offers = [one for one in live if one.is_claimable and one.resource_class == name and one.threshold > now]
         count = await ports.queue.count(name)
         if count < len(offers):
@@ -37,16 +37,16 @@ async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, d
     since = await ports.observations.observe("fewer tickets than offers", list(short), now, remember=not dry_run)
     for name, offers in short.items():
         if since[name] < now:
-            # The same version: harmless if the old one turns up.
+            # The same version: harmless if the old ticket turns up.
             action = Action("send tickets", name, f"fewer tickets than its {len(offers)} instances on offer, twice")
             yield Plan((action,), partial(offering.send_tickets, ports, offers))
 
 
 async def _drop_stale(ports: Ports, name: str, most: int) -> None:
-    """Take what there is, and send back one ticket for each instance on offer that had one.
+    """Take all tickets, and send back one for each instance on offer that had one.
 
-    Sent back at the end, so that we meet none of them twice. Killed before that, some offers have no ticket: they are
-    sent again by the refreshes that follow.
+    Sent back at the end, so that none is taken twice. If refresh is killed before that, some offers have no ticket: the
+    next refreshes send them again.
     """
     current: dict[str, Instance] = {}
     taken = 0

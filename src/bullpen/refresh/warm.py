@@ -1,4 +1,4 @@
-"""Warm: each class has its idle target on offer; the youngest are kept, only the surplus expires.
+"""Warm: each class has its idle target on offer. The youngest instances are kept, and only the surplus expires.
 
 An instance whose worker is lost does not count: it is ended, and another one is launched in its place.
 """
@@ -12,6 +12,7 @@ from bullpen.config import Settings
 from bullpen.liveness import lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
+from bullpen.model.times import later
 from bullpen.pool import lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.refresh import launch
@@ -24,7 +25,7 @@ async def plans(
     ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool = False
 ) -> AsyncIterator[Plan]:
     now = ports.clock.now()
-    foreseen: Counter[str] = Counter()  # by a dry run: what there is more or less of each class under the caps by then
+    foreseen: Counter[str] = Counter()  # for a dry run: how many more or fewer there are of each class by then
     lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
         foreseen.subtract(one.resource_class for one in gone)
@@ -40,7 +41,7 @@ async def plans(
         on_offer = [one for one in of_class if one.is_claimable]
         youngest = sorted(on_offer, key=lambda one: (one.offered_at or now, one.id), reverse=True)
         kept, surplus = youngest[: own_class.idle_target], youngest[own_class.idle_target :]
-        if ageing := [one for one in kept if one.threshold <= lifecycle.later(now, settings.timings.idle / 2)]:
+        if ageing := [one for one in kept if one.threshold <= later(now, settings.timings.idle / 2)]:
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
@@ -55,7 +56,7 @@ async def plans(
 
 
 async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance]) -> Plan:
-    """Offer and adopt what has attested or booted meanwhile; its head start does not matter to us."""
+    """Offer or adopt instances that have attested or booted, also within the head start of their debt."""
     pulses = await ports.signals.read([one.id for one in pending])
     proven = [one for one in pending if offering.is_proven(one, pulses[one.id])]
     return Plan(
@@ -65,9 +66,7 @@ async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance])
 
 
 def _keeping(ports: Ports, settings: Settings, ageing: Sequence[Instance], now: datetime) -> Plan:
-    event = instances.Kept(
-        at=now, by=BY, why="kept for the idle target", until=lifecycle.later(now, settings.timings.idle)
-    )
+    event = instances.Kept(at=now, by=BY, why="kept for the idle target", until=later(now, settings.timings.idle))
 
     async def perform() -> None:
         landed = await ports.records.apply_each([instances.keep(one, event) for one in ageing])

@@ -4,7 +4,7 @@ from bullpen.errors import FailureCause
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import UsageClass
-from bullpen.pool.lifecycle import Fate
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.provision.outcome import Member, Origin, Outcome
 from bullpen.schema.base import AnswerBody, WorkState
 
@@ -26,7 +26,7 @@ class DiscardedAnswer(AnswerBody, frozen=True):
     instance_id: str
     origin: Origin
     reason: str
-    outcome: Fate
+    outcome: InstanceFate
 
 
 class ProvisionAnswer(AnswerBody, frozen=True):

@@ -1,6 +1,6 @@
 """A run: as it stands, and what became of one that `bullpen run` served."""
 
-from bullpen.run import Ran
+from bullpen.run import RunOutcome
 from bullpen.schema.base import AnswerBody, WorkState
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer, job_of
@@ -28,7 +28,7 @@ class RunResult(AnswerBody, frozen=True):
     busy: tuple[str, ...] = ()
 
 
-def run_result_of(ran: Ran) -> RunResult:
+def run_result_of(ran: RunOutcome) -> RunResult:
     released = ran.released
     return RunResult(
         run_id=ran.outcome.run_id,

@@ -5,10 +5,8 @@ from enum import StrEnum
 
 from bullpen.inventory import Story
 from bullpen.model.activity import Activity
-from bullpen.model.instance import Instance
-from bullpen.model.instance import Owed as InstanceDebt
-from bullpen.model.provision import Owed as ProvisionDebt
-from bullpen.model.provision import Provision
+from bullpen.model.instance import Instance, InstanceDebt
+from bullpen.model.provision import Provision, ProvisionDebt
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
 from bullpen.schema.base import AnswerBody, time_of

@@ -13,7 +13,7 @@ import uvicorn
 
 from bullpen.auth.token_files import import_files
 from bullpen.auth.tokens import Keys
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.errors import ConfigError
@@ -59,7 +59,7 @@ async def serve(
             reloader.adopt = app.adopt
             app.adopt(reloader.settings)  # a reload may have been asked for before the server was ready
         server = _Server(app, listening)
-        await settle(
+        await gather_or_cancel(
             [
                 context.service.run(stop),
                 keys.keep_current(ports.clock, stop),

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance, Yard
 from bullpen.model.activity import Activity
-from bullpen.model.fleet import FleetPlan, Machine
+from bullpen.model.fleet import FleetPlan, LaunchedMachine
 from bullpen.ports import Ports
 from bullpen.sim.agent import SimulatedAgent, Temper
 from bullpen.sim.loop import VirtualLoop
@@ -59,7 +59,7 @@ class World:
         process = Process(name)
         return process, _loop().spawn(process, main(self.ports(skew)))
 
-    def _launch(self, machine: Machine, plan: FleetPlan) -> None:
+    def _launch(self, machine: LaunchedMachine, plan: FleetPlan) -> None:
         temper = self.tempers[machine.id] = self.temper(self._launched)
         agent = SimulatedAgent(machine.id, self.memory, self.ports(temper.skew, Rates()), self.settings, temper)
         self._launched += 1

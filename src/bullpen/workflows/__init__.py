@@ -1,17 +1,18 @@
-"""The runs of a CI that has jobs of its own: given back when they end, and their lost jobs run again.
+"""Workflow runs of GitHub: their runners are released when they end, and their lost jobs are run again.
 
-    follower    which runs to look at, and when: a webhook wakes, polling is the backstop
-    holdings    what we have of each run: live instances, open provisions, losses
-    loss        a lost worker as its run sees it: the job that it ran, the label that it served
-    proof       whether the machine of a lost worker is gone; a runner that GitHub sees is left alone
-    look        one look at one run, and what follows from it
-    ended       the run is over: everything goes back to the pool
-    rescue      its lost jobs are run again, where that was asked for and is safe
-    stranded    jobs wait for a label that nobody serves any more
-    stale       an agent names a job of a run that is over, and holds up its machine for it
-    runners     runners for a label, like those it had
-    saying      what was done, and what an operator must know
+    controller        which runs to reconcile, and when: a webhook wakes it, polling finds the rest
+    holdings          what the pool holds for each run: live instances, open provisions, lost workers
+    machine_state     whether the machine of a lost worker is gone; a runner that GitHub sees online is left alone
+    reconcile_run     one run: ask GitHub for its status, and act on it
+    release_ended     the run completed: its runners go back to the pool, and stale ones are ended
+    rescue            its lost jobs are run again, where that is allowed and safe
+    replace_runners   jobs wait for a label that has lost all its runners: replace them, or cancel the run
+    reprovision       runners for a label, like those it had
+    alerts            what was done, and what an operator must know
 
-Nothing here is remembered between looks but since when to look: the debt is the lost worker's own, everything else is
-asked of the CI when it matters. So a crash anywhere is the same as not having looked yet.
+The lost worker itself is in `bullpen.liveness.lost_worker`.
+
+Between two passes this package remembers only since when it waits for something. The debt is on the record of the lost
+worker, and everything else is asked of GitHub when it matters. So a crash anywhere is the same as a pass that has not
+begun.
 """

@@ -1,39 +1,39 @@
-"""What followers say: what they did, and what an operator must know."""
+"""What the workflow controller reports: what it did, and what an operator must know."""
 
 import asyncio
 from dataclasses import dataclass, field
 
-AGAIN = 3600.0  # seconds until the same alarm is worth another line: a look comes every minute
+AGAIN = 3600.0  # seconds until the same alarm is worth another line: a run is reconciled every minute
 
 
 @dataclass(slots=True)
-class Following:
-    """`alarms` are sentences for an operator: somebody has to do something, or to know that nobody will."""
+class ControllerReport:
+    """`alarms` are sentences for an operator, who has to act, or to know that Bullpen does not."""
 
     done: list[str] = field(default_factory=list)
     alarms: list[str] = field(default_factory=list)
 
 
-class Voice:
-    """Collects what is said until somebody listens."""
+class ReportCollector:
+    """Collects the report until the controller takes it."""
 
     def __init__(self) -> None:
-        self._said = Following()
+        self._report = ControllerReport()
         self._alarmed: dict[str, float] = {}
-        """Alarms of the last while, and when they were given."""
+        """Recent alarms, and when they were raised."""
 
-    def tell(self, line: str) -> None:
-        self._said.done.append(line)
+    def note(self, line: str) -> None:
+        self._report.done.append(line)
 
     def alarm(self, line: str) -> None:
-        """The same sentence again says nothing new, for a while."""
+        """Raise an alarm. The same sentence is not repeated for a while."""
         time = asyncio.get_running_loop().time()
-        self._alarmed = {said: at for said, at in self._alarmed.items() if at > time - AGAIN}
+        self._alarmed = {line: at for line, at in self._alarmed.items() if at > time - AGAIN}
         if line not in self._alarmed:
             self._alarmed[line] = time
-            self._said.alarms.append(line)
+            self._report.alarms.append(line)
 
-    def said(self) -> Following:
+    def take(self) -> ControllerReport:
         """Everything since the last call."""
-        said, self._said = self._said, Following()
-        return said
+        report, self._report = self._report, ControllerReport()
+        return report

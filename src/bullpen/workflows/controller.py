@@ -1,12 +1,14 @@
-"""Follower: looks after the workflow runs that we have runners for, until they are over and everything is given back.
+"""The workflow controller: reconciles the workflow runs that have runners of the pool, until they have completed and
+everything is given back.
 
-A webhook only wakes: it carries no truth into any decision. Lost, doubled, late or out of order, it costs one look at
-most, and none of GitHub if we have nothing of its run. What no webhook tells is found by polling, once in
-`github.poll` seconds for each run that holds instances or has lost some. So only ends wake: that of a run; and that of
-a job in a run that has lost somebody, for others may wait for it. A busy pool has hundreds of other events a minute.
+A webhook only wakes it, and its content enters no decision. If a webhook is lost, doubled, late or out of order, that
+costs one reconciliation at most, and no request to GitHub if the pool holds nothing for its run. What no webhook
+reports is found by polling, once in `github.poll` seconds for each run that holds instances or has lost some. So only
+ends wake it: the end of a run; and the end of a job in a run that has lost a worker, because others may wait for it. A
+busy pool has hundreds of other events a minute.
 
-Any number of followers may look at once. Looks at different runs go on beside each other, for one that waits for new
-runners takes minutes; a run is looked at by one of them at a time.
+Any number of controllers may work at once. One controller reconciles several runs at a time, because a run that waits
+for new runners takes minutes; but each run only once at a time.
 """
 
 import asyncio
@@ -16,74 +18,74 @@ from dataclasses import replace
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated, Throttled
 from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import Loss, losses_among
+from bullpen.liveness.lost_worker import WorkerLoss, worker_losses
 from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
 from bullpen.workflows import holdings
-from bullpen.workflows.alerts import Following, Voice
-from bullpen.workflows.holdings import Held
-from bullpen.workflows.machine_state import Proof
-from bullpen.workflows.reconcile_run import Look
+from bullpen.workflows.alerts import ControllerReport, ReportCollector
+from bullpen.workflows.holdings import RunHoldings
+from bullpen.workflows.machine_state import MachineStates
+from bullpen.workflows.reconcile_run import RunReconciler
 
-BY = "follower"
+BY = "workflows"
 PAGE = 1000  # lost workers of one pass
-MOST_NOTES = 10_000  # runs noted between two passes: what is beyond, polling finds
-STRANGERS = 10.0  # seconds that a note of a run may wait of which we had nothing a moment ago
-AT_ONCE = 16  # looks
-PATIENCE = 5.0  # seconds that a pass waits for its looks; longer ones go on, and are heard of later
-FIRST_BACKOFF = 2.0  # seconds after a look that failed
+MOST_NOTES = 10_000  # runs noted between two passes: polling finds those beyond
+STRANGERS = 10.0  # seconds that a note waits if the pool held nothing for its run in the last pass
+AT_ONCE = 16  # runs
+PATIENCE = 5.0  # seconds that a pass waits for its runs; longer ones go on, and a later pass reports them
+FIRST_BACKOFF = 2.0  # seconds after a failure
 LONGEST_BACKOFF = 60.0
 
 
-class Follower:
-    """`run_once()` every other second; `rest()` when it is over."""
+class WorkflowController:
+    """Call `run_once()` every other second, and `stop()` at the end."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports = ports
         self._settings = settings
-        self._voice = Voice()
-        self._stop = asyncio.Event()
-        self._proof = Proof(ports, settings, self._voice)
-        self._look = Look(ports, settings, self._proof, self._voice, self._stop)
+        self._report = ReportCollector()
+        self._stopped = asyncio.Event()
+        self._machines = MachineStates(ports, settings, self._report)
+        self._runs = RunReconciler(ports, settings, self._machines, self._report, self._stopped)
         self._noted: dict[str, str] = {}
         self._woken = False
         self._poll_at = 0.0
         self._quiet_until = 0.0
         self._repositories: dict[str, str] = {}
-        """Whose the runs are that we hold, where only a note has said so."""
+        """The repositories of held runs, where only a note has named them."""
         self._held: frozenset[str] = frozenset()
-        """Runs that we had anything of when we looked last."""
+        """Runs for which the pool held something in the last pass."""
         self._strangers_at = 0.0
-        """When notes of other runs are looked at: by then they may be ours."""
+        """When notes of other runs are read: by then the pool may hold something for them."""
         self._lossy: frozenset[str] = frozenset()
-        """Runs that had lost somebody when we looked last."""
+        """Runs that had lost a worker in the last pass."""
         self._failed: dict[str, tuple[int, float]] = {}
-        """Runs whose look failed: how often in a row, and when to try again."""
-        self._looks: dict[str, asyncio.Task[None]] = {}
+        """Runs whose reconciliation failed: how often in a row, and when to try again."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self._missed: set[str] = set()
-        """Runs that were to be looked at while they were."""
+        """Runs that became due while they were being reconciled."""
 
     def note(self, repository: str, run: str) -> None:
-        """Something happened to a run, whatever it was: look at it soon. Costs no request if it is none of ours."""
+        """Something happened to a run: reconcile it soon. Costs no request if the pool holds nothing for it."""
         if run in self._noted or len(self._noted) < MOST_NOTES:
             self._noted[run] = repository
 
     def note_job(self, repository: str, run: str) -> None:
-        """A job of a run has ended: as `note` if it may be what a loss waits for, else nothing."""
+        """A job of a run has ended: as `note` if the run has lost a worker, else nothing."""
         if run in self._lossy:
             self.note(repository, run)
 
     def wake(self) -> None:
-        """Workers were lost: look soon whether a run misses them."""
+        """Workers were lost: check soon whether a run misses them."""
         self._woken = True
 
     def adopt(self, settings: Settings) -> None:
-        """Other `liveness.*`: of all settings, only whether losses are tracked and rescheduled matters here."""
+        """Use these `liveness.*` from now on: only whether losses are tracked and rescheduled matters here."""
         self._settings = settings
 
-    async def run_once(self) -> Following:
-        """One pass: the runs that were noted, those that lost somebody since, and now and then each that we hold."""
+    async def run_once(self) -> ControllerReport:
+        """One pass: the runs that were noted, those that lost a worker since, and now and then every held run."""
         self._reap()
         time = asyncio.get_running_loop().time()
         polls = time >= self._poll_at
@@ -97,46 +99,46 @@ class Follower:
                 raise
             if polls:
                 self._poll_at = time + self._settings.github.poll
-            await _some_time(begun)
+            await _wait_a_while(begun)
             if polls:
-                await self._look.forget_missing(self._held)
+                await self._runs.forget_missing(self._held)
             self._reap()
-        return self._voice.said()
+        return self._report.take()
 
-    async def see_to_all(self) -> Following:
-        """One whole pass over everything, with all that follows from it: for whoever looks once, and goes."""
+    async def reconcile_all(self) -> ControllerReport:
+        """One whole pass over all held runs, to its end: for a process that does it once, as refresh does."""
         begun = await self._pass({}, [], polls=True)
         await asyncio.gather(*begun, return_exceptions=True)
-        await self._look.forget_missing(self._held)
+        await self._runs.forget_missing(self._held)
         self._reap()
-        return self._voice.said()
+        return self._report.take()
 
-    async def held(self) -> list[str]:
-        """The runs that a whole pass would ask GitHub about. Changes nothing."""
-        losses = await losses_among(self._ports, self._settings, await self._owing())
+    async def held_runs(self) -> list[str]:
+        """The runs that a whole pass would reconcile. Changes nothing, and asks GitHub nothing."""
+        losses = await worker_losses(self._ports, self._settings, await self._owing())
         return list(await holdings.gather(self._ports, self._settings, losses))
 
-    async def look(self, repository: str, run: str) -> Following:
-        """See to one run now, if we have anything of it."""
+    async def reconcile(self, repository: str, run: str) -> ControllerReport:
+        """Reconcile one run now, if the pool holds anything for it."""
         losses = await self._losses()
-        await self._proof.gather(losses)
+        await self._machines.gather(losses)
         held = (await holdings.gather(self._ports, self._settings, losses)).get(run)
         if held is not None and (owner := _owner(held, repository)):
-            await self._look.at(replace(held, repository=owner))
-        return self._voice.said()
+            await self._runs.reconcile(replace(held, repository=owner))
+        return self._report.take()
 
-    async def rest(self) -> None:
-        """Stop: what is at work is finished, or given back."""
-        self._stop.set()
-        await asyncio.gather(*self._looks.values(), return_exceptions=True)
+    async def stop(self) -> None:
+        """Return when the work in progress is finished, or given back."""
+        self._stopped.set()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _pass(self, noted: dict[str, str], again: list[str], *, polls: bool) -> list[asyncio.Task[None]]:
-        """Begin the looks that are due."""
+        """Begin to reconcile the runs that are due."""
         losses = await self._losses()
-        fresh = [loss.run for loss in losses if self._proof.is_new(loss)]
+        fresh = [loss.run for loss in losses if self._machines.is_new(loss)]
         if polls or fresh:
-            # Before anybody counts who serves a label: an instance that is gone serves nobody.
-            await self._proof.gather(losses)
+            # Before the runners of a label are counted: an instance that is gone does not serve it.
+            await self._machines.gather(losses)
         held = await holdings.gather(self._ports, self._settings, losses)
         self._held, self._lossy = frozenset(held), frozenset(loss.run for loss in losses)
         self._strangers_at = asyncio.get_running_loop().time() + STRANGERS
@@ -147,46 +149,46 @@ class Follower:
         return [begun for run in due if run in held and (begun := self._begin(held[run])) is not None]
 
     def _has_news(self, time: float) -> bool:
-        """Whether there are notes to look at now. Those of runs that we had nothing of wait for each other: hardly any
-        is ours, and one reading of the store answers for all."""
+        """True if there are notes to act on now. Notes of runs for which the pool held nothing wait for each other:
+        most stay that way, and one read of the store answers for all."""
         return bool(self._noted) and (time >= self._strangers_at or any(run in self._held for run in self._noted))
 
-    async def _losses(self) -> list[Loss]:
-        """All that there are. Who was mute and is heard again, with its runner and what that runs, has lost nothing."""
+    async def _losses(self) -> list[WorkerLoss]:
+        """All losses. A worker that is active again, with its runner and its job, has lost nothing."""
         listed = await self._owing()
-        # The list may lag, and somebody's machine may be ended for what it says.
+        # The list may lag, and a machine may be ended because of what it says: read the records.
         stored = await self._ports.workers.workers([one.id for one in listed]) if listed else {}
-        losses = await losses_among(self._ports, self._settings, list(stored.values()))
+        losses = await worker_losses(self._ports, self._settings, list(stored.values()))
         for loss in losses:
             if loss.worker.state is ACTIVE and await settle(self._ports, loss.worker, "it came back", by=BY):
-                self._voice.tell(f"{loss.worker.id} came back")
+                self._report.note(f"{loss.worker.id} came back")
         return [loss for loss in losses if loss.worker.state is not ACTIVE]
 
     async def _owing(self) -> list[Worker]:
         rules = self._settings.liveness
         return await self._ports.workers.owing(PAGE) if rules.tracking and rules.reschedule else []
 
-    def _begin(self, held: Held) -> "asyncio.Task[None] | None":
+    def _begin(self, held: RunHoldings) -> "asyncio.Task[None] | None":
         run, owner = held.run, _owner(held, self._repositories.get(held.run, ""))
         if not owner:
             return None
-        if run in self._looks:
+        if run in self._tasks:
             self._missed.add(run)
             return None
-        look = asyncio.get_running_loop().create_task(self._try(replace(held, repository=owner)))
-        self._looks[run] = look
-        return look
+        task = asyncio.get_running_loop().create_task(self._try(replace(held, repository=owner)))
+        self._tasks[run] = task
+        return task
 
-    async def _try(self, held: Held) -> None:
-        """One look; a failure is said, and tried again, later each time."""
+    async def _try(self, held: RunHoldings) -> None:
+        """Reconcile one run. A failure raises an alarm, and is tried again, later each time."""
         async with self._places:
             try:
-                await self._look.at(held)
+                await self._runs.reconcile(held)
             except BullpenError as exc:
                 self._back_off(held.run, exc)
                 if isinstance(exc, Outdated):
                     raise
-                self._voice.alarm(f"run {held.run} of {held.repository} could not be seen to: {exc}")
+                self._report.alarm(f"run {held.run} of {held.repository} could not be reconciled: {exc}")
             except Exception as exc:
                 self._back_off(held.run, exc)
                 raise
@@ -201,24 +203,24 @@ class Follower:
             self._quiet_until = max(self._quiet_until, time + failure.retry_after)
 
     def _reap(self) -> None:
-        """Forget the looks that have ended. Raise what nobody expected of them."""
-        ended = {run: look for run, look in self._looks.items() if look.done()}
+        """Forget the tasks that have ended. Raise their unexpected errors."""
+        ended = {run: task for run, task in self._tasks.items() if task.done()}
         for run in ended:
-            del self._looks[run]
+            del self._tasks[run]
             if run in self._missed:
                 self._missed.discard(run)
                 self._noted.setdefault(run, self._repositories.get(run, ""))
-        for look in ended.values():
-            look.result()
+        for task in ended.values():
+            task.result()
 
 
-async def _some_time(begun: list[asyncio.Task[None]]) -> None:
-    """Wait for looks, not for long."""
+async def _wait_a_while(begun: list[asyncio.Task[None]]) -> None:
+    """Wait for these tasks, not for long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*(asyncio.shield(look) for look in begun), return_exceptions=True)
+            await asyncio.gather(*(asyncio.shield(task) for task in begun), return_exceptions=True)
 
 
-def _owner(held: Held, noted: str) -> str:
-    """Whose run it is: as our records have it, else as a note has; empty if neither says."""
+def _owner(held: RunHoldings, noted: str) -> str:
+    """The repository of a run: from the records, else from a note; empty if neither names it."""
     return held.repository or noted

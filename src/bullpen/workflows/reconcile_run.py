@@ -1,10 +1,10 @@
-"""One look at one run: ask GitHub how it stands, and do what follows from that.
+"""Reconcile one run: ask GitHub for its status, and act on it.
 
-    goes on      what it lost is replaced where jobs wait for it
-    completed    its lost jobs are run again; if there are none, everything goes back to the pool
+    in progress   lost runners are replaced where jobs wait for them
+    completed     its lost jobs are run again; if there are none, its runners go back to the pool
 
-What we have of it is gathered before GitHub is asked, never after: somebody who has seen to a loss meanwhile did so
-with a re-run, and then GitHub's answer shows it.
+The holdings are gathered before GitHub is asked, never after. If another controller settled a loss in between, it did
+so with a re-run, and then GitHub's answer shows that.
 """
 
 import asyncio
@@ -13,35 +13,37 @@ from collections.abc import Collection
 from bullpen.config import Settings
 from bullpen.errors import NotFound
 from bullpen.liveness.debt import settle
-from bullpen.pool.lifecycle import later
+from bullpen.model.times import later
 from bullpen.ports import Ports, WorkflowRun
-from bullpen.workflows import release_ended, stale
-from bullpen.workflows.alerts import Voice
-from bullpen.workflows.holdings import Held
-from bullpen.workflows.machine_state import Proof
-from bullpen.workflows.replace_runners import Stranded
-from bullpen.workflows.reprovision import Runners
-from bullpen.workflows.rescue import Rescue, Rescued
+from bullpen.workflows import release_ended
+from bullpen.workflows.alerts import ReportCollector
+from bullpen.workflows.holdings import RunHoldings
+from bullpen.workflows.machine_state import MachineStates
+from bullpen.workflows.replace_runners import RunnerReplacement
+from bullpen.workflows.reprovision import RunnerProvider
+from bullpen.workflows.rescue import Rescue, RescueStatus
 
-BY = "follower"
+BY = "workflows"
 MISSING = "run not found"
-TIMES = 3  # that a run may move on under our hands before we leave it to the next look
+TIMES = 3  # that a run may change during its reconciliation before it is left to the next pass
 
 
-class Look:
+class RunReconciler:
     """`stop` ends provisions at work."""
 
-    def __init__(self, ports: Ports, settings: Settings, proof: Proof, voice: Voice, stop: asyncio.Event) -> None:
+    def __init__(
+        self, ports: Ports, settings: Settings, machines: MachineStates, report: ReportCollector, stop: asyncio.Event
+    ) -> None:
         self._ports = ports
         self._settings = settings
-        self._voice = voice
-        self._missing: dict[str, tuple[Held, str]] = {}
-        """Runs that were not there in the last look at each, and what was said."""
-        runners = Runners(ports, settings, stop)
-        self._rescue = Rescue(ports, settings, proof, runners, voice)
-        self._stranded = Stranded(ports, settings, runners, self._rescue, voice)
+        self._report = report
+        self._missing: dict[str, tuple[RunHoldings, str]] = {}
+        """Runs that GitHub did not find when they were last reconciled, and its message."""
+        runners = RunnerProvider(ports, settings, stop)
+        self._rescue = Rescue(ports, settings, machines, runners, report)
+        self._replacement = RunnerReplacement(ports, settings, machines, runners, report)
 
-    async def at(self, held: Held) -> None:
+    async def reconcile(self, held: RunHoldings) -> None:
         """`held` names its repository."""
         try:
             for _ in range(TIMES):
@@ -51,37 +53,37 @@ class Look:
         except NotFound as exc:
             self._missing[held.run] = held, str(exc)
 
-    async def _moved(self, held: Held, run: WorkflowRun) -> bool:
-        """See to it as it stands; whether it has moved on meanwhile, and wants another look at once."""
+    async def _moved(self, held: RunHoldings, run: WorkflowRun) -> bool:
+        """Act on the status. True if the run has moved on in between, and must be read again at once."""
         if not run.completed:
-            await self._stranded.see_to(run, held)
+            await self._replacement.replace_lost(run, held)
             return False
-        await stale.end(self._ports, self._settings, run, held.stale, self._voice)
-        rescued = await self._rescue.rescue(run, held)
-        if rescued is Rescued.NOTHING:
+        await release_ended.end_stale(self._ports, self._settings, run, held.stale, self._report)
+        status = await self._rescue.rescue(run, held)
+        if status is RescueStatus.NOTHING:
             await self._give_back(held, run)
-        return rescued is Rescued.MOVED
+        return status is RescueStatus.MOVED
 
-    async def _give_back(self, held: Held, run: WorkflowRun) -> None:
-        released = await release_ended.give_back(self._ports, self._settings, run, held, self._voice)
+    async def _give_back(self, held: RunHoldings, run: WorkflowRun) -> None:
+        released = await release_ended.give_back(self._ports, self._settings, run, held, self._report)
         if not released:
             return
         now = await self._ports.workflows.run(run.repository, run.run)
         if not now.completed:
-            # Somebody ran it again at the same moment, and counts on the runners that it had.
-            await self._stranded.restore(now, [one.run_id for one in released])
+            # It was re-run at the same moment, and needs the runners that it had.
+            await self._replacement.restore(now, [one.run_id for one in released])
         elif busy := [id for one in released for id in one.busy]:
-            await stale.end_busy(self._ports, self._settings, now, busy, self._voice)
+            await release_ended.end_busy(self._ports, self._settings, now, busy, self._report)
 
     async def forget_missing(self, held: Collection[str]) -> None:
-        """Give up those of these runs that were not there in two looks, `timings.orphan` apart: deleted, or not for us
-        to see. Their runners stay until their threshold, and nothing can be run again."""
+        """Give up the runs that GitHub did not find twice, `timings.orphan` apart: deleted, or no longer visible. Their
+        runners stay until their threshold, and nothing can be run again."""
         self._missing = {run: entry for run, entry in self._missing.items() if run in held}
         now = self._ports.clock.now()
         since = await self._ports.observations.observe(MISSING, sorted(self._missing), now)
         for run, (gone, why) in self._missing.items():
             if later(since[run], self._settings.timings.orphan) > now:
                 continue
-            self._voice.alarm(f"{why}: its runners stay until their time is over, and nothing of it is run again")
+            self._report.alarm(f"{why}: its runners stay until their threshold, and none of its jobs is run again")
             for loss in gone.losses:
                 await settle(self._ports, loss.worker, why, by=BY)

@@ -1,11 +1,11 @@
-"""Stranded: jobs wait for a label that has lost all its runners, and GitHub would let them wait for a day.
+"""Replace runners: jobs wait for a label that has lost all its runners, and GitHub would let them wait for a day.
 
-They get replacements, as many as wait and at most as many as were asked for. Where there are none to be had, the run is
-cancelled once nothing else of it goes on, if its repository lets us act on its runs: it fails visibly instead of
-waiting in vain. Else an operator is told, and it is tried again with the next look.
+They get replacements, as many as wait and at most as many as were asked for. If none can be provisioned and the
+repository is opted in, the run is cancelled once none of its other jobs is in progress: it fails visibly instead of
+waiting in vain. Otherwise an alarm tells the operator, and the next pass tries again.
 
-Where lost jobs were run again, those that need them come later, and may ask for labels that were given back meanwhile:
-these get their runners in the same way, until the run has completed once more.
+Where lost jobs were run again, the jobs that need them come later, and may wait for labels that were released in
+between. These labels get their runners in the same way, until the run has completed once more.
 """
 
 import asyncio
@@ -13,97 +13,104 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bullpen.config import Settings
-from bullpen.liveness.lost_worker import Loss
+from bullpen.liveness.lost_worker import WorkerLoss
 from bullpen.model import label as labels
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
-from bullpen.workflows.alerts import Voice
-from bullpen.workflows.holdings import Held
-from bullpen.workflows.reprovision import Refusal, Runners
-from bullpen.workflows.rescue import Rescue, named, opted_in
+from bullpen.workflows.alerts import ReportCollector
+from bullpen.workflows.holdings import RunHoldings, settle_losses
+from bullpen.workflows.machine_state import MachineStates
+from bullpen.workflows.reprovision import Refusal, RunnerProvider
+from bullpen.workflows.rescue import BY, named, opted_in
 
-FIRST_PAUSE = 60.0  # seconds until runners are asked for again where there were none
+FIRST_PAUSE = 60.0  # seconds until runners are requested again after a refusal
 LONGEST_PAUSE = 300.0
-FORGOTTEN = 3600.0  # seconds after which a refusal tells nothing any more
+FORGOTTEN = 3600.0  # seconds after which a refusal no longer lengthens the next pause
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """There were no runners for a label, and nobody asks for any until then."""
+class RefusedLabel:
+    """A label that got no runners. None are requested for it until `until`."""
 
     refusal: Refusal
-    seconds: float
+    pause: float
     until: float
 
 
-class Stranded:
-    def __init__(self, ports: Ports, settings: Settings, runners: Runners, rescue: Rescue, voice: Voice) -> None:
+class RunnerReplacement:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        machines: MachineStates,
+        runners: RunnerProvider,
+        report: ReportCollector,
+    ) -> None:
         self._ports = ports
         self._settings = settings
+        self._machines = machines
         self._runners = runners
-        self._rescue = rescue
-        self._voice = voice
-        self._pauses: dict[str, Pause] = {}
-        """By label. Each try leaves a record behind: a day of them must not be one a look."""
+        self._report = report
+        self._refused: dict[str, RefusedLabel] = {}
+        """By label. Each try leaves a record: one at every pass, for a day, would be too many."""
 
-    async def see_to(self, run: WorkflowRun, held: Held) -> None:
-        """See to what a run that goes on has lost."""
+    async def replace_lost(self, run: WorkflowRun, held: RunHoldings) -> None:
+        """Replace the lost runners of a run in progress where jobs wait for them."""
         deserted: dict[str, None] = {}
-        sated: dict[str, str] = {}
+        supplied: dict[str, str] = {}
         for label in dict.fromkeys(loss.label for loss in held.losses):
-            if label in held.served:  # a provision at work may be one of the dead: it proves nothing
-                sated[label] = f"label {label} has other runners"
+            if label in held.served:  # an open provision proves nothing: its process may be dead
+                supplied[label] = f"label {label} has other runners"
             elif not await self._runners.wanted(label):
-                sated[label] = f"label {label} was given back"
+                supplied[label] = f"label {label} was released"
             else:
                 deserted[label] = None
         acts = opted_in(self._settings, run.repository)
-        run_again = acts and any(_is_past(run, loss) for loss in held.losses)
-        needless = [loss for loss in held.losses if loss.label in sated and self._is_needless(run, loss, acts)]
+        run_again = acts and any(_may_be_past(run, loss) for loss in held.losses)
+        needless = [loss for loss in held.losses if loss.label in supplied and self._is_needless(run, loss, acts)]
         if not deserted and not run_again and not needless:
             return
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
         for loss in needless:
             job = loss.last(jobs) if loss.activity is None else None
             if job is None or job.conclusion is Conclusion.SUCCESS or loss.outlived(job):
-                await self._rescue.settle([loss], sated[loss.label])
+                await settle_losses(self._ports, [loss], supplied[loss.label], self._report, by=BY)
         if run_again:
             asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
             deserted |= dict.fromkeys(label for label in asked_for if label not in held.served)
         await self._replace(run, list(deserted), jobs, held)
 
-    def _is_needless(self, run: WorkflowRun, loss: Loss, acts: bool) -> bool:
-        """Whether nobody has to see to it any more, unless GitHub names a job that it had: there was none that we heard
-        of, and GitHub would show it by now; or its attempt was run again, and what follows is not for us to care about.
-        """
-        if acts and _is_past(run, loss):
+    def _is_needless(self, run: WorkflowRun, loss: WorkerLoss, acts: bool) -> bool:
+        """True if nothing is owed for it, unless GitHub lists a job on its runner. Either it reported no job, and
+        GitHub would list one by now; or its attempt was re-run, and the repository is not opted in."""
+        if acts and _may_be_past(run, loss):
             return False
         if loss.activity is not None:
-            return _is_past(run, loss)
-        # One whose machine may live would count among its label's runners again.
-        return self._rescue.is_gone(loss) and not self._rescue.is_fresh(loss)
+            return _may_be_past(run, loss)
+        # If its machine may be alive, it would count among its label's runners again.
+        return self._machines.is_gone(loss) and not loss.is_fresh(self._ports.clock.now())
 
     async def restore(self, run: WorkflowRun, labels: Sequence[str]) -> None:
-        """Provide runners for labels that were released while somebody ran the run again: at least one, so that we
-        hold the run again and see what else it needs."""
+        """Provide runners for labels that were released while the run was re-run: at least one each, so that the pool
+        holds the run again and the next pass sees what else it needs."""
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
-        await self._replace(run, labels, jobs, Held(run.run), least=1)
+        await self._replace(run, labels, jobs, RunHoldings(run.run), least=1)
 
     async def _replace(
         self,
         run: WorkflowRun,
         labels: Sequence[str],
         jobs: Sequence[WorkflowJob],
-        held: Held,
+        held: RunHoldings,
         least: int = 0,
     ) -> None:
-        """Provide runners for those of these labels that jobs wait for."""
+        """Provide runners for the labels that jobs wait for."""
         for label in labels:
             waiting = [job for job in jobs if job.waits and _asks_for(job, label)]
             if not waiting and not least:
                 continue
-            pause, time = self._pauses.get(label), asyncio.get_running_loop().time()
-            if pause is not None and time < pause.until:
-                refusal: Refusal | None = pause.refusal
+            refused, time = self._refused.get(label), asyncio.get_running_loop().time()
+            if refused is not None and time < refused.until:
+                refusal: Refusal | None = refused.refusal
             else:
                 refusal = await self._provide(run, label, len(waiting), least)
             if refusal is not None and waiting:
@@ -113,39 +120,40 @@ class Stranded:
         count = max(min(waiting, await self._runners.asked(label)), least)
         refusal = await self._runners.provide(label, count) if count else None
         time = asyncio.get_running_loop().time()
-        self._pauses = {name: pause for name, pause in self._pauses.items() if pause.until > time - FORGOTTEN}
-        before = self._pauses.pop(label, None)
+        self._refused = {name: one for name, one in self._refused.items() if one.until > time - FORGOTTEN}
+        before = self._refused.pop(label, None)
         if refusal is not None:
-            seconds = min(before.seconds * 2, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
-            self._pauses[label] = Pause(refusal, seconds, time + seconds)
+            pause = min(before.pause * 2, LONGEST_PAUSE) if before is not None else FIRST_PAUSE
+            self._refused[label] = RefusedLabel(refusal, pause, time + pause)
         elif count:
-            self._voice.tell(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
+            self._report.note(f"run {run.run} of {run.repository}: label {label} had no runners, and has {count}")
         return refusal
 
     async def _fail(
-        self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], held: Held, refusal: Refusal
+        self, run: WorkflowRun, label: str, jobs: Sequence[WorkflowJob], held: RunHoldings, refusal: Refusal
     ) -> None:
-        dead = [loss for loss in held.losses if self._rescue.is_gone(loss)]
-        at_work = [job for job in jobs if _goes_on(run, job, held) and not any(loss.had(job) for loss in dead)]
-        said = f"{named(run)}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
+        dead = [loss for loss in held.losses if self._machines.is_gone(loss)]
+        in_progress = [job for job in jobs if _goes_on(run, job, held) and not any(loss.had(job) for loss in dead)]
+        problem = f"{named(run)}: jobs wait for label {label}, and no runner comes: {refusal.reason}"
         if not opted_in(self._settings, run.repository):
-            self._voice.alarm(f"{said}; the repository is not in github.rescue, so it is left waiting")
-        elif at_work:
-            self._voice.alarm(f"{said}; it is cancelled if that is still so when its other jobs have ended")
+            self._report.alarm(f"{problem}; the repository is not in github.rescue, so it is left waiting")
+        elif in_progress:
+            self._report.alarm(f"{problem}; it is cancelled if that is still so when its other jobs have ended")
         else:
             await self._ports.workflows.cancel(run.repository, run.run)
-            self._voice.alarm(f"{said}; it is cancelled")
-            # Whoever wants it again will say so: to run again by ourselves what we have cancelled would surprise.
-            await self._rescue.settle(held.losses, f"run {run.run} was cancelled: label {label} gets no runners")
+            self._report.alarm(f"{problem}; it is cancelled")
+            # Settled, so that Bullpen does not re-run what it has cancelled. A user can re-run it.
+            why = f"run {run.run} was cancelled: label {label} gets no runners"
+            await settle_losses(self._ports, held.losses, why, self._report, by=BY)
 
 
-def _is_past(run: WorkflowRun, loss: Loss) -> bool:
-    """Whether it may be of an attempt that was run again. Of one that named no job nobody knows better."""
+def _may_be_past(run: WorkflowRun, loss: WorkerLoss) -> bool:
+    """True if it may belong to an attempt that was re-run. A worker that reported no job may belong to the first."""
     return (loss.activity.attempt if loss.activity is not None else 1) < run.attempt
 
 
-def _goes_on(run: WorkflowRun, job: WorkflowJob, held: Held) -> bool:
-    """Whether it runs, or is about to on a runner that is none of ours, or lives."""
+def _goes_on(run: WorkflowRun, job: WorkflowJob, held: RunHoldings) -> bool:
+    """True if it is in progress, or waits for a runner outside the pool or for a label that is served."""
     if not job.waits:
         return not job.completed
     ours = any(_is_label_of(run, label) for label in job.labels)

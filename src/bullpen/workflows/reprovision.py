@@ -1,7 +1,7 @@
-"""Runners for a label, like those it had: what was asked for it last is asked once more.
+"""Reprovision: runners for a label, like those it had, with the same request as its last provision.
 
-A job that is run again gets the time that its run asked for. So runners of before, who have used up some of theirs, go
-back to the pool first: GitHub gives a job to any runner of its label.
+A job that is run again gets the whole maximum runtime that its run asked for. So the old runners, which have used up a
+part of theirs, go back to the pool first: GitHub gives a job to any runner of its label.
 """
 
 import asyncio
@@ -14,25 +14,26 @@ from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.model import label as labels
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, Provision
+from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.provision import Outcome, Request, provision
 
 BY = "rescue"
-FRESH = 120.0  # seconds for which a runner counts as new: whoever looks beside us must not take ours away
-TOLD = 20  # provisions that gave a label its runners and are looked through
-PATIENCE = 240.0  # seconds: a machine that boots needs less, and whoever looks has more to do
+FRESH = 120.0  # seconds for which a runner counts as new: another controller must not give back what this one provided
+LATEST = 20  # provisions of a label that are read
+PATIENCE = 240.0  # seconds for one provision: a machine boots in less, and other runs wait for the controller
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """There will be no runners, and why."""
+    """Why a label gets no runners."""
 
     reason: str
 
 
-class Runners:
-    """`stop` ends what is at work, with everything given back."""
+class RunnerProvider:
+    """Provides runners for labels. `stop` ends provisions at work, with everything given back."""
 
     def __init__(self, ports: Ports, settings: Settings, stop: asyncio.Event) -> None:
         self._ports = ports
@@ -40,26 +41,26 @@ class Runners:
         self._stop = stop
 
     async def wanted(self, label: str) -> int:
-        """How many runners a label was to have at once; 0 once it was released, or if it never had any."""
+        """How many runners a label should have at once; 0 once it was released, or if it never had any."""
         standing = [one for one in await self._ports.records.run_provisions(label) if one.state is COMMITTED]
-        # Of a released one the members belong to others. A top-up asks for what was missing only: the largest counts.
+        # The members of a released one belong to others. A top-up asks only for what was missing: the largest counts.
         return max((one.want for one in standing if one.members and not one.is_over), default=0)
 
     async def asked(self, label: str) -> int:
-        """How many runners anybody wanted for a label at once, released or not; 0 if nobody knows of any."""
+        """How many runners were requested for a label at once, released or not; 0 if no record of it is left."""
         return max((one.want for one in await self._models(label)), default=0)
 
     async def give_back_used(self, labels: Iterable[str]) -> None:
         """Give back the runners of these labels that are not new, and wait until they are clean: they may be needed.
 
-        The run is over, and who still has a job of it is about to say that it has ended.
+        The run has completed: an agent that still reports a job of it is about to report its end.
         """
         ports, settings = self._ports, self._settings
         used = [one for label in labels for one in await self._used(label)]
         at_work = await busy.outlasting(ports, settings, [one.id for one in used])
         now = ports.clock.now()
         changes = [
-            lifecycle.give_back(ports, settings, one, now, BY, "its run is over, and is run again on new runners")
+            lifecycle.give_back(ports, settings, one, now, BY, "its run has completed, and is run again on new runners")
             for one in used
             if one.id not in at_work
         ]
@@ -68,7 +69,7 @@ class Runners:
         await offering.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
 
     async def _used(self, label: str) -> list[Instance]:
-        told = await self._ports.records.told_provisions(label, TOLD, committed=True)
+        told = await self._ports.records.told_provisions(label, LATEST, committed=True)
         lasts = {one.id: one.max_runtime for one in told}
         found = await self._ports.records.run_instances(label)
         now = self._ports.clock.now()
@@ -77,18 +78,18 @@ class Runners:
             for one in found
             if one.state is RUNNING
             and (whole := lasts.get(one.provision_id)) is not None
-            and one.threshold < lifecycle.later(now, whole - min(FRESH, whole / 2))
+            and one.threshold < later(now, whole - min(FRESH, whole / 2))
         ]
 
     async def provide(self, label: str, count: int) -> Refusal | None:
-        """See that a label has at least `count` runners, of those it had or new ones. None: it has.
+        """Make sure that a label has at least `count` runners. None if it has.
 
-        Raise Unavailable where a later try may succeed. A silent runner of the label is not counted, and not ended: the
-        CI may see it.
+        Raise Unavailable where a later try may succeed. A silent runner of the label is not counted, and not ended:
+        GitHub may see it online.
         """
         told = await self._models(label) or await self._ports.records.told_provisions(label, 1)
         if not told:
-            return Refusal("nobody knows any more what its runners were like")
+            return Refusal("the records of its provisions are purged, so its runners cannot be provisioned again")
         try:
             outcome = await self._provision(self._like(told[0], label, count))
         except Outdated:
@@ -101,22 +102,22 @@ class Runners:
             return None
         decided = await self._ports.records.provision(outcome.provision_id) if outcome.provision_id else None
         if decided is not None and decided.reason != outcome.reason:
-            # It was ended for another reason than ours: somebody released the label under our hands.
+            # Another process ended it, for another reason: it released the label.
             raise Unavailable(f"label {label} has no runners yet: {outcome.reason}")
         return Refusal(outcome.reason)
 
     async def _models(self, label: str) -> list[Provision]:
-        """What gave a label its runners, the newest first. Jobs that are run again may ask for the label of their own
-        attempt, which nobody provided: those are like the runners of the attempt before."""
+        """The provisions that gave a label its runners, the newest first. Jobs that are run again may wait for the
+        label of their own attempt, which was never provisioned: they get runners like those of the attempt before."""
         asked = labels.parse(label)
         before = [replace(asked, attempt=asked.attempt - 1)] if asked is not None and asked.attempt > 1 else []
         for name in (label, *map(str, before)):
-            if told := await self._ports.records.told_provisions(name, TOLD, committed=True):
+            if told := await self._ports.records.told_provisions(name, LATEST, committed=True):
                 return told
         return []
 
     def _like(self, model: Provision, label: str, count: int) -> Request:
-        """Raise ConfigError if the settings no longer allow what was asked for."""
+        """The request again. Raise ConfigError if the settings no longer allow it."""
         asked = model.needs
         needs = self._settings.requirements(
             asked.resource_class,

@@ -1,159 +1,176 @@
 """Rescue: jobs that were lost with their runners are run again, once their whole run has completed.
 
-GitHub takes a job of a dead runner for failed after about ten minutes, and lets nothing be run again while anything of
-the run still goes on. Then, of all losses of this attempt together:
+GitHub marks a job of a dead runner as failed after about ten minutes, and allows no re-run while anything of the run is
+in progress. Then all losses of this attempt are judged together:
 
-    the attempt has moved on              somebody ran it again: nothing is left to do
-    the job succeeded after all           so
-    its runner is online, or was when     it was not lost: it failed by itself
-    the job ended
-    it was cancelled                      by somebody; unless its machine had said that it was leaving
-    its machine's time was over           it was ended for that, and would be again
-    it may not be repeated                not opted in, too often already, an environment, other failures beside it: it
-                                          is left as it is, and that is said
-    otherwise                             new runners first, for nobody else will provide them; then one request for all
+    the attempt has moved on                   the run was re-run: nothing is left to do
+    the job succeeded after all                nothing is left to do
+    its runner is online, or was when the      it was not lost: it failed by itself
+    job ended
+    it was cancelled                           by a user; unless its machine had announced an interruption
+    the threshold of its instance had passed   it was ended for that, and would be ended again
+    it must not be repeated                    not opted in, too many attempts, an environment, other failures: it is
+                                               left as it is, with an alarm
+    otherwise                                  new runners first, because no other process provides them; then one
+                                               request for all
 
-One lost job is run again by itself. Several, or one because of which others were cancelled, need GitHub's "re-run
-failed jobs", which takes everything along that failed or was cancelled: so that is asked for only if nothing failed by
+One lost job is re-run by itself. Several jobs, or one because of which others were cancelled, need GitHub's "re-run
+failed jobs", which includes everything that failed or was cancelled. So that is requested only if nothing failed by
 itself.
 
-The attempt's number is what makes this happen once: a re-run raises it, and of two who ask, GitHub refuses the second.
-So nothing is settled on our own word: a loss stands until the attempt that follows has completed, and whatever of it
-waits for a label of ours gets runners until then (stranded.py).
+The attempt's number makes this happen once: a re-run raises it, and of two requests GitHub refuses the second. So no
+loss is settled because Bullpen requested a re-run. It stands until the next attempt has completed, and until then every
+job that waits for a label of the pool gets runners (replace_runners.py).
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
-from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import LAG, LONG_AGO, Loss
-from bullpen.pool.lifecycle import later
+from bullpen.liveness.lost_worker import LAG, LONG_AGO, WorkerLoss
+from bullpen.model.times import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
-from bullpen.workflows.alerts import Voice
-from bullpen.workflows.holdings import Held
-from bullpen.workflows.machine_state import Machine, Proof
-from bullpen.workflows.reprovision import Runners
+from bullpen.workflows.alerts import ReportCollector
+from bullpen.workflows.holdings import RunHoldings, settle_losses
+from bullpen.workflows.machine_state import MachineState, MachineStates
+from bullpen.workflows.reprovision import RunnerProvider
 
 BY = "rescue"
 CANCELLED = "cancelled"  # a run's conclusion
 
 
-class Rescued(StrEnum):
+class RescueStatus(StrEnum):
     NOTHING = "nothing left to rescue"
-    WAITS = "look again later"
+    WAITS = "check again later"
     MOVED = "the run has moved on"
 
 
+class LossVerdict(StrEnum):
+    """What follows from a loss of a completed run."""
+
+    RERUN = "rerun"  # a job was lost: it is run again, if that is allowed
+    SETTLE = "settle"  # no job was lost: nothing is owed
+    WAIT = "wait"  # not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class LossJudgement:
+    verdict: LossVerdict
+    why: str = ""  # of SETTLE
+    job: WorkflowJob | None = None  # of RERUN
+
+
+WAIT = LossJudgement(LossVerdict.WAIT)
+
+
 class Rescue:
-    def __init__(self, ports: Ports, settings: Settings, proof: Proof, runners: Runners, voice: Voice) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        machines: MachineStates,
+        runners: RunnerProvider,
+        report: ReportCollector,
+    ) -> None:
         self._ports = ports
         self._settings = settings
-        self._proof = proof
+        self._machines = machines
         self._runners = runners
-        self._voice = voice
+        self._report = report
         self._asked: dict[str, tuple[int, float]] = {}
-        """The attempt of each run that we had run again, and when: GitHub may be slow to show the next one."""
+        """The attempt of each run whose re-run was requested, and when: GitHub may be slow to show the next one."""
         self._behind: dict[tuple[str, int], float] = {}
-        """Since when the jobs of a completed attempt have been shown as not completed."""
+        """Since when GitHub has shown jobs of a completed attempt as not completed."""
 
-    async def rescue(self, run: WorkflowRun, held: Held) -> Rescued:
-        """See to all losses of a completed run."""
+    async def rescue(self, run: WorkflowRun, held: RunHoldings) -> RescueStatus:
+        """Judge all losses of a completed run, and run its lost jobs again."""
         losses = held.losses
         ahead = [loss for loss in losses if loss.activity is not None and loss.activity.attempt > run.attempt]
-        if any(self.is_fresh(loss) for loss in ahead):
-            return Rescued.WAITS  # what GitHub shows is older than what we have heard
-        # An attempt that never came: a runner's word is only as good as what runs there.
-        await self.settle(ahead, f"it named an attempt that run {run.run} never had")
+        if any(loss.is_fresh(self._ports.clock.now()) for loss in ahead):
+            return RescueStatus.WAITS  # GitHub's answer is older than what the worker reported
+        # The attempt never appeared: a worker can report anything.
+        await self._settle(ahead, f"it named an attempt that run {run.run} never had")
         lost = [loss for loss in losses if loss not in ahead]
         if self._is_to_come(run):
-            return Rescued.WAITS
+            return RescueStatus.WAITS
         if not lost:
-            return Rescued.NOTHING
+            return RescueStatus.NOTHING
         jobs = await self._ports.workflows.jobs(run.repository, run.run, run.attempt)
         if self._is_behind(run, jobs):
-            return Rescued.WAITS
+            return RescueStatus.WAITS
         past = [loss for loss in lost if _is_past(run, loss) and not loss.had_unheard(jobs)]
-        await self.settle(past, _over(run))
+        await self._settle(past, _completed(run))
         lost = [loss for loss in lost if loss not in past]
-        to_repeat: dict[int, Loss] = {}
+        to_repeat: dict[int, WorkerLoss] = {}
         waits = False
         for loss in lost:
-            verdict = self._judge(run, loss, jobs)
-            if isinstance(verdict, WorkflowJob):
-                to_repeat[verdict.id] = loss
-            elif verdict:
+            judgement = self._judge(run, loss, jobs)
+            if judgement.job is not None:
+                to_repeat[judgement.job.id] = loss
+            elif judgement.verdict is LossVerdict.WAIT:
+                waits = True
+            else:
                 if loss.activity is not None:
                     await self._remove(loss, loss.activity.runner)
-                await self.settle([loss], verdict)
-            else:
-                waits = True
+                await self._settle([loss], judgement.why)
         if waits:
-            return Rescued.WAITS  # all lost jobs are run again together: there is one chance for each attempt
-        return await self._repeat(run, held, jobs, to_repeat) if to_repeat else Rescued.NOTHING
+            return RescueStatus.WAITS  # all lost jobs are run again together: each attempt allows one request
+        return await self._repeat(run, held, jobs, to_repeat) if to_repeat else RescueStatus.NOTHING
 
-    def is_fresh(self, loss: Loss) -> bool:
-        """Whether GitHub may not show yet what its worker said last."""
-        return later(loss.worker.beat_at or LONG_AGO, LAG) > self._ports.clock.now()
+    async def _settle(self, losses: Sequence[WorkerLoss], why: str) -> None:
+        await settle_losses(self._ports, losses, why, self._report, by=BY)
 
-    async def settle(self, losses: Sequence[Loss], why: str) -> None:
-        for loss in losses:
-            if await settle(self._ports, loss.worker, why, by=BY):
-                self._voice.tell(f"{loss.worker.id}, lost to run {loss.run}, is settled: {why}")
-
-    def _judge(self, run: WorkflowRun, loss: Loss, jobs: Sequence[WorkflowJob]) -> WorkflowJob | str:
-        """The job that was lost; or why none was; or nothing, as long as that is not known."""
+    def _judge(self, run: WorkflowRun, loss: WorkerLoss, jobs: Sequence[WorkflowJob]) -> LossJudgement:
         job = loss.last(jobs)
         if job is None:
-            return self._missing(run, loss)
+            return self._without_job(run, loss)
         if not job.completed:
-            return f"{job.name} has no end, though its run has"
+            return _no_loss(f"{job.name} has no conclusion although its run completed")
         if job.conclusion is Conclusion.SUCCESS:
-            return f"{job.name} succeeded"
+            return _no_loss(f"{job.name} succeeded")
         if loss.outlived(job):
-            return f"{job.name} ended by itself: its runner was lost later"
-        machine = self._proof.of(loss)
-        if machine is Machine.ONLINE:
-            return f"{job.name} ended by itself: its runner is online"
-        if machine is Machine.UNKNOWN:
-            return ""
-        online_at = self._proof.seen_online(loss)
+            return _no_loss(f"{job.name} ended by itself: its runner was lost later")
+        machine = self._machines.of(loss)
+        if machine is MachineState.ONLINE:
+            return _no_loss(f"{job.name} ended by itself: its runner is online")
+        if machine is MachineState.UNKNOWN:
+            return WAIT
+        online_at = self._machines.seen_online(loss)
         leaves = loss.worker.leaving is not None
         if online_at is not None and not leaves and (job.completed_at or LONG_AGO) <= later(online_at, LAG):
-            return f"{job.name} ended by itself: its runner was online"
+            return _no_loss(f"{job.name} ended by itself: its runner was online")
         if job.conclusion is Conclusion.CANCELLED and not leaves:
-            # Of a machine that dies without notice GitHub says that it failed: this was somebody's wish.
-            return f"{job.name} was cancelled"
+            # GitHub marks a job of a machine that died without notice as failed: a user cancelled this one.
+            return _no_loss(f"{job.name} was cancelled")
         if loss.overran:
-            return f"{job.name} was ended at the maximum runtime of its runner, and is not run again"
-        return job
+            return _no_loss(f"{job.name} was ended at the maximum runtime of its runner, and is not run again")
+        return LossJudgement(LossVerdict.RERUN, job=job)
 
-    def _missing(self, run: WorkflowRun, loss: Loss) -> str:
-        """Why the list names no job on its runner; or nothing, as long as it may come to."""
+    def _without_job(self, run: WorkflowRun, loss: WorkerLoss) -> LossJudgement:
+        """GitHub lists no job on its runner."""
         if loss.activity is None:
-            return _over(run)
-        # Its job had begun when it was heard last: by now every list would name it.
-        return "" if self.is_fresh(loss) else f"run {run.run} has completed, and names no job on its runner"
+            return _no_loss(_completed(run))
+        if loss.is_fresh(self._ports.clock.now()):
+            return WAIT
+        # Its job had begun when it sent its last beat: by now GitHub would list it.
+        return _no_loss(f"run {run.run} has completed, and lists no job on its runner")
 
     def _is_behind(self, run: WorkflowRun, jobs: Sequence[WorkflowJob]) -> bool:
-        """Whether the list of jobs is older than the run's end. Not for ever: its runners are to go back."""
+        """True if the list of jobs is older than the run's end. Not for ever: its runners must go back."""
         if all(job.completed for job in jobs):
             return False
         time = asyncio.get_running_loop().time()
         self._behind = {attempt: since for attempt, since in self._behind.items() if since > time - 10 * LAG}
         return time - self._behind.setdefault((run.run, run.attempt), time) < LAG
 
-    def is_gone(self, loss: Loss) -> bool:
-        """Whether nobody can be at work there any more."""
-        return self._proof.of(loss) is Machine.GONE
-
     def _is_to_come(self, run: WorkflowRun) -> bool:
-        """Whether we have had it run again, and GitHub does not show that yet. Not for ever: asked twice, GitHub takes
-        one."""
+        """True if a re-run was requested, and GitHub does not show it yet. Not for ever: of two requests, GitHub
+        accepts one."""
         attempt, asked_at = self._asked.get(run.run, (0, 0.0))
         if attempt < run.attempt:
             self._asked.pop(run.run, None)
@@ -161,18 +178,20 @@ class Rescue:
         if asyncio.get_running_loop().time() - asked_at < LAG:
             return True
         del self._asked[run.run]
-        self._voice.alarm(f"run {run.run} of {run.repository} was run again, but GitHub does not show it: once more")
+        self._report.alarm(
+            f"run {run.run} of {run.repository}: GitHub does not show the requested re-run; trying again"
+        )
         return False
 
-    async def _remove(self, loss: Loss, runner: str) -> None:
-        """Take its runner off GitHub's list, now that its job has ended; if that fails, reconciling does it later."""
-        if self.is_gone(loss):
+    async def _remove(self, loss: WorkerLoss, runner: str) -> None:
+        """Deregister its runner, now that its job has ended. If that fails, refresh does it later."""
+        if self._machines.is_gone(loss):
             with suppress(Refused, Unavailable):
                 await self._ports.ci.remove(runner)
 
     async def _repeat(
-        self, run: WorkflowRun, held: Held, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]
-    ) -> Rescued:
+        self, run: WorkflowRun, held: RunHoldings, jobs: Sequence[WorkflowJob], lost: dict[int, WorkerLoss]
+    ) -> RescueStatus:
         again = [job for job in jobs if job.id in lost]
         names = _names(again)
         for job in again:
@@ -184,29 +203,29 @@ class Rescue:
         if not refusal:
             now = await self._ports.workflows.run(run.repository, run.run)
             if (now.attempt, now.completed) != (run.attempt, True):
-                return Rescued.MOVED
+                return RescueStatus.MOVED
             try:
                 await self._rerun(run, jobs, list(lost))
             except Conflict:
-                return Rescued.MOVED
+                return RescueStatus.MOVED
             except Refused as exc:
                 refusal = str(exc)
             else:
                 self._asked[run.run] = run.attempt, asyncio.get_running_loop().time()
-                self._voice.tell(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
-                return Rescued.WAITS
-        self._voice.alarm(f"{named(run)}: {names} lost, and not run again: {refusal}")
-        await self.settle(list(lost.values()), f"not run again: {refusal}")
-        return Rescued.NOTHING
+                self._report.note(f"run {run.run} of {run.repository}: {names} lost with their runners, run again")
+                return RescueStatus.WAITS
+        self._report.alarm(f"{named(run)}: {names} lost, and not run again: {refusal}")
+        await self._settle(list(lost.values()), f"not run again: {refusal}")
+        return RescueStatus.NOTHING
 
     async def _rerun(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: list[int]) -> None:
-        if len(lost) == 1 and not _took_others_along(run, [job for job in jobs if job.id not in lost]):
+        if len(lost) == 1 and not _cancelled_others(run, [job for job in jobs if job.id not in lost]):
             await self._ports.workflows.rerun_job(run.repository, lost[0])
         else:
             await self._ports.workflows.rerun_failed(run.repository, run.run)
 
-    async def _objection(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: dict[int, Loss]) -> str:
-        """Why the lost jobs must stay as they are; empty if nothing speaks against running them again."""
+    async def _objection(self, run: WorkflowRun, jobs: Sequence[WorkflowJob], lost: dict[int, WorkerLoss]) -> str:
+        """Why the lost jobs must not be run again; empty if they may be."""
         rules = self._settings.github
         if not opted_in(self._settings, run.repository):
             return "the repository is not in github.rescue"
@@ -214,17 +233,18 @@ class Rescue:
             return f"attempt {run.attempt} is beyond github.rescue-attempts ({rules.rescue_attempts})"
         others = [job for job in jobs if job.id not in lost and job.conclusion is Conclusion.FAILURE]
         if len(lost) > 1 and others:
-            return f"they could only be run again together with what failed by itself: {_names(others)}"
+            return f"they could only be run again together with jobs that failed by themselves: {_names(others)}"
         try:
             deploying = await self._ports.workflows.deploying(run, list(jobs))
         except PermissionDenied as exc:
-            return f"whether they have an environment cannot be seen: {exc}"
-        # GitHub does not tell which job needs which, and those that need a lost one are run again with it.
+            return f"cannot check whether they have an environment: {exc}"
+        # GitHub does not show which job needs which, and jobs that need a lost one are run again with it.
         if bound := [job for job in jobs if job.id in deploying]:
             return f"deployments are never repeated: {_names(bound)} have an environment"
         return ""
 
-    async def _provide(self, lost: Sequence[Loss]) -> str:
+    async def _provide(self, lost: Sequence[WorkerLoss]) -> str:
+        """Why the labels of the lost jobs get no runners; empty if they have them."""
         for label, count in Counter(loss.label for loss in lost).items():
             refusal = await self._runners.provide(label, count)
             if refusal is not None:
@@ -233,27 +253,31 @@ class Rescue:
 
 
 def opted_in(settings: Settings, repository: str) -> bool:
-    """Whether the owner of a repository wants its lost jobs run again."""
+    """True if the settings allow that lost jobs of a repository are run again."""
     return any(name == "*" or name.casefold() == repository.casefold() for name in settings.github.rescue)
 
 
 def named(run: WorkflowRun) -> str:
-    """With its attempt: what happens to the next one is no news of this."""
+    """With its attempt: an alarm about the next attempt is another alarm."""
     return f"run {run.run} of {run.repository}, attempt {run.attempt}"
 
 
-def _is_past(run: WorkflowRun, loss: Loss) -> bool:
+def _no_loss(why: str) -> LossJudgement:
+    return LossJudgement(LossVerdict.SETTLE, why)
+
+
+def _is_past(run: WorkflowRun, loss: WorkerLoss) -> bool:
     return loss.activity is not None and loss.activity.attempt < run.attempt
 
 
-def _took_others_along(run: WorkflowRun, others: Sequence[WorkflowJob]) -> bool:
-    """Whether jobs were cancelled because of those that were lost: of a run that somebody cancelled GitHub says so, and
-    if another failed by itself, it may have been for that one."""
+def _cancelled_others(run: WorkflowRun, others: Sequence[WorkflowJob]) -> bool:
+    """True if jobs were cancelled because of the lost ones. Of a run that a user cancelled GitHub says so; and if
+    another job failed by itself, they may have been cancelled because of that one."""
     ends = [job.conclusion for job in others]
     return run.conclusion != CANCELLED and Conclusion.CANCELLED in ends and Conclusion.FAILURE not in ends
 
 
-def _over(run: WorkflowRun) -> str:
+def _completed(run: WorkflowRun) -> str:
     return f"run {run.run} has completed, in attempt {run.attempt}"
 
 

@@ -14,7 +14,7 @@ from bullpen.engines.system import SystemClock
 from bullpen.model.boot import ITEM, failure_kind, machine_arn
 from bullpen.model.instance import CLAIMED, Instance
 from bullpen.model.signal import TEXT_LIMIT, Kind, Pulse, Signal
-from bullpen.pool.watcher import Failed, reaching
+from bullpen.pool.watcher import SignalFailed, reaching
 from engines.aws.counted import a_bench
 from engines.aws.tables import a_table
 from engines.aws.test_served import launch
@@ -46,7 +46,7 @@ async def test_a_boot_that_failed_is_a_failure_of_the_round_that_waits_for_it(
         await leave_word(bench.table, ID, "no Python")
         (pulse,) = (await served(bench.table).read([ID])).values()
         assert pulse == Pulse(Signal(ID, Kind.FAILED, "run-1", RECORD.round, 1, "no Python"))
-        assert reaching(Kind.OK, RECORD.round)(pulse) == Failed("UD_FAILED: no Python")
+        assert reaching(Kind.OK, RECORD.round)(pulse) == SignalFailed("UD_FAILED: no Python")
 
 
 async def test_the_word_of_a_machine_without_a_record_that_boots_counts_for_nothing(

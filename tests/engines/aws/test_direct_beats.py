@@ -18,7 +18,7 @@ from bullpen.engines.aws.dynamodb.signals import DynamoSignals
 from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import Conflict
-from bullpen.model.worker import ACTIVE, INACTIVE, Fate, Worker
+from bullpen.model.worker import ACTIVE, INACTIVE, Worker, WorkerFate
 from conformance.leases import accepted, clean_up, lose, stored
 from engines.aws.counted import Bench, a_bench
 from fakes.aws_fixtures import MakeSettings
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.real_loop
 DIRECT = "i-1/direct"
 
 
-async def given_up(bench: Bench, workers: DynamoWorkers, **changed: Fate) -> Worker:
+async def given_up(bench: Bench, workers: DynamoWorkers, **changed: WorkerFate) -> Worker:
     """A worker that was swept once, at NOW, and lost when its lease of 15 s ran out."""
     await workers.rearm(NOW, 10)
     (lost,) = await DynamoRecords(bench.table).apply(lose(await stored(workers, DIRECT), later(15), **changed))
@@ -149,7 +149,7 @@ async def test_an_agent_whose_instance_is_being_ended_does_not_come_back(
     async with a_bench(engines, aws_settings) as bench:
         workers, agent = DynamoWorkers(bench.table), bench.agent()
         agent.beat(None)
-        await given_up(bench, workers, fate=Fate.RETIRE)
+        await given_up(bench, workers, fate=WorkerFate.RETIRE)
         assert agent.beat(None).retired
         assert await workers.rearm(later(20), 10) == 0
         assert (await stored(workers, DIRECT)).state is INACTIVE

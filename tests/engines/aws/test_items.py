@@ -44,8 +44,8 @@ st.register_type_strategy(int, st.integers(0, 2**53))
 def records() -> st.SearchStrategy[Any]:
     ids = st.text("abcdefi-0123456789/", min_size=1)
     return st.one_of(
-        st.builds(Instance, id=ids, owes=_owed(instance.Owed)),
-        st.builds(Provision, id=ids, owes=_owed(provision.Owed)),
+        st.builds(Instance, id=ids, owes=_owed(instance.InstanceDebt)),
+        st.builds(Provision, id=ids, owes=_owed(provision.ProvisionDebt)),
         st.builds(Worker, id=ids, version=st.integers(1, 2**53)),
         st.builds(Job, id=ids),
         st.builds(Control, id=ids),

@@ -8,7 +8,7 @@ from builders import a_plan, claim, later, messages, needs, on_offer, register
 from bullpen.engines.memory import Failure, Faults, Memory, Rates, Yard
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.errors import Conflict, InsufficientCapacity, Throttled, Unavailable
-from bullpen.model.fleet import FleetPlan, Machine
+from bullpen.model.fleet import FleetPlan, LaunchedMachine
 from bullpen.model.instance import CLAIMED
 from bullpen.sim.loop import VirtualLoop
 from bullpen.sim.process import Process
@@ -169,7 +169,7 @@ async def test_an_index_that_lags_shows_the_past_while_reads_by_id_show_the_trut
 async def test_who_simulates_agents_is_told_of_every_launch_and_every_end() -> None:
     told: list[str] = []
 
-    def launched(machine: Machine, plan: FleetPlan) -> None:
+    def launched(machine: LaunchedMachine, plan: FleetPlan) -> None:
         told.append(f"{machine.id} for {plan.run_id}")
 
     memory = Memory(yard=Yard(on_launch=launched, on_end=told.append))

@@ -18,15 +18,19 @@ from bullpen.model.transition import Debt
 LATER = NOW + timedelta(seconds=1.5)
 
 FULL: list[Any] = [
-    an_instance(owes=Debt(instance.Owed.TERMINATE, LATER), offered_at=NOW, attested=True, repository="octo/repo"),
+    an_instance(
+        owes=Debt(instance.InstanceDebt.TERMINATE, LATER), offered_at=NOW, attested=True, repository="octo/repo"
+    ),
     replace(
         a_provision(),
-        owes=Debt(provision.Owed.SETTLE, LATER),
+        owes=Debt(provision.ProvisionDebt.SETTLE, LATER),
         fleets=(provision.Fleet("token", 2, provision.FleetState.ANSWERED),),
         members=("i-1", "i-2"),
         place=provision.Place("small", NOW, LATER),
     ),
-    worker.Worker("i-1/a", worker.ACTIVE, 3, "i-1", "zone", 1, 2, "request", 30.0, LATER, NOW, fate=worker.Fate.RETIRE),
+    worker.Worker(
+        "i-1/a", worker.ACTIVE, 3, "i-1", "zone", 1, 2, "request", 30.0, LATER, NOW, fate=worker.WorkerFate.RETIRE
+    ),
     job.Job("j-1", job.FINISHED, 4, "run", ("echo", "ü"), index=7, bound=True, result=job.Result.FAILED, exit_code=3),
     control.Control("ingest", control.HELD, 2, NOW, None, 0.5, LATER, NOW, "why"),
 ]

@@ -101,7 +101,7 @@ WORKERS = Rows(
     Worker,
     {
         "state": worker.State,
-        "fate": worker.Fate,
+        "fate": worker.WorkerFate,
         **dict.fromkeys(("deadline", "due_at", "cleanup_at", "purge_at", "beat_at", "leaving"), _time),
     },
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.github.answers import GithubCall, rows, understood
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.permissions import READ_DEPLOYMENTS
@@ -30,7 +30,7 @@ async def deploying(client: GithubClient, run: WorkflowRun, jobs: list[WorkflowJ
     with understood(call):
         found |= {one["id"]: one for one in rows(newest.body) if str(one["ref"]).startswith("refs/pull/")}
     ids = [job.id for job in jobs]
-    statuses = await settle(
+    statuses = await gather_or_cancel(
         [client.listed(GithubCall("GET", f"{path}/{id}/statuses", READ_DEPLOYMENTS), expecting=(404,)) for id in found]
     )
     with understood(call):

@@ -23,7 +23,7 @@ from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import BullpenError
 from bullpen.host import scheduled_jobs
 from bullpen.host.processes import ProcessIdentity, descendants, is_running, mark_of
-from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
+from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Chance, Clock, Sighting
 
@@ -72,10 +72,10 @@ class LocalCompute:
         strange = await self._by_hand(partial(users.busy, unused)) if unused else {}
         uids = {name: number for name in names or () if (number := users.number_of(name)) is not None}
         ids = sorted(f"i-{self._chance.token()}" for _ in range(plan.count))
-        drawn = [Machine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
+        drawn = [LaunchedMachine(id_, kind.name, plan.usage_class, kind.cpu, kind.mem) for id_ in ids]
         now = self._clock.now()
 
-        def book(transaction: Transaction) -> tuple[list[Machine], dict[str, str] | None]:
+        def book(transaction: Transaction) -> tuple[list[LaunchedMachine], dict[str, str] | None]:
             """The answer, and as whom the jobs of each machine run if it is new."""
             answered = machines.of_fleet(transaction, plan.client_token)
             if answered is not None:

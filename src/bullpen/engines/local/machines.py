@@ -14,7 +14,7 @@ from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.host.processes import ProcessIdentity
-from bullpen.model.fleet import FleetPlan, Machine
+from bullpen.model.fleet import FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass, matches
 
 
@@ -44,7 +44,7 @@ def choose_type(plan: FleetPlan, wanted: ResourceClass) -> LocalMachineType | No
 class Line:
     """A machine as the book has it. `process` is None until its start is noted."""
 
-    machine: Machine
+    machine: LaunchedMachine
     provision_id: str
     launched_at: datetime
     has_ended: bool
@@ -93,7 +93,7 @@ def unrecorded(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
 def book(
     transaction: Transaction,
     plan: FleetPlan,
-    machines: Sequence[Machine],
+    machines: Sequence[LaunchedMachine],
     at: datetime,
     users: Mapping[str, str] | None = None,
     uids: Mapping[str, int] | None = None,
@@ -162,5 +162,5 @@ def _line(
     if pid is not None and started is not None:
         ticks, _, boot = started.partition(" ")
         process = ProcessIdentity(pid, int(ticks), boot)
-    machine = Machine(id_, instance_type, UsageClass(usage_class), cpu, mem)
+    machine = LaunchedMachine(id_, instance_type, UsageClass(usage_class), cpu, mem)
     return Line(machine, provision_id, from_micros(launched_at), bool(has_ended), process, user, uid)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bullpen.engines.memory.faults import Faults
 from bullpen.errors import BullpenError, InsufficientCapacity
-from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, Machine
+from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass, matches
 from bullpen.ports import Clock, Sighting
 
@@ -39,7 +39,7 @@ class Yard:
         capacity: int = 1000,
         spot_capacity: int = 1000,
         catalogue: Sequence[MemoryMachineType] = CATALOGUE,
-        on_launch: Callable[[Machine, FleetPlan], None] = lambda machine, plan: None,
+        on_launch: Callable[[LaunchedMachine, FleetPlan], None] = lambda machine, plan: None,
         on_end: Callable[[str], None] = lambda machine_id: None,
     ) -> None:
         self.capacity = capacity
@@ -47,7 +47,7 @@ class Yard:
         self.catalogue = tuple(catalogue)
         self.on_launch = on_launch
         self.on_end = on_end
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, LaunchedMachine] = {}
         """Those that run."""
         self.sightings: dict[str, Sighting] = {}
         self.answers: dict[str, FleetAnswer] = {}
@@ -73,7 +73,7 @@ class Yard:
         if isinstance(trouble, BullpenError):
             raise trouble
         machines = tuple(
-            Machine(_machine_id(plan.client_token, n), kind.name, plan.usage_class, kind.cpu, kind.mem)
+            LaunchedMachine(_machine_id(plan.client_token, n), kind.name, plan.usage_class, kind.cpu, kind.mem)
             for n in range(count)
         )
         errors = () if count >= plan.count else (trouble,)

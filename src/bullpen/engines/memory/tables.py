@@ -206,7 +206,7 @@ def _assert_consistent(record: Instance) -> None:
     assert not record.attested or (idle and not record.run_id), f"{record} is attested, but not idle and free"
     assert not idle or not record.run_id, f"{record} is idle and has a run"
     assert record.state is not instances.CLAIMED or record.run_id, f"{record} is claimed by nobody"
-    assert not idle or record.attested or (record.owes and record.owes.kind is instances.Owed.OFFER), (
+    assert not idle or record.attested or (record.owes and record.owes.kind is instances.InstanceDebt.OFFER), (
         f"{record} is neither on offer nor on its way there"
     )
 

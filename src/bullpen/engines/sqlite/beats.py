@@ -113,7 +113,7 @@ def _renewed(beat: Beat, deadline: datetime, row: Row) -> Worker:
         from_micros(due_at),
         None,
         None,
-        workers.Fate.KEEP,
+        workers.WorkerFate.KEEP,
         lost_epoch,
         settled_epoch,
         beat.at,

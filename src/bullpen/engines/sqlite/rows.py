@@ -166,7 +166,7 @@ def _decode_place(cap: str | None, since: int | None, until: int | None) -> Plac
 
 _REQUIREMENTS = json.Decoder(Requirements)
 
-INSTANCES = Table("instances", Instance, stated={"owes": _debt_columns(instance.Owed)})
+INSTANCES = Table("instances", Instance, stated={"owes": _debt_columns(instance.InstanceDebt)})
 
 PROVISIONS = Table(
     "provisions",
@@ -178,7 +178,7 @@ PROVISIONS = Table(
             lambda needs: (json.encode(needs).decode(), needs.resource_class),
             lambda needs, resource_class: _REQUIREMENTS.decode(needs),
         ),
-        "owes": _debt_columns(provision.Owed),
+        "owes": _debt_columns(provision.ProvisionDebt),
         "place": FieldColumns(("waits_for", "waits_since", "waits_until"), _encode_place, _decode_place),
     },
     derived={"due_at": lambda record: to_micros_or_null(record.due_at)},

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request, update_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import Item, decode, is_worker, key_of, moment, number, raw_key, text
@@ -68,7 +68,7 @@ class DynamoBeats:
                 for place in places[key]:
                     answers[place] = await self._receive(key, beats[place][1], forgotten_epoch)
 
-        await settle([receive_all(key) for key in places])
+        await gather_or_cancel([receive_all(key) for key in places])
         return [answers[place] for place in range(len(beats))]
 
     async def _receive(self, key: str, beat: Beat, forgotten_epoch: int) -> Accepted | Rejected:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression, check_of
 from bullpen.engines.aws.dynamodb.items import Item, raw_key, text
 from bullpen.engines.aws.dynamodb.records import read_listed
@@ -104,7 +104,9 @@ class DynamoCI:
             async with turns:
                 return await read_listed(self._table, walk, Job, lambda job: job.state is JOB_RUNNING)
 
-        return {(job.run_id, job.instance_id) for jobs in await settle([*map(running, labels)]) for job in jobs}
+        return {
+            (job.run_id, job.instance_id) for jobs in await gather_or_cancel([*map(running, labels)]) for job in jobs
+        }
 
 
 def _runner(item: Item) -> str:

@@ -205,8 +205,8 @@ def _shape(
 
 
 SHAPES: Mapping[type[Any], Shape] = {
-    Instance: _shape("Instance", Instance, owed=instance.Owed),
-    Provision: _shape("Provision", Provision, owed=provision.Owed),
+    Instance: _shape("Instance", Instance, owed=instance.InstanceDebt),
+    Provision: _shape("Provision", Provision, owed=provision.ProvisionDebt),
     Job: _shape("Job", Job),
     Control: _shape("Control", Control),
     # The item is the heartbeat, and an agent that beats by itself writes it before anybody has looked at the worker.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
@@ -39,7 +39,7 @@ class DynamoObservations:
             news = [self._note(topic, key, now, turns) for key in since if key not in before]
             # A note that says nothing goes as well: the next look finds none, and makes its own.
             old = [key for key, at in before.items() if key not in since or at is None]
-            await settle([*news, *(self._forget(topic, key, turns) for key in old)])
+            await gather_or_cancel([*news, *(self._forget(topic, key, turns) for key in old)])
         return since
 
     async def _note(self, topic: str, key: str, now: datetime, turns: asyncio.Semaphore) -> None:

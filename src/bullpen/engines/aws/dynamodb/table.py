@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.clock import DateClock
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request
 from bullpen.engines.aws.dynamodb.items import Item, text
@@ -113,7 +113,7 @@ class TableClient:
         """Consistent, in no order; absent ones are missing. With `only`, the keys and just these attributes."""
         asked = list({(key["PK"]["S"], key["SK"]["S"]): key for key in keys}.values())  # a batch refuses doubles
         portions = [asked[at : at + BATCH_LIMIT] for at in range(0, len(asked), BATCH_LIMIT)]
-        answers = await settle([self._get_batch(portion, only) for portion in portions])
+        answers = await gather_or_cancel([self._get_batch(portion, only) for portion in portions])
         return [item for answer in answers for item in answer]
 
     def walk(

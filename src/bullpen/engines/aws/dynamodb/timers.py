@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.entries import lease_keys
 from bullpen.engines.aws.dynamodb.items import Item, moment
 from bullpen.engines.aws.dynamodb.table import TableClient
@@ -27,7 +27,9 @@ class LeaseTimers:
         taken: list[Item] = []
         while len(taken) < number:
             if used_up := [part for part in self._parts if not part[1] and not part[0].over]:
-                for (_, entries), page in zip(used_up, await settle([w.page() for w, _ in used_up]), strict=True):
+                for (_, entries), page in zip(
+                    used_up, await gather_or_cancel([w.page() for w, _ in used_up]), strict=True
+                ):
                     entries.extend(page)
                 continue  # a page may be empty and not the last
             heads = [entries for _, entries in self._parts if entries]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb import direct_beats
 from bullpen.engines.aws.dynamodb.beats import DynamoBeats, stored_worker
 from bullpen.engines.aws.dynamodb.entries import UNTIMED
@@ -25,7 +25,7 @@ from bullpen.errors import Conflict
 from bullpen.model import worker as workers
 from bullpen.model.control import Control
 from bullpen.model.transition import Change
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Beat, Card, Fate, Rejected, Worker
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Beat, Card, Rejected, Worker, WorkerFate
 
 PORTION = 500
 """Workers looked at together: five reads by key."""
@@ -172,7 +172,7 @@ class DynamoWorkers:
                     return False
                 return True
 
-        return sum(await settle([move(change) for change in changes]))
+        return sum(await gather_or_cancel([move(change) for change in changes]))
 
     async def _bring_back(self, now: datetime, limit: int) -> int:
         """Accept the beats of lost workers that beat by themselves: no timer of theirs is due, so ask all of them."""
@@ -197,7 +197,7 @@ def _is_suspect(one: Worker, now: datetime) -> bool:
 
 def _comes_back(one: Worker) -> bool:
     """True if it has beaten by itself since it was lost, and may."""
-    return one.fate is Fate.KEEP and direct_beats.is_unseen(one)
+    return one.fate is WorkerFate.KEEP and direct_beats.is_unseen(one)
 
 
 def _looked_at(one: Worker, now: datetime, forgotten_epoch: int) -> Change[Worker] | None:

@@ -7,7 +7,7 @@ from typing import Any
 from bullpen.config import Aws
 from bullpen.engines.aws.ec2 import error_codes
 from bullpen.errors import ConfigError
-from bullpen.model.fleet import FleetAnswer, FleetPlan, Machine
+from bullpen.model.fleet import FleetAnswer, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass
 
 POOL_TAG = "bullpen:pool"
@@ -70,11 +70,11 @@ def read(plan: FleetPlan, answer: Mapping[str, Any], sizes: Mapping[str, Size]) 
     """The machines of an answer, each once, and what EC2 says about those that are missing. A type whose size is not
     known has what the plan asked for at least."""
     least = Size(plan.cpu, plan.mem)
-    found: dict[str, Machine] = {}
+    found: dict[str, LaunchedMachine] = {}
     for id_, kind, lifecycle in _launched(answer):
         usage = UsageClass.SPOT if lifecycle == UsageClass.SPOT else UsageClass.ON_DEMAND
         size = sizes.get(kind, least)
-        found[id_] = Machine(id_, kind, usage, size.cpu, size.mem)
+        found[id_] = LaunchedMachine(id_, kind, usage, size.cpu, size.mem)
     return FleetAnswer(
         tuple(found.values()), tuple(error_codes.fleet_error(error) for error in answer.get("Errors", ()))
     )

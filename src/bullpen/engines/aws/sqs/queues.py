@@ -5,7 +5,7 @@ Nothing is made, corrected or deleted that does not carry the tag of our pool: n
 
 from typing import Any
 
-from bullpen.concurrency import settle
+from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.errors import Declined, call
 from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, is_ours, queue_name, tags
@@ -51,7 +51,7 @@ class Queues:
         found = {class_of(self._pool, url.rpartition("/")[2]): url for url in await self._listed()}
         found = {one: url for one, url in found.items() if url.rpartition("/")[2] == self.name(one)}
         self._urls |= found
-        ours = await settle([self._is_listed_as_ours(one) for one in found])
+        ours = await gather_or_cancel([self._is_listed_as_ours(one) for one in found])
         return sorted(one for one, is_ours in zip(found, ours, strict=True) if is_ours)
 
     async def ensure(self, resource_class: str) -> None:
@@ -68,7 +68,7 @@ class Queues:
     async def misfits(self) -> dict[str, str]:
         """The classes whose queue is not as it should be, and why; changes nothing."""
         classes = await self.classes()
-        wrong = await settle([self._corrections(one) for one in classes])
+        wrong = await gather_or_cancel([self._corrections(one) for one in classes])
         whys = ["; ".join(why for _, why in one.values()) for one in wrong]
         return {one: why for one, why in zip(classes, whys, strict=True) if why}
 
