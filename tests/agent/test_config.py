@@ -52,7 +52,7 @@ def test_a_later_control_plane_may_write_what_this_agent_does_not_know(tmp_path:
 
 @pytest.mark.parametrize("content", [[], {}, {"home": "/home"}, "text"])
 def test_what_is_no_configuration_is_refused_by_the_name_of_its_file(tmp_path: Path, content: object) -> None:
-    with pytest.raises(ValueError, match=r"agent\.json is no agent configuration"):
+    with pytest.raises(ValueError, match=r"agent\.json is not an agent configuration"):
         loaded(tmp_path, content)
 
 

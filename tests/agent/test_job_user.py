@@ -267,7 +267,7 @@ def test_what_an_earlier_instance_left_and_resists_fails_the_boot(
     monkeypatch.setattr(SharedPlaces, "differences", lambda *_: iter(["/tmp/x was left behind"]))
     progress = booted(Tasks(shared, print))
     assert progress.boot.phase is Phase.FAILED
-    assert f"of earlier jobs of user {config.runner_user}, /tmp/x was left behind; remove it" in progress.boot.text
+    assert f"earlier jobs of user {config.runner_user}: /tmp/x was left behind; remove it" in progress.boot.text
 
 
 def test_what_the_user_had_at_boot_stays(ground: Path, user: str) -> None:
@@ -346,7 +346,7 @@ def test_a_machine_that_is_not_ours_alone_keeps_its_docker(
     assert stub.held("containers") == ["somebody-s"]
 
 
-@pytest.mark.parametrize(("named", "why"), [("no-such-user", "no user"), ("root", "must not run as 'root'")])
+@pytest.mark.parametrize(("named", "why"), [("no-such-user", "does not exist"), ("root", "must not run as 'root'")])
 def test_a_user_that_jobs_cannot_or_must_not_run_as_fails_the_boot(config: Config, named: str, why: str) -> None:
     progress = Tasks(replace(config, runner_user=named), print).begin_boot(a_progress())
     assert progress.boot.phase is Phase.FAILED

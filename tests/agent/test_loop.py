@@ -289,9 +289,7 @@ print("well", AgentLoop(config, Surprise(), None, print).run())
     command = [sys.executable, "-c", agent]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
     assert "in has_changed" in said
-    assert said.endswith(
-        "stops: something unexpected went wrong: RuntimeError('surprise')\nderegistered\nclosed\nwell False\n"
-    )
+    assert said.endswith("stops: unexpected error: RuntimeError('surprise')\nderegistered\nclosed\nwell False\n")
 
 
 # ------------------------------------------------------------------------------------------------------ turn by turn

@@ -118,7 +118,7 @@ def test_a_stopped_runner_that_comes_back_does_no_harm_and_takes_new_work(pool: 
     ran = running.wait()
     assert ran.code == 0, ran
     # Its copy ended by itself and came too late, or was stopped on its return: dropped either way.
-    assert "which is dropped" in (pool.home / "instances" / stopped["instance_id"] / "agent.log").read_text()
+    assert "but the result was refused" in (pool.home / "instances" / stopped["instance_id"] / "agent.log").read_text()
     assert "refused" not in log_of(pool, stopped, 2)
     found = jobs_of(pool)
     assert (found[0]["result"], finishes(pool, found[0])) == ("succeeded", 1)

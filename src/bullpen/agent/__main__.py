@@ -79,7 +79,7 @@ def _surroundings(config: Config) -> Surroundings:
 
 
 def _shut_down(command: tuple[str, ...]) -> None:
-    """End the machine, whatever ended us: nobody else would, and it costs money."""
+    """End the machine, whatever ended the agent: nothing else would, and it costs money."""
     if not command:
         return
     import subprocess

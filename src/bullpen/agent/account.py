@@ -33,14 +33,14 @@ def account_of(name: str) -> Account:
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise ValueError(f"there is no user {name!r} for jobs to run as") from None
+        raise ValueError(f"user {name!r} does not exist: jobs cannot run as it") from None
     if found.pw_uid in (0, os.geteuid()):
-        raise ValueError(f"jobs must not run as {name!r}: its user is root's or our own")
+        raise ValueError(f"jobs must not run as {name!r}: it is root, or the user that runs the agent")
     if (shared := shared_by(found.pw_uid)) is not None:
         other, ids = shared
         raise ValueError(
             f"jobs must not run as {name!r}: {FILE} gives user ids {ids.start} to {ids.stop - 1} to {other} as well, "
-            "so what has one of them may be either's; give each user ids of its own"
+            "so a file with one of them could belong to either user; give each user ids of its own"
         )
     groups = tuple(os.getgrouplist(name, found.pw_gid))
     return Account(name, found.pw_uid, found.pw_gid, groups, uids_of(found.pw_uid).ranges)
@@ -66,7 +66,7 @@ def may_change(account: Account, status: os.stat_result) -> bool:
 def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None:
     """Give the places to the account, with all that the pre-runner script has put there, and let it pass to them."""
     os.chown(directory, -1, account.group)
-    directory.chmod(0o750)  # and nobody else: what jobs write beside their places may be open to all
+    directory.chmod(0o750)  # others get no access: what jobs write beside their places may be open to all
     for place in places:
         _give(place, account)
         for above, directories, files in os.walk(place):

@@ -76,7 +76,7 @@ class Child:
 
     @property
     def output(self) -> int:
-        """The descriptor to wait on; negative once nobody can print any more."""
+        """The descriptor to wait on; negative once no process holds the other end."""
         return self._output
 
     def exit_code(self) -> int | None:
@@ -119,7 +119,7 @@ class Child:
         """Kill it with all its descendants; what does not leave in time is left to the cleaning, which reports it."""
         with suppress(TreeSurvived):
             end_tree(identify(self.pid), self._mark, patience=PATIENCE)
-        self._process.poll()  # collects it: nobody may ask for its exit code any more
+        self._process.poll()  # collects it: its exit code may not be asked for again
 
     def close(self) -> None:
         if self._output >= 0:

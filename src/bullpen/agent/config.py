@@ -1,4 +1,4 @@
-"""What an agent is told before it starts: one small JSON file in its instance's directory, for its owner only."""
+"""The agent's configuration: agent.json in the instance's directory, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Written by whoever launches the instance. Times are in seconds."""
+    """Written when the instance is launched. Times are in seconds."""
 
     instance_id: str  # empty: as the machine's metadata service says
     home: Path  # where the store, its locks and the sockets are
@@ -54,8 +54,8 @@ class Config:
 
 
 LOGS = tuple(("instance", name) for name in ("agent.log", "pre-runner.log", "boot.log"))
-"""What grows in an instance's directory while it lives: our own words, those of what the script left running, and those
-of whoever started us."""
+"""Files that grow in an instance's directory while it lives: the agent's log, the output of what the pre-runner script
+left running, and the log of the boot."""
 
 
 def load(path: Path) -> Config:
@@ -68,4 +68,4 @@ def load(path: Path) -> Config:
         # Where it really is: the directory of a local machine may be a link to another disk.
         return Config(**{**found, **tuples, "home": Path(found["home"]), "directory": path.resolve().parent})
     except (TypeError, KeyError, ValueError) as exc:
-        raise ValueError(f"{path} is no agent configuration: {exc}") from exc
+        raise ValueError(f"{path} is not an agent configuration: {exc}") from exc

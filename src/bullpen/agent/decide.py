@@ -9,20 +9,21 @@
 The loop carries out the action, notes it in the `AgentProgress`, and asks again, until the answer is to wait.
 
 The agent stops itself when its record, once seen, is gone or terminated, and a minute after its threshold: the control
-plane had that minute to do it. Not reaching the store is no reason by itself. The last known threshold goes on counting
-though, so that a machine whose control plane is gone does not run for ever; under a job the longest runtime counts.
-And one that has attested waits as long as if it were on offer: whoever should have offered it may have been killed, and
-the next who looks finds a clean machine.
+plane had that minute to end the machine. An unreachable store alone is no reason to stop. The last known threshold
+still counts, so that a machine whose control plane is gone does not run for ever; while a job runs, the longest runtime
+counts. An agent that has attested waits as long as if it were on offer: the process that should have offered it may
+have been killed, and another one finds a clean machine.
 
-A job ends before its time when it has timed out, when the store says so, and when we are not its holder any more: after
-a lease that ran out we come back in a new epoch, and what the old one held is somebody else's by now.
+A job ends early when it has timed out, when the store says so, and when this worker does not hold it any more: after
+its lease ran out the worker comes back in a new epoch, and other workers have the jobs of the old one.
 
-Once there is notice that the machine will be taken from us, no new job begins here, and a claim is refused at once; the
-job that runs may go on, for it may end in time.
+After a notice that the machine will be taken away, no new job begins here and a claim is refused at once. The job that
+runs goes on, because it may end in time.
 
-GitHub gives its jobs to a runner of its own, which we start and stop. Starting takes seconds, so a registration may be
-under way; and it is not stopped while a job runs on it, whoever wants us back. A runner for one job is followed by the
-next in the same round, with a cleaning in between. One that cannot go on ends us: whoever counts on us looks elsewhere.
+GitHub gives its jobs to a runner of its own, which the agent starts and stops. Starting takes seconds, so a
+registration may be under way. The runner is not stopped while a job runs on it, even if the instance is released. A
+runner for one job is followed by the next in the same round, with a cleaning in between. If it cannot go on, the agent
+stops, so that the control plane replaces the instance.
 """
 
 from __future__ import annotations
@@ -146,8 +147,8 @@ def _reason_to_stop(sight: Observation, progress: AgentProgress, limits: SelfSto
     if left is None or left > 0:
         return ""
     if sight.record is ABSENT:
-        return f"no record has appeared within {limits.appears_within:g} s and a minute"
-    return "its threshold has passed by a minute"
+        return f"no record appeared within {limits.appears_within + GRACE:g} s"
+    return "its threshold passed a minute ago"
 
 
 def _until_next_judgement(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
@@ -184,7 +185,7 @@ def _awaits_its_offer(record: InstanceRecord, progress: AgentProgress) -> bool:
 
 def _next(record: InstanceRecord, progress: AgentProgress, notice: str) -> Action | None:
     if notice and _is_being_verified(record, progress):
-        # Instead of an acknowledgement: whoever waits for us looks for another machine while there is time.
+        # Instead of an acknowledgement: the provision looks for another machine while there is time.
         return _once(SendSignal(SignalKind.REG_FAILED, notice), record, progress)
     if record.state is InstanceState.CLAIMED and (progress.signal is None or progress.signal[1] != record.round):
         # Before anything that takes time: a claim without an answer is soon given to another instance as well.
@@ -205,7 +206,7 @@ def _next(record: InstanceRecord, progress: AgentProgress, notice: str) -> Actio
 
 
 def _is_being_verified(record: InstanceRecord, progress: AgentProgress) -> bool:
-    """Somebody claimed or created us, and does not know yet that we are ready."""
+    """A provision claimed or created this instance, and does not know yet that it is ready."""
     is_on_its_way = record.state in (InstanceState.CLAIMED, InstanceState.CREATED) and bool(record.run_id)
     return is_on_its_way and not progress.has_reported(SignalKind.REG_OK, record.round)
 
@@ -237,7 +238,7 @@ def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Acti
 
 
 def _cannot_serve(why: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
-    """Said to whoever waits for us. Nobody does once we have served: then our end is what they notice."""
+    """Report it to the provision that waits. After a first REG_OK none waits any more: then the agent stops."""
     if progress.has_reported(SignalKind.REG_OK, record.round):
         return Stop(why)
     return _once(SendSignal(SignalKind.REG_FAILED, why), record, progress)
@@ -257,7 +258,7 @@ def _prepare(record: InstanceRecord, progress: AgentProgress) -> Action | None:
 
 
 def _give_back(record: InstanceRecord, progress: AgentProgress) -> Action | None:
-    """Nobody owns the instance: end its jobs, deregister, clean, and attest in this round."""
+    """No run owns the instance: end its jobs, deregister, clean, and attest in this round."""
     if progress.job is not None:
         return EndJob(End.RELEASED)
     if progress.registered_for:
@@ -279,7 +280,7 @@ def _deregister(record: InstanceRecord, progress: AgentProgress) -> Action | Non
         if attempt is not None and attempt.phase is Phase.FAILED:
             return Stop(attempt.text)  # its runner is dead: the job will not end here
         if progress.is_ending:
-            return None  # whoever gave us back may have heard of its end before we did
+            return None  # the control plane may have heard of the end of the job before the agent did
         busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
         return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, busy), record, progress)
     removal = progress.removal

@@ -68,7 +68,7 @@ class JobUserMachine:
         for found in chain.from_iterable(aspect.differences(KeepList()) for aspect in earlier):
             if isinstance(found, str):
                 why = "; ".join(f"{what}: {trouble}" for what, trouble in troubles.items())
-                raise CannotSettle(f"of earlier jobs of user {self.account.name}, {found}; remove it ({why})")
+                raise CannotSettle(f"earlier jobs of user {self.account.name}: {found}; remove it ({why})")
             yield found
 
     def move_in(self) -> None:
@@ -77,7 +77,7 @@ class JobUserMachine:
         settle_in(self.account, directory, self._config.places.values())
         if (closed := obstacle(self.account, directory / "work")) is not None:
             raise CannotSettle(
-                f"user {self.account.name} cannot reach {directory}: {closed} does not let others read it and pass"
+                f"user {self.account.name} cannot reach {directory}: {closed} does not let others read and enter it"
             )
 
     def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
@@ -88,7 +88,7 @@ class JobUserMachine:
         if not config.shares_machine and (program := shutil.which("docker")) is not None:
             self._docker = docker = Docker(program)
             if trouble := (yield from docker.take_baseline()):
-                self._log(f"docker does not answer, and should have nothing to clean: {trouble}")
+                self._log(f"docker does not answer; assuming that it has nothing to clean: {trouble}")
             self.beside += (docker,)
         baseline = take_baseline(config.cleaned, self._mark, growing, user)
         # The places are in it. Their own directories do not last, and another one may be given their number.
@@ -110,11 +110,11 @@ class JobUserMachine:
             yield Turn.WAITING
 
     def _holders(self) -> tuple[Aspect, ...]:
-        """Who else may have open files of the user: on a machine of our own nobody that matters."""
+        """What finds open files of the user in processes of other users. It is not needed on a machine of our own."""
         if not self._config.shares_machine:
             return ()
         if not descriptors.may_look():
-            self._log("has no CAP_SYS_PTRACE: which open files jobs have passed to other users' processes is not seen")
+            self._log("has no CAP_SYS_PTRACE: open files that jobs pass to other users' processes are not detected")
             return ()
         return (descriptors.Holders(self.account),)
 

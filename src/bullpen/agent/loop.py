@@ -92,7 +92,7 @@ class AgentLoop:
             is_well = True
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
-            reason, is_well = f"something unexpected went wrong: {exc!r}", False
+            reason, is_well = f"unexpected error: {exc!r}", False
         leave(self._config, self._store, self._record, self._progress, reason, self._log, self._tasks.leave)
         for end in (self._wakeups, self._notices):
             if end is not None:
@@ -106,7 +106,7 @@ class AgentLoop:
         match action:
             case Stop(reason):
                 return reason
-            # The first one. Between other deeds there is no time for it: whoever waits for us waits for no beat.
+            # The first heartbeat. Other actions go first: a provision waits for them, not for a heartbeat.
             # But without a lease we ask for no job, for we would be refused.
             case Wait() | Step.TAKE_JOB if self._beat_if_due():
                 pass
@@ -124,8 +124,8 @@ class AgentLoop:
         notice = self._notices.notice if self._notices is not None else None
         if notice is not None and notice != self._notice:
             self._notice = notice
-            self._beat_at = 0.0  # whoever counts on us should know now
-            self._log(f"has notice: {notice.text}")
+            self._beat_at = 0.0  # the control plane should know now
+            self._log(f"got notice: {notice.text}")
         return Observation(time.time(), time.monotonic(), self._record, self._ending, notice.text if notice else "")
 
     def _keep_in_touch(self) -> None:
@@ -245,7 +245,7 @@ class AgentLoop:
             self._lose_sight(exc)
 
     def _admit(self, asked: AdmissionRequest) -> None:
-        """Say whether a job of GitHub's may begin here. Whoever finds us dead under it has to know of it first."""
+        """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
         with suppress(StoreUnreachable):  # then what we know has to do
             self._see(self._store.look())
         self._progress, is_admitted = self._tasks.admit(self._progress, asked)
@@ -257,8 +257,8 @@ class AgentLoop:
     def _take_job(self, record: InstanceRecord) -> None:
         order = self._jobs.take_job(record)
         if order is None:
-            # Somebody was faster, it does not suit us, or we are given up, as the next beat tells. The record may well
-            # go on to say that a job waits: asking again at every turn would keep the service busy for nothing.
+            # Another worker was faster, the job does not suit this one, or this one is lost, as the next heartbeat
+            # shows. The record may go on to say that a job waits: asking at every turn would only load the server.
             self._record = replace(record, has_job=False)
             self._take_at = time.monotonic() + TAKE_AGAIN
             return
@@ -273,7 +273,10 @@ class AgentLoop:
         accepted = self._jobs.settle_job(job)
         self._progress = self._progress.job_settled()
         self._must_look = True
-        self._log(f"job {job.id} ended with {job.exit_code}" + ("" if accepted else ", which is dropped: not ours now"))
+        self._log(
+            f"job {job.id} ended with {job.exit_code}"
+            + ("" if accepted else ", but the result was refused: the job is not this worker's any more")
+        )
         if not accepted and job.end is End.RAN:
             with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
                 log = self._jobs.open_log(job)
@@ -306,7 +309,7 @@ class AgentLoop:
         before, asked = self._progress.activity, self._tasks.asked()
         self._progress = self._tasks.check(self._progress)
         if self._progress.activity is not before:
-            self._beat_at = 0.0  # whoever waits for us to be free should know now
+            self._beat_at = 0.0  # the control plane may wait for this runner to be free
         if asked is not None and self._tasks.github.awaits_word:
             self._admit(asked)
         heard = self._signals.take()

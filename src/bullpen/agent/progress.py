@@ -79,10 +79,10 @@ class End(Enum):
     """How it came that a job ended, or why it must."""
 
     RAN = auto()  # by itself
-    CANCELLED = auto()  # somebody asked for it
+    CANCELLED = auto()  # a user asked for it
     TIMED_OUT = auto()
     RELEASED = auto()  # its run is over
-    LOST = auto()  # it belongs to somebody else, or to an earlier epoch of this worker: its result is nobody's
+    LOST = auto()  # another worker has it, or it belongs to an earlier epoch of this one: its result does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AgentProgress:
     removal: RoundAttempt | None = None  # we stop listening in this round
     left_registered: str = ""  # why the CI goes on knowing us, which is for good: nothing here can remove it any more
     cleaning: RoundAttempt | None = None
-    is_used: bool = False  # somebody could have run something here since the last cleaning
+    is_used: bool = False  # a job could have run here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
     job: HeldJob | None = None
     told: End | None = None  # the store says that the job must end

@@ -31,15 +31,15 @@ def leave(
     _say(store, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
     is_clear = True
     if progress.activity is not None:
-        # What it runs here ends as if somebody had cancelled it: whoever finds it so must know that it was us.
+        # To GitHub the job looks as if a user had cancelled it: the control plane must know that the machine left.
         try:
             store.beat(progress.job, datetime.now(UTC), progress.activity.text())
         except Exception as exc:
-            log(f"cannot say that it leaves a job: {exc}")
+            log(f"cannot report that it leaves a job: {exc}")
     try:
         hang_up()
     except Exception as exc:
-        log(f"cannot take leave of the CI: {exc!r}")
+        log(f"cannot stop GitHub's runner: {exc!r}")
     try:
         end_tree(identify(os.getpid()), mark_of(config.instance_id), patience=PATIENCE)
     except TreeSurvived as exc:
@@ -56,12 +56,12 @@ def leave(
         try:
             store.stop()
         except Exception as exc:
-            log(f"cannot say that its worker has stopped: {exc}")
+            log(f"cannot report that its worker has stopped: {exc}")
     store.close()
 
 
 def last_report(record: InstanceRecord, progress: AgentProgress, text: str) -> SendSignal | None:
-    """What is left to say to whoever waits for us: that they wait in vain. Nothing if nobody does, or they know."""
+    """The signal that ends a wait for this instance; None if no process waits, or a failure was reported already."""
     if record.state is InstanceState.TERMINATED or _has_failed(record, progress):
         return None
     if record.state is InstanceState.IDLE:
@@ -93,4 +93,4 @@ def _say(
         store.report(report.kind, known, report.text)
     except Exception as exc:
         # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
-        log(f"cannot say that it stops: {exc}")
+        log(f"cannot report that it stops: {exc}")

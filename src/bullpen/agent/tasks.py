@@ -42,7 +42,7 @@ class Tasks:
         self._script: Child | None = None
         self._script_ends_at = 0.0
         self._job: Child | None = None
-        self._printing: list[Child] = []  # also those that ended and left somebody behind who holds their output
+        self._printing: list[Child] = []  # also those that ended while a process they left still holds their output
         self._machine: JobUserMachine | None = None
         self._actions: Actions | None = None
         self._settling: Iterator[Turn] | None = None
@@ -67,7 +67,7 @@ class Tasks:
             return self.github.admit(progress, asked)
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
-            return self.github.give_up(progress, f"something unexpected went wrong: {exc!r}"), False
+            return self.github.give_up(progress, f"unexpected error: {exc!r}"), False
 
     def leave(self) -> None:
         """Take leave of GitHub, if jobs are GitHub's."""
@@ -76,7 +76,7 @@ class Tasks:
 
     def outputs(self) -> list[int]:
         """Descriptors to wait on."""
-        # Asked of each child anew: one may have closed since the last check began, with its last words taken.
+        # Asked of each child again: one may have closed since the last check began, with its last output taken.
         outputs = [child.output for child in self._printing if child.output >= 0]
         return outputs if self._actions is None else outputs + self._actions.outputs()
 
@@ -107,10 +107,10 @@ class Tasks:
             return self._check_cleaning(self._check_job(progress))
         except Exception as exc:
             self._log(f"unexpected: {story_of(exc)}")
-            return self._give_up(progress, f"something unexpected went wrong: {exc!r}")
+            return self._give_up(progress, f"unexpected error: {exc!r}")
 
     def _give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
-        """What nobody foresaw costs the task under way, never the agent: it ends, and counts as failed."""
+        """An unexpected error costs the task under way, never the agent: the task ends, and counts as failed."""
         for child in self._printing:
             with suppress(Exception):
                 child.close()
@@ -201,7 +201,7 @@ class Tasks:
             return self._fail_boot(progress, str(exc))
         except Exception as exc:
             self._settling = None
-            return self._fail_boot(progress, f"what is there at boot cannot be read: {exc}")
+            return self._fail_boot(progress, f"the state of the machine at boot cannot be recorded: {exc}")
         self._settling = None
         return self._settled(progress)
 

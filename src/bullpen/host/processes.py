@@ -66,7 +66,7 @@ def mark_of(instance_id: str) -> str:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Who has this pid now; None when nobody runs under it (a zombie has ended and is nobody)."""
+    """The process that has this pid now; None when none does (a zombie has ended and does not count)."""
     seen = _observe(pid, _boot())
     return seen.identity if seen and not seen.ended else None
 
@@ -186,7 +186,7 @@ def become_subreaper() -> None:
 
 
 def reap(awaited: Collection[int] = ()) -> list[Reaped]:
-    """Collect ended children without blocking, but none of `awaited`: those belong to whoever started them."""
+    """Collect ended children without blocking, but none of `awaited`: the code that started those collects them."""
     reaped = []
     for process in _snapshot().values():
         pid = process.identity.pid
@@ -302,7 +302,7 @@ def _ids_of(pid: int, title: str) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def _handle(identity: ProcessIdentity) -> Iterator[int | None]:
-    """A pidfd of whoever has the pid, or None where there are no pidfds or no such process."""
+    """A pidfd of the process with this pid, or None where there are no pidfds or no such process."""
     try:
         handle = os.pidfd_open(identity.pid)
     except (OSError, AttributeError):

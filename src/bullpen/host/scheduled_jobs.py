@@ -1,7 +1,7 @@
 """What daemons would do for the jobs' user when none of its processes is left: crontabs, at-jobs, a login that lingers.
 
-A job has them written by programs with more rights than its own, into directories that it cannot list. Nobody but jobs
-has this user, so whatever lies there for it is a job's: it is owned by the user, or has its name.
+A job has them written by programs with more rights than its own, into directories that it cannot list. Only jobs run as
+this user, so whatever is there for the user is a job's: it is owned by the user, or has its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def clear(name: str, user: int) -> bool:
                 os.unlink(path)
         if found:
             was_any = True
-            # cron reads its tables anew when this time differs, in whole seconds, from the one that it saw. It may
+            # cron reads its tables again when this time differs, in whole seconds, from the one that it saw. It may
             # have seen one of these in the second that we are in.
             seen = os.stat(spool)
             os.utime(spool, ns=(seen.st_atime_ns, seen.st_mtime_ns + SECOND))

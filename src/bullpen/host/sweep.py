@@ -1,7 +1,7 @@
 """Removes what a judge condemns inside one directory, or a whole directory, and can be led nowhere else.
 
-Every step goes through an open directory and one name in it, and no name is followed: whoever swaps a directory for a
-symlink while we work gets the symlink removed. A directory on another mount is not entered, even a bind mount of the
+Every step goes through an open directory and one name in it, and no name is followed: if a process swaps a directory
+for a symlink meanwhile, the symlink is removed. A directory on another mount is not entered, even a bind mount of the
 same file system: which mount it is on is read from the open directory itself.
 
 Memory, open files and the stack stay bounded: entries are streamed, and a tree nested deeper than DEEPEST is cut, its

@@ -2,8 +2,8 @@
 
 submit → a worker of the run takes it → it runs → finish, or lost and taken by another → the one result
 
-The queue is the embedded engine's own CI. `request` says what may be asked, `assignment` who gets a job and whose
-result counts, `ending` how a job ends that nobody runs to its end.
+The queue is the embedded engine's own CI. `request` checks what is asked for, `assignment` gives jobs to workers and
+takes their results, `ending` has every other way out: cancelled, given back, its run over, no runner left.
 """
 
 from bullpen.jobs.assignment import StaleResult, finish, take

@@ -1,7 +1,8 @@
-"""Who gets a job, and whose result counts.
+"""Assigns jobs to workers, and accepts their results.
 
 A job goes to a worker whose lease holds, on an instance that runs for the job's run: both are checked in the very write
-that assigns it. So no job is ever bound to a worker just declared lost, whom nobody would look at again.
+that assigns it. So no job is ever assigned to a worker that has just been declared lost, where no sweeper would find
+it.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ CANDIDATES = 20
 
 @dataclass(frozen=True, slots=True)
 class StaleResult:
-    """A result that came too late: the job was given to somebody else, or has ended. What stands there stays."""
+    """A result that came too late: another worker has the job, or it has ended. The record stays as it is."""
 
     job: Job
     fence: int
@@ -53,7 +54,7 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
         try:
             return await _assign(ports, settings, job, worker, instance)
         except (Conflict, InvalidTransition):
-            continue  # somebody else took it, or we may not: the next write tells
+            continue  # another worker took it, or this one may not: the next write shows which
     return None
 
 
@@ -132,8 +133,8 @@ async def finish(
 async def _note_refusal(ports: Ports, job: Job, fence: int, exit_code: int) -> None:
     """The log of an earlier assignment says what became of its result, if it has one.
 
-    Who held it is not known any more, so whoever names a fence is not believed: no log is begun for it, and that of the
-    current assignment is its holder's alone.
+    The holder of that assignment is not known any more, so a caller that names its fence is not trusted: no log is
+    begun for it, and only the current holder writes to the log of the current assignment.
     """
     if not 1 <= fence < job.fence or not await ports.logs.read(job.id, fence, 0, 1):
         return
@@ -142,4 +143,4 @@ async def _note_refusal(ports: Ports, job: Job, fence: int, exit_code: int) -> N
 
 
 def refusal(exit_code: int) -> bytes:
-    return f"\n[too late: the result {exit_code} was refused, for the job was given to another or has ended]\n".encode()
+    return f"\n[too late: the result {exit_code} was refused, another worker has the job or it has ended]\n".encode()

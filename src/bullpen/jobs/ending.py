@@ -66,7 +66,7 @@ async def give_back(ports: Ports, settings: Settings, job_id: str, assignment: A
 async def conclude(
     ports: Ports, settings: Settings, run_id: str, *, by: str, why: str, running: bool = False
 ) -> list[str]:
-    """A run is over: cancel its queued jobs and, if nobody `running` them is left, those too. Returns their ids."""
+    """A run is over: cancel its queued jobs and, with `running`, those without a worker too. Returns their ids."""
     states = (steps.QUEUED, steps.RUNNING) if running else (steps.QUEUED,)
     left = [job for job in await unfinished(ports, run_id) if job.state in states]
     return await _give_up(ports, settings, left, by=by, why=why, result=Result.CANCELLED)
@@ -75,7 +75,7 @@ async def conclude(
 async def give_up_stranded(ports: Ports, settings: Settings, *, by: str, dry_run: bool = False) -> list[str]:
     """Fail the queued jobs of runs that were seen without a runner, or one on its way, for long enough.
 
-    Seen by anybody: since when is kept in the store, so that calls of different processes add up.
+    Since when is kept in the store, so that calls of different processes add up.
     """
     bare = [run_id for run_id in await _waiting_runs(ports) if not await _has_runner(ports, settings, run_id)]
     now = ports.clock.now()
@@ -117,7 +117,7 @@ async def _has_runner(ports: Ports, settings: Settings, run_id: str) -> bool:
 async def _give_up(
     ports: Ports, settings: Settings, jobs: Sequence[Job], *, by: str, why: str, result: Result
 ) -> list[str]:
-    """End each where it stands; one that moved meanwhile is left to whoever moved it."""
+    """End each job as it was read; one that another process changed meanwhile is left to that process."""
     policy, now = of_settings(settings), ports.clock.now()
     changes = [job_policy.give_up(job, policy, now, by=by, why=why, result=result) for job in jobs]
     landed = await ports.records.apply_each(changes)

@@ -30,7 +30,7 @@ class JobLogTail:
         while self._fence < job.fence:
             if self._fence:
                 lines += await self._read(to_the_end=True)
-                lines.append(f"[its runner was lost; attempt {self._fence + 1} begins from the start]")
+                lines.append(f"[its runner was lost; attempt {self._fence + 1} starts from the beginning]")
             self._fence, self._offset = self._fence + 1, 0
         if self._fence:
             lines += await self._read(to_the_end=job.state in (QUEUED, FINISHED))
@@ -39,7 +39,7 @@ class JobLogTail:
 
     async def _read(self, *, to_the_end: bool) -> list[str]:
         lines: list[str] = []
-        # What is over is read whole: its length is bounded, and nobody asks again.
+        # A log that has ended is read whole: its length is bounded, and it is not asked for again.
         for _ in range(LOG_LIMIT // CHUNK + CHUNKS_AT_ONCE if to_the_end else CHUNKS_AT_ONCE):
             chunk = await self._ports.logs.read(self._id, self._fence, self._offset, CHUNK)
             self._offset += len(chunk)

@@ -15,7 +15,7 @@ from bullpen.ports import Ports
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job as somebody asks for it. `timeout` 0: only the run's maximum runtime bounds it."""
+    """A job as a user asks for it. `timeout` 0: only the run's maximum runtime bounds it."""
 
     run_id: str
     command: tuple[str, ...]

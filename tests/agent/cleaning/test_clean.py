@@ -167,7 +167,7 @@ def test_a_place_that_was_replaced_is_not_cleaned_and_makes_the_instance_dirty(i
     assert "work" in instance.reasons()
     instance.work.unlink()
     instance.outside.rename(instance.work)
-    assert "work could not be cleaned: it is not the directory that it was at boot" in instance.reasons()
+    assert "work could not be cleaned: it is not the directory that was there at boot" in instance.reasons()
     assert everything_below(instance.work) == ["precious"]
 
 

@@ -179,7 +179,7 @@ def test_descriptors_that_wait_in_a_socket_are_found(tmp_path: Path, account: Ac
         socket.send_fds(ours, [b"x"], [descriptor])
         with a_process(neighbour, pass_fds=(theirs.fileno(),)) as pid:
             (said,) = found(account)
-            assert said == f"process {pid} (python) has a socket in which open files wait that were passed to it"
+            assert said == f"process {pid} (python) has a socket that holds open files which were passed to it"
             socket.recv_fds(theirs, 1, 1)
             assert found(account) == []
 

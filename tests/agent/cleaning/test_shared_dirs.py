@@ -55,17 +55,17 @@ def test_on_a_machine_that_we_share_it_is_another_s_and_hides_nothing_of_the_use
 def test_on_a_machine_that_we_share_one_of_the_user_s_is_a_difference(place: Path) -> None:
     places = SharedPlaces(JOBS, [], [str(place)], shares_machine=True)
     mounted_by(JOBS.user, place)
-    assert found(places) == [f"{place}/{MOUNT} cannot be looked into: permission denied"]
+    assert found(places) == [f"{place}/{MOUNT} cannot be read: permission denied"]
 
 
 def test_on_a_machine_of_our_own_it_is_a_difference_unless_it_was_there_at_boot(place: Path) -> None:
     assert found(SharedPlaces(JOBS, [], [str(place)])) == []
     assert found(SharedPlaces(JOBS, [], [str(place)], empty=True)) == [
-        f"{place}/{MOUNT} cannot be looked into: permission denied"
+        f"{place}/{MOUNT} cannot be read: permission denied"
     ]
 
 
 def test_in_a_place_of_the_instance_it_is_a_difference_also_if_it_was_there_at_boot(place: Path) -> None:
     baseline = take_baseline({"work": place}, "no mark")
     said = [one for one in verify(baseline, KeepList()) if not one.startswith("process ")]
-    assert said == [f"work/{MOUNT} cannot be looked into: permission denied"]
+    assert said == [f"work/{MOUNT} cannot be read: permission denied"]

@@ -106,7 +106,7 @@ def test_a_mount_on_a_directory_of_the_user_s_is_a_difference_also_if_it_was_the
         pytest.skip("cannot mount here: needs root")
     try:
         said = swept(SharedPlaces(account, [], [str(place)]))
-        assert said == [f"{place}/had cannot be looked into: something is mounted there"]
+        assert said == [f"{place}/had cannot be read: something is mounted there"]
     finally:
         subprocess.run(["umount", place / "had"], check=True)
 

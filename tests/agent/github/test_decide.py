@@ -154,9 +154,9 @@ def test_under_a_job_too_the_threshold_ends_the_agent() -> None:
 
 
 def test_a_runner_that_died_under_its_job_is_not_waited_for() -> None:
-    dead = SERVING.bound(JOB, 0.0).listening("ended under its job")
-    assert next_after(dead, GIVEN_BACK) == Stop("ended under its job")
-    assert next_after(dead) == Stop("ended under its job")
+    dead = SERVING.bound(JOB, 0.0).listening("ended while its job ran")
+    assert next_after(dead, GIVEN_BACK) == Stop("ended while its job ran")
+    assert next_after(dead) == Stop("ended while its job ran")
 
 
 def test_a_job_that_runs_while_the_store_is_away_gets_what_it_may_need() -> None:

@@ -157,7 +157,7 @@ def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_
         stage.until(lambda: stage.store.reports[-1][1] == "r2")
         kind, _, text = stage.store.reports[-1]
         assert kind is SignalKind.REMOVE_REG_FAILED
-        assert text.startswith("its registration stays behind: something unexpected went wrong")
+        assert text.startswith("its registration stays behind: unexpected error")
         assert len(github.runners()) == 1
 
 

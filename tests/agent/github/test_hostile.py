@@ -22,7 +22,7 @@ HOOK = "ACTIONS_RUNNER_HOOK_JOB_STARTED"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 0.5)
+    monkeypatch.setattr("bullpen.agent.github.job_hooks.LOGGED_WITHIN", 0.5)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_refused_job_that_does_not_end_is_ended_hard_and_the_agent_with_it(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 600
+        "bullpen.agent.github.job_hooks.LOGGED_WITHIN", 600
     )  # it stands still before it ends its worker
     monkeypatch.setattr("bullpen.agent.github.runner.REFUSED_WITHIN", 0.3)
     with a_stage(github) as stage:

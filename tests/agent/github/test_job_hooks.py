@@ -39,7 +39,7 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 0.05)
+    monkeypatch.setattr("bullpen.agent.github.job_hooks.LOGGED_WITHIN", 0.05)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_an_agent_that_was_killed_leaves_a_pipe_that_takes_no_question(hooks: Ho
 
 
 def test_without_an_answer_the_job_does_not_wait_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullpen.agent.github.hook_scripts.ANSWER_WITHIN", 1)
+    monkeypatch.setattr("bullpen.agent.github.job_hooks.ANSWER_WITHIN", 1)
     hooks = Hooks(directory, account_of(USER) if USER else None)
     hooks.open()
     code, said = end(begin(hooks))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def stage(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr("bullpen.agent.github.listener.FIRST_PAUSE", 0.05)
-    monkeypatch.setattr("bullpen.agent.github.hook_scripts.LOGGED_WITHIN", 0.5)
+    monkeypatch.setattr("bullpen.agent.github.job_hooks.LOGGED_WITHIN", 0.5)
     with a_stage(github) as stage:
         yield stage
 
@@ -117,7 +117,7 @@ def test_as_root_the_boot_fails_with_the_reason(github: FakeGithub) -> None:
     with a_stage(github, runner_user="") as stage:
         stage.claimed("4711")
         stage.until(lambda: any(kind is SignalKind.FAILED for kind, _, _ in stage.store.reports))
-        assert "refuses to run as root: local.runner-users says" in stage.store.reports[-1][2]
+        assert "refuses to run as root: name users for jobs in local.runner-users" in stage.store.reports[-1][2]
 
 
 def test_no_process_of_the_runner_is_root_s(stage: Stage) -> None:
@@ -171,9 +171,9 @@ RUN = "${{ github.run_id }}"
 @pytest.mark.parametrize(
     ("label", "changes", "why"),
     [
-        ("99999", {}, "This runner serves label 99999, and no job of run "),
-        (f"{RUN}-2", {}, "-2, and no job of run "),
-        (RUN, {"repository": "acme/gadgets"}, "This runner serves acme/gadgets, and no job of acme/widgets."),
+        ("99999", {}, "This runner serves label 99999, not run "),
+        (f"{RUN}-2", {}, "-2, not run "),
+        (RUN, {"repository": "acme/gadgets"}, "This runner serves acme/gadgets, not acme/widgets."),
     ],
     ids=["foreign run", "other attempt", "foreign repository"],
 )
@@ -304,7 +304,7 @@ def test_a_runner_that_dies_under_its_job_ends_the_agent_which_still_names_the_j
     stage.serves(str(run.id))
     stage.until(lambda: stage.activity)
     os.kill(the_listener(stage), signal.SIGKILL)
-    with pytest.raises(Over, match="ended under its job"):
+    with pytest.raises(Over, match="ended while its job ran"):
         stage.until(lambda: False)
     assert stage.store.beats[-1] is not None
 

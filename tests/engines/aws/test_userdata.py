@@ -254,7 +254,7 @@ def test_a_corrupted_agent_never_runs_and_is_reported(tmp_path: Path, cloud: Clo
     signal = fails_and_is_reported(machine, cloud, text_of())
     assert signal["value"] == {"M": {"signal": {"S": "UD_FAILED"}, "runId": RECORD["runId"]}}
     assert signal["round"] == RECORD["round"]
-    assert re.search("not what its checksum [0-9a-f]{64} says", signal["text"]["S"])
+    assert re.search("does not match its checksum [0-9a-f]{64}", signal["text"]["S"])
     assert not list(machine.root.rglob("agent-*.pyz"))
 
 

@@ -1,10 +1,10 @@
-"""What an instance does before it has an agent: fetch it from the table, or say there why there is none.
+"""Fetches the agent from the table when a machine boots, or reports there why it cannot.
 
     boot.pyz fetch <sha256> <agent.pyz> <agent.json> <user for jobs>
     boot.pyz report <log>
 
-It travels in user data, packed, with `told.json` beside it: what all agents of a launch template are told. `agent.json`
-says in addition which instance this is. Standard library only, and as little of us as will do.
+It travels in user data, packed, with `told.json`: what all agents of a launch template have in common. User data is
+short, so this and what it imports is the standard library and little else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bullpen.agent.aws.imds import Metadata, NoMetadata
 T = TypeVar("T")
 
 PATIENCE = 60.0  # seconds: a new machine's network and role may come late
-RECORD_WITHIN = 120.0  # seconds: whoever launched us writes the record as soon as EC2 has answered
+RECORD_WITHIN = 120.0  # seconds: it is written once EC2 has answered
 AGAIN_AFTER = 1.0  # seconds
 LARGEST = 16 * 1024 * 1024  # bytes of an unpacked agent
 TEXT_LIMIT = 2000  # characters of a signal's text
@@ -61,7 +61,7 @@ class Boot:
             "sts_endpoint": os.environ.get("AWS_ENDPOINT_URL_STS") or self.told["sts_endpoint"],
             "home": str(home),
             "runner_user": user,
-            "shutdown": ["shutdown", "-h", "now"] if user else [],  # without a user of ours the machine is not ours
+            "shutdown": ["shutdown", "-h", "now"] if user else [],  # else the machine is not ours
         }
 
     def fetch(self, sha256: str) -> bytes:
@@ -71,7 +71,9 @@ class Boot:
             raise BootFailed(f"table {self.told['table']} has no agent {sha256}: run `bullpen refresh`")
         content = base64.b64decode(found["archive"]["B"])
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise BootFailed(f"the agent in table {self.told['table']} is not what its checksum {sha256} says: not run")
+            raise BootFailed(
+                f"the agent in table {self.told['table']} does not match its checksum {sha256}: it is not run"
+            )
         return bz2.BZ2Decompressor().decompress(content, LARGEST)
 
     def report(self, text: str) -> None:
@@ -122,7 +124,7 @@ def key(kind: str, id_: str) -> Item:
 
 
 def persistently(ask: Callable[[], T], patience: float = PATIENCE) -> T:
-    """Ask until there is an answer. A refusal is no answer yet: that is what a role gets which was just made."""
+    """Ask until there is an answer. Refusals are retried: a new role gets them."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -130,7 +132,7 @@ def persistently(ask: Callable[[], T], patience: float = PATIENCE) -> T:
         except (DynamoUnanswered, NoMetadata, DynamoRefused) as exc:
             if time.monotonic() >= until:
                 raise BootFailed(str(exc)) from exc
-            say(f"again in {AGAIN_AFTER:g} s: {exc}")
+            say(f"retrying in {AGAIN_AFTER:g} s: {exc}")
         time.sleep(AGAIN_AFTER)
 
 
@@ -148,7 +150,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def last_lines(log: Path) -> str:
-    """The end of the log. That there is none is said as well: the disk may be full, or broken."""
+    """The end of the log, or that there is none: the disk may be full."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * TEXT_LIMIT))
@@ -171,7 +173,7 @@ def main(arguments: list[str]) -> int:
                 text = last_lines(Path(log))  # before the asking below adds to it
                 Boot(told).report(text)
             case _:
-                raise BootFailed(f"what is {arguments}?")
+                raise BootFailed(f"unknown arguments: {arguments}")
     except (BootFailed, OSError, ValueError, KeyError) as exc:
         say(f"boot failed: {str(exc) or type(exc).__name__}")
         return 1

@@ -1,7 +1,7 @@
 """DynamoDB over one kept-alive connection: signature version 4 and JSON.
 
-Of the standard library alone, and small: it also travels in user data, to fetch the agent. Each request is sent once,
-and what its failure means is for the caller to say; only a kept connection that went stale is replaced unasked.
+It also travels in user data. Each request is sent once, and the caller decides what a failure means; only a kept
+connection that went stale is replaced.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DynamoDB:
         content = response.read()
         found = json.loads(content) if response.status < 500 else {}
         if not isinstance(found, dict):
-            raise ValueError("an answer that is no object")
+            raise ValueError("the answer is not a JSON object")
         return response.status, found
 
 

@@ -15,7 +15,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.store.connection import Answer, Caller, FixedToken, ServiceAway
 from bullpen.model import proof
 
-PATIENCE = 3.0  # seconds for an answer: whoever waits may be the loop that sends the heartbeat
+PATIENCE = 3.0  # seconds for an answer: the loop that sends the heartbeat may be waiting for it
 
 
 class Attested:
@@ -46,17 +46,17 @@ class Attested:
         try:
             credentials = self._metadata.credentials()
         except NoMetadata as exc:
-            raise ServiceAway(f"no token without credentials: {exc}") from exc
+            raise ServiceAway(f"cannot ask for a token without credentials: {exc}") from exc
         told = self._config
         request = proof_of(credentials, told.region, told.sts_endpoint, told.serve_url, time.time())
         status, answer = self._caller.call("POST", "/v1/agents/token", request)
         if status != 200:
-            raise ServiceAway(f"{urlsplit(told.serve_url).netloc} gave no token, but answered {status}")
+            raise ServiceAway(f"{urlsplit(told.serve_url).netloc} answered {status} instead of giving a token")
         return str(answer["token"])
 
 
 def proof_of(credentials: Credentials, region: str, sts_endpoint: str, serve_url: str, at: float) -> Answer:
-    """What shows the service that whoever has these credentials asks it, at this time."""
+    """Proves to the server that the holder of these credentials asks, at this time."""
     host = urlsplit(proof.endpoint(region, sts_endpoint)).netloc
     found = signed(credentials, region, "sts", host, proof.headers(serve_url), proof.BODY, at)
     return {

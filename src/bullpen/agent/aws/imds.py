@@ -1,7 +1,4 @@
-"""What EC2 tells a machine about itself: IMDSv2, short time-outs, no secret in any message.
-
-Of the standard library alone, and small: it also travels in user data, to fetch the agent.
-"""
+"""EC2's metadata service: IMDSv2, short time-outs, no secret in any message. It also travels in user data."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ class Metadata:
         path = "/latest/dynamic/instance-identity/document"
         names = ("instanceId", "availabilityZone", "region", "instanceType", "accountId")
         if (found := self.texts(path, *names)) is None:
-            raise NoMetadata("the metadata service knows no identity")
+            raise NoMetadata("the metadata service has no instance identity")
         return MachineIdentity(*found)
 
     def credentials(self) -> tuple[str, str, str]:
@@ -85,7 +82,7 @@ class Metadata:
         except ValueError:
             found = None
         if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
-            raise NoMetadata(f"{path} is not as it should be")  # and is not shown: it may hold a secret
+            raise NoMetadata(f"{path} has an unexpected format")  # and is not shown: it may hold a secret
         return [found[name] for name in names]
 
     def _get(self, path: str) -> str | None:
@@ -115,4 +112,4 @@ def time_of(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as exc:
-        raise NoMetadata(f"{text!r} is no time") from exc
+        raise NoMetadata(f"{text!r} is not a time") from exc

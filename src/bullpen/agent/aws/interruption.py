@@ -1,8 +1,8 @@
 """Notices that EC2 is going to take this machine: an interruption of its spot capacity, or the advice to leave it.
 
-Whoever has a notice takes no more jobs, refuses a claim at once, and says in every beat when it leaves. Notices are
-asked for on a thread of their own, which rings the bell that the agent's loop waits on: a metadata service that does
-not answer must not cost a heartbeat.
+An agent with a notice takes no more jobs, refuses a claim at once, and reports in every heartbeat when it leaves. A
+thread of its own asks for notices and wakes the agent's loop: a metadata service that does not answer must not delay a
+heartbeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signature version 4: how a request to AWS shows who sent it. Standard library only; it also travels in user data."""
+"""Signature version 4 of requests to AWS. It also travels in user data."""
 
 from __future__ import annotations
 

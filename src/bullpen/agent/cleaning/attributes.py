@@ -1,7 +1,7 @@
 """Extended attributes of a directory, its access lists among them: what a job can leave on one that outlives it.
 
-A default access list would even decide who may read what the next run makes there. A file needs no such look: whoever
-changes an attribute of one changes its change time.
+A default access list would even decide which users may read what the next run creates there. Files need no such check:
+changing an attribute of a file changes its change time.
 """
 
 from __future__ import annotations

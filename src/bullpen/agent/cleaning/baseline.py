@@ -56,7 +56,7 @@ class Baseline:
     processes: frozenset[ProcessIdentity]  # spared by a cleaning, but for those that run as `user` by then
     mark: str
     growing: frozenset[Path] = frozenset()
-    user: int | None = None  # whoever runs jobs here and nothing else: all its processes are the jobs'
+    user: int | None = None  # the user of the jobs alone: all its processes belong to jobs
     attributes: Mapping[Path, Attributes] = field(default_factory=dict)  # of the directories that have any
 
     def root(self, name: str) -> tuple[int, int]:
@@ -104,7 +104,7 @@ def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
                 if not keep.covers(sight.path) and (difference := _compare(sight, baseline, keep)):
                     yield f"{shown(sight.path)} {difference}"
         except OSError as failure:
-            yield f"{name} cannot be looked at: {failure.strerror}"
+            yield f"{name} cannot be read: {failure.strerror}"
     for path in missing:
         yield f"{shown(path)} is missing"
     for process in descendants(identify(os.getpid()), baseline.mark, baseline.user, baseline.processes):
@@ -137,7 +137,7 @@ def survives(baseline: Baseline, keep: KeepList) -> Callable[[Path, os.stat_resu
 
 def _compare(sight: FoundEntry, baseline: Baseline, keep: KeepList) -> str | None:
     if sight.status is None or sight.trouble:
-        return f"cannot be looked into: {sight.trouble}"
+        return f"cannot be read: {sight.trouble}"
     was = baseline.entries.get(sight.path)
     now = Fingerprint.of(sight.status, grows=sight.path in baseline.growing)
     if was is None and not (keep.leads_on(sight.path) and stat.S_ISDIR(sight.status.st_mode)):
@@ -149,7 +149,7 @@ def _compare(sight: FoundEntry, baseline: Baseline, keep: KeepList) -> str | Non
 
 
 class FoundEntry(NamedTuple):
-    """`status`: None if we cannot even know what it is, like a mount of a user's that lets nobody else look."""
+    """`status`: None where even the type is unknown, as of a user's own mount that no other user can read."""
 
     path: Path
     status: os.stat_result | None

@@ -1,6 +1,6 @@
 """Gives the next run a machine as it was at boot, or says why it cannot.
 
-    boot ── take_baseline ──▶ run ──▶ clean: end strays ─▶ remove what is new ─▶ look again ──▶ Clean | Dirty(reasons)
+    boot ── take_baseline ──▶ run ──▶ clean: end strays ─▶ remove what is new ─▶ look again ──▶ VerifiedClean | Dirty
                                                                   on a shared machine: ▲ └─▶ renew the places, and look
 
 The baseline is what the pre-runner script left. What is new is removed; what the baseline had and is changed or missing
@@ -130,7 +130,7 @@ def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[s
         troubles[name] = str(failure.strerror).lower()
         return
     try:
-        # Another directory under the same path may be anybody's: nothing in it is ours to remove.
+        # Another directory under the same path may belong to another user: nothing in it is removed.
         if where(os.fstat(top)) == baseline.root(name):
             removed = 0
             for removed in sweep(top, name, _judge(baseline, keep), troubles):
@@ -138,7 +138,7 @@ def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[s
             for _ in bring_back_attributes(baseline, name, keep, troubles):
                 yield removed
         else:
-            troubles[name] = "it is not the directory that it was at boot"
+            troubles[name] = "it is not the directory that was there at boot"
     finally:
         os.close(top)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class UserCrontabs:
-    """Those of one user. None is anybody's baseline."""
+    """Those of one user. The baseline has none: all of them are removed."""
 
     def __init__(self, account: Account) -> None:
         self._account = account

@@ -1,10 +1,10 @@
 """Open files of the jobs' user that processes of other users have, on a machine that several instances share.
 
 A job can pass an open file or directory to a job of another instance. Renewed places make most of that worthless; this
-is the second check, for what a renewal does not reach: files that are kept, and above all programs. A file of a user's
-that has the set-user-id bit makes whoever executes it that user, also long after its last name is gone. The bit for the
-group makes it a member of the user's group, which may pass to the places of the instance: such processes are looked for
-as well.
+is the second check, for what a renewal does not reach: files that are kept, and above all programs. A file of a user
+with the set-user-id bit makes a process that executes it run as that user, also long after its last name is gone. The
+bit for the group makes it a member of the user's group, which may enter the places of the instance: such processes are
+looked for as well.
 
 It sees the open files, the program and the directories of each process, by thread where a thread has any of its own,
 and that there is something in a socket which was passed and not yet taken. It does not see what moves between two
@@ -61,7 +61,7 @@ class Holders:
             try:
                 found = yield from self._look()
             except TooMany:
-                yield f"processes of other users have more than {MOST} open files: they cannot be looked through"
+                yield f"processes of other users have more than {MOST} open files: too many to check"
                 return
             lasting = found if lasting is None else {one: found[one] for one in lasting if one in found}
             if time.monotonic() >= until:
@@ -102,11 +102,11 @@ class Holders:
         try:
             status = os.stat(link)
         except OSError:
-            return  # gone, or of a user's file system that answers nobody, nor belongs to anybody else
+            return  # gone, or on a user's own file system, which answers no other user
         what = ""
         if stat.S_ISSOCK(status.st_mode):
             if _holds_passed_files(link):
-                what = "a socket in which open files wait that were passed to it"
+                what = "a socket that holds open files which were passed to it"
         elif self._account.owns(status.st_uid) and _has_a_name(status):
             what = f"{_path(link)} open, which is {self._account.name}'s"
         if what and (process := identify(pid)) is not None:

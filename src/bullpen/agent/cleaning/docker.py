@@ -48,7 +48,7 @@ BUILD_CACHE = (
     "prune",
     "--all",
     "--force",
-)  # nobody's baseline: losing it costs time, keeping it tells tales
+)  # part of no baseline: removing it costs time, keeping it shows the next run what was built
 
 Holdings = dict[DockerObjects, dict[str, None]]
 
@@ -96,7 +96,7 @@ class Docker:
             found = yield from self._holdings()
         except DockerFailed as exc:
             if self._baseline is not None:
-                yield f"docker cannot be looked at: {exc}"
+                yield f"docker cannot be read: {exc}"
             return
         for kind, entries in found.items():
             for entry in entries:

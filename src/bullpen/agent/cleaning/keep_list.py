@@ -38,7 +38,7 @@ def _parsed(pattern: str) -> Path:
     except ValueError as exc:
         raise ValueError(f"keep pattern {pattern!r}: {exc}") from exc
     if not below:
-        raise ValueError(f"keep pattern {pattern!r}: a place is never kept whole, name something in it")
+        raise ValueError(f"keep pattern {pattern!r}: a whole directory cannot be kept; name an entry in it")
     return place, *below
 
 

@@ -45,7 +45,7 @@ class SharedPlaces:
         self._spare = frozenset(spare)
         self._candidates = places
         self._shares_machine = shares_machine
-        self._known: dict[Path, Fingerprint | None] = {}  # None: it cannot be looked at
+        self._known: dict[Path, Fingerprint | None] = {}  # None: it cannot be read
         self._attributes: dict[Path, Attributes] = {}
         if not empty:
             self._take_baseline()
@@ -110,12 +110,12 @@ class SharedPlaces:
     def _compare(self, sight: FoundEntry) -> str:
         """How it differs from what was there when this was made; empty: it does not."""
         if self._must_go(sight):
-            return f"cannot be looked into: {sight.trouble}" if sight.trouble else "was left behind"
+            return f"cannot be read: {sight.trouble}" if sight.trouble else "was left behind"
         was = self._known.get(sight.path)
         if was is None or sight.status is None:
             return ""
         if sight.trouble:
-            return f"cannot be looked into: {sight.trouble}"
+            return f"cannot be read: {sight.trouble}"
         changed = was.changes(Fingerprint.of(sight.status))
         changed += attributes.changes(self._attributes.get(sight.path, attributes.NONE), sight.attributes)
         return f"was changed: {', '.join(changed)}" if changed else ""

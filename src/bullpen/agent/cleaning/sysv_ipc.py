@@ -1,5 +1,5 @@
-"""System V memory, queues and semaphores of the jobs' user: no file, no process, and they stay until somebody removes
-them. What POSIX has in their place are files, in directories that all users share."""
+"""System V memory, queues and semaphores of the jobs' user: neither files nor processes, and they stay until they are
+removed. POSIX has files in their place, in directories that all users share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a job of GitHub's may run here. Pure.
+"""Decides whether a job of GitHub may run here. Pure.
 
-GitHub gives a runner any job that asks for its label, of every repository that the runner may serve. Whoever can start
-a workflow there can ask for the label of somebody else's run, so we look again before the first step.
+GitHub gives a runner any job that asks for its label, of every repository that the runner may serve. A user who can
+start a workflow there can ask for the label of another run, so the agent checks each job before its first step.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class AdmissionRequest:
 
 
 def refusal(asked: AdmissionRequest, record: InstanceRecord | None, registered_for: str) -> str:
-    """Why the job must not run here, for whoever reads its log; empty if it may."""
+    """Why the job must not run here, for the job's log; empty if it may."""
     if record is None or record.state not in SERVING or record.round != registered_for:
         return "This runner was given back before the job began. Run the job again."
     label = parse(record.run_id)
     if label is None or not asked.attempt.isdecimal():
-        return f"This runner serves {record.run_id}, which is no run of GitHub's."
+        return f"This runner serves {record.run_id}, which is not a run of GitHub."
     if not label.admits(asked.run, int(asked.attempt)):
-        return f"This runner serves label {label}, and no job of run {asked.run}, attempt {asked.attempt}."
+        return f"This runner serves label {label}, not run {asked.run}, attempt {asked.attempt}."
     if record.repository and record.repository.casefold() != asked.repository.casefold():
-        return f"This runner serves {record.repository}, and no job of {asked.repository}."
+        return f"This runner serves {record.repository}, not {asked.repository}."
     return ""
 
 

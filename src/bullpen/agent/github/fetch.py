@@ -15,7 +15,7 @@ from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.github.install import open_up, protect
 
 SILENCE = 20.0  # seconds without a byte
-PATIENCE = 150.0  # seconds in all: whoever waits for us waits little longer
+PATIENCE = 150.0  # seconds in all: a provision waits little longer
 CHUNK = 1024 * 1024
 
 
@@ -35,14 +35,14 @@ def fetch(url: str, sha256: str, target: Path, account: Account | None) -> Gener
     while thread.is_alive():
         yield Turn.WAITING
     if failures:
-        raise CannotSettle(f"GitHub's runner cannot be had from {url}: {failures[0]}")
+        raise CannotSettle(f"GitHub's runner cannot be downloaded from {url}: {failures[0]}")
     yield from open_up(target)
     protect(target, account)
 
 
 def _fetch(url: str, sha256: str, target: Path) -> None:
     if not hasattr(tarfile, "data_filter"):
-        raise ValueError("this Python unpacks without looking: 3.11.4 or later is needed")
+        raise ValueError("this Python cannot unpack archives safely: 3.11.4 or later is needed")
     archive = target.with_name(f"{target.name}.tar.gz")
     found, until = hashlib.sha256(), time.monotonic() + PATIENCE
     try:
@@ -53,7 +53,7 @@ def _fetch(url: str, sha256: str, target: Path) -> None:
                 if time.monotonic() > until:
                     raise ValueError(f"it took longer than {PATIENCE:g} s")
         if found.hexdigest() != sha256:
-            raise ValueError(f"its checksum is {found.hexdigest()}, and not {sha256}: nothing of it was unpacked")
+            raise ValueError(f"its checksum is {found.hexdigest()}, expected {sha256}: nothing was unpacked")
         target.mkdir()
         with tarfile.open(archive) as tar:
             tar.extractall(target, filter="data")

@@ -1,8 +1,8 @@
 """An instance's own copy of GitHub's runner, which keeps its registration and its logs beside its programs.
 
-What lies in the original is linked instead of copied: a runner has half a gigabyte. So whoever runs jobs must not be
-able to change it, which would change the runner of every instance. Programs belong to us; the user may add files beside
-them, as the runner must, and cannot replace ours.
+Files of the original are linked instead of copied, because a runner has half a gigabyte. So the user of the jobs must
+not be able to change them, which would change the runner of every instance. The agent's user owns the programs; the
+jobs' user may add files beside them, as the runner must, and cannot replace them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def install(source: Path, target: Path, account: Account | None) -> Generator[Tu
     """Copy the runner, and return those files that are links, relative to it. Raise CannotSettle."""
     if absent := [name for name in PROGRAMS if not (source / name).is_file()]:
         raise CannotSettle(
-            f"there is no {absent[0]} in {source}: GitHub's runner must lie in github.runner-directory, "
-            "or be fetched from github.runner-url"
+            f"{source} has no {absent[0]}: install GitHub's runner in github.runner-directory, "
+            "or let it be downloaded from github.runner-url"
         )
     linked: list[Path] = []
     try:
@@ -61,7 +61,7 @@ def protect(target: Path, account: Account | None) -> None:
 
 
 def open_up(target: Path) -> Iterator[Turn]:
-    """Let everybody read and execute what lies there, and nobody write to it."""
+    """Let all users read and execute these files, and only their owner write to them."""
     for entry in _entries(target):
         path = target / entry
         if not path.is_symlink():
@@ -116,7 +116,7 @@ def _within(source: Path, link: Path) -> str:
     """Where a symbolic link leads, as a way inside the runner: it must not lead from the copy back to the original."""
     end = os.path.realpath(link)
     if not Path(end).is_relative_to(source):
-        raise CannotSettle(f"{link} leads out of {source}, to {end}: put there what it leads to")
+        raise CannotSettle(f"{link} points outside {source}, to {end}: replace it with what it points to")
     return os.path.relpath(end, link.parent)
 
 
@@ -126,7 +126,7 @@ def _check_way(source: Path, account: Account) -> None:
         _check(top, top.stat(), account)
         for below, above in zip((top, *top.parents), top.parents, strict=False):
             status = above.stat()
-            # In a directory such as /tmp nobody can replace what is somebody else's.
+            # In a sticky directory such as /tmp a user cannot replace the files of another user.
             if not status.st_mode & stat.S_ISVTX or account.user in (status.st_uid, below.lstat().st_uid):
                 _check(above, status, account)
 
@@ -134,6 +134,6 @@ def _check_way(source: Path, account: Account) -> None:
 def _check(path: Path, status: os.stat_result, account: Account | None) -> None:
     if account is not None and may_change(account, status):
         raise CannotSettle(
-            f"user {account.name}, as whom jobs run, can change {path}: give GitHub's runner, and every directory "
-            "above it, to root, and let nobody else write there"
+            f"user {account.name}, as whom jobs run, can change {path}: make root the owner of GitHub's runner and of "
+            "every directory above it, and let no other user write there"
         )

@@ -1,14 +1,24 @@
-"""Hears GitHub's runner ask about a job, and answers.
+"""Lets GitHub's runner ask the agent before each job whether the job may run here.
 
 <instance>/hooks/
-    started.sh  completed.sh    what the runner executes: see `hook`
+    started.sh  completed.sh    what the runner executes, with `bash -e` and as the user of the jobs
     ask                         a pipe that the jobs' user may write to, another one for every registration
     answers/<id>                empty: the job may run; else why it may not
 <instance>/runner/.env          tells the runner of the scripts
 
-Only the pipe is open to jobs. One that writes to it can ask, and be refused; the answer is not theirs to write. A job
-can pass its descriptor of the pipe to a process of another instance, which no cleaning of this one ends: so the next
-run has another pipe.
+Only the pipe is open to jobs. A job that writes to it can ask, and is refused; it cannot write the answer. A job can
+pass its descriptor of the pipe to a process of another instance, which no cleaning of this one ends: so the next run
+has another pipe.
+
+The scripts need bash and coreutils, as the runner does itself; the user may not be able to reach the agent's Python. A
+question is one line into a pipe, the answer is a file. A pipe without a reader does not take the line, so a script that
+asks a dead agent notices it in seconds. The question goes to its writer by the environment, never as an argument: all
+users of a machine can see arguments, and one of them could ask first in its name.
+
+A hook that fails stops no job: steps with `if: always()` run all the same. So the script that refuses a job ends the
+worker that would run its steps, which is its parent, and never returns to it. The listener above them notices, reports
+to GitHub that the job has failed, and waits for the next one. A job that is cancelled while it waits for the answer
+would come to those steps as well, and ends in the same way.
 """
 
 from __future__ import annotations
@@ -21,13 +31,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.github.admission import AdmissionRequest
-from bullpen.agent.github.hook_scripts import script
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 EVENTS = ("started", "completed")
-AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless whoever writes to it has made it larger
+QUESTION_WITHIN = 2  # seconds to pass the question on
+ANSWER_WITHIN = 30  # seconds until there must be an answer: the agent tells the control plane first
+LOGGED_WITHIN = 2  # seconds for the worker to send the reason; one that is cancelled waits for more than 7
+AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless its writer has made it larger
 LONGEST = 4096  # bytes that a pipe takes whole, and far more than a question has
 QUESTION = re.compile(
     r"([0-9]{1,10}-[0-9]{1,12})\t(started|completed)\t([0-9]{1,20})\t([0-9]{1,4})"  # id, event, run, attempt
@@ -46,12 +58,12 @@ class Hooks:
         for made in (directory, self._answers):
             made.mkdir()
             made.chmod(0o755)
-            if account is not None:  # and nobody else, not even by the open directory that a job passes on
+            if account is not None:  # no other user, not even through an open directory that a job passes on
                 os.chown(made, -1, account.group)
                 made.chmod(0o750)
         for event in EVENTS:
             path = self.path(event)
-            path.write_text(script(event, shlex.quote(str(directory))), encoding="utf-8")
+            path.write_text(_script(event, shlex.quote(str(directory))), encoding="utf-8")
             path.chmod(0o755)
 
     def open(self) -> None:
@@ -65,8 +77,8 @@ class Hooks:
         self._ask = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Hear nothing any more: whoever has the pipe still open writes in vain. A pipe that resists is found by the
-        cleaning."""
+        """Stop reading questions: a process that still has the pipe open writes in vain. A pipe that cannot be removed
+        is found by the cleaning."""
         self._heard = b""
         if self._ask >= 0:
             os.close(self._ask)
@@ -104,7 +116,7 @@ class Hooks:
         return [asked for line in lines if (asked := _parsed(line)) is not None]
 
     def answer(self, asked: AdmissionRequest, refusal: str) -> None:
-        """Tell whoever asks; empty: the job may run. Earlier answers go: their askers have read them, or are gone."""
+        """Answer a question; empty: the job may run. Earlier answers are removed: they were read, or in vain."""
         with suppress(OSError):
             for name in os.listdir(self._answers):
                 os.unlink(self._answers / name)
@@ -122,3 +134,50 @@ def _parsed(line: bytes) -> AdmissionRequest | None:
         return None
     id_, event, run, attempt, repository, runner, job = found.groups()
     return AdmissionRequest(id_, run, attempt, repository, runner, job, is_over=event == "completed")
+
+
+ASK = """
+here={here}
+id=$$-$RANDOM$RANDOM
+question=$(printf '%s\\t' "$id" {event} "$GITHUB_RUN_ID" "$GITHUB_RUN_ATTEMPT" "$GITHUB_REPOSITORY" "$RUNNER_NAME")
+ask() {{
+  [[ -p $here/ask ]] &&
+    QUESTION=$question$GITHUB_JOB timeout {patience} bash -c 'printf "%s\\n" "$QUESTION" >"$1"' ask "$here/ask"
+}}
+"""
+STARTED = """#!/bin/bash
+# Asks the agent of this machine whether the job may run here. If it may not, it says so in the job's log and ends the
+# job's worker, so that no step runs: not even one that always does.
+refuse() {{
+  trap '' INT TERM HUP
+  echo "::error title=Bullpen::$1"
+  sleep {logged}
+  # Only while it is the parent: once it has died, another process may have its number.
+  while read -r _ _ _ parent _ </proc/$$/stat && [[ $parent == "$PPID" ]]; do kill -KILL $PPID || true; sleep 0.05; done
+  exit 1
+}}
+trap 'refuse "The job was cancelled before it was admitted."' INT TERM HUP
+{ask}
+ask 2>/dev/null || refuse 'The agent of this machine is gone: the job cannot be admitted. Run the job again.'
+for ((tick = 0; tick < {ticks}; tick++)); do
+  if [[ -e $here/answers/$id ]]; then
+    answer=$(<"$here/answers/$id")
+    if [[ -z $answer ]]; then exit 0; fi
+    refuse "$answer"
+  fi
+  sleep 0.05
+done
+refuse 'The agent of this machine did not answer: the job cannot be admitted. Run the job again.'
+"""
+COMPLETED = """#!/bin/bash
+# Notes that the last step is over. GitHub does not know it yet, so nothing ends here, and nothing can fail here.
+{ask}
+ask 2>/dev/null || true
+"""
+
+
+def _script(event: str, here: str) -> str:
+    """For `started` or `completed`; `here` is the directory of the agent's ears, quoted for a shell."""
+    ask = ASK.format(here=here, event=event, patience=QUESTION_WITHIN).strip()
+    text = {"started": STARTED, "completed": COMPLETED}[event]
+    return text.format(ask=ask, ticks=ANSWER_WITHIN * 20, logged=LOGGED_WITHIN)

@@ -35,7 +35,7 @@ DEPRECATED = 7  # the exit code of run.sh, for a version that GitHub refuses
 LONGEST_LINE = 8192
 SAID = re.compile(r"[0-9-]+ [0-9:]+Z: (?:(Listening for Jobs)|(Running job): .*|Job .* (completed with result): \w+)")
 """The lines that say what it does. They begin with the time, so no name of a job passes for one, unless it has a line
-break in it: whoever chooses such a name can have us take their own job for ended, and is the one who loses it."""
+break in it: a user who chooses such a name only makes the agent take that user's own job for ended."""
 
 Launch = Callable[[str, Sequence[str], Mapping[str, str], Sink, int], Child]
 """Start a command under a name: command, what to add to the environment, where output goes and how much of it."""
@@ -118,7 +118,7 @@ class RunnerListener:
         self.why = ""  # it is broken, or its registration stays behind
         self.has_job = False
         self.jobs = 0  # so many have begun
-        self.is_bound = False  # whether we have admitted that job: told by whoever does
+        self.is_bound = False  # whether that job was admitted; set by `Actions.check`
         self.until = 0.0  # a monotonic reading at which to look again, if it is not 0
         self.child: Child | None = None
         self._launch, self._installed, self._work, self._hooks = launch, installed, work, hooks
@@ -160,7 +160,7 @@ class RunnerListener:
         self.child.close()
         self.child = None
         if code is None:
-            said = f"it did not come further in its time; {said}"
+            said = f"it made no progress in time; {said}"
         self._ended(code, said, now)
 
     def stop(self, now: float) -> None:
@@ -234,15 +234,14 @@ class RunnerListener:
         if code == DEPRECATED:
             self._break(f"GitHub refuses runner version {self._installed.version}: use a newer one")
         elif self.has_job and self.is_bound:
-            # Nobody tells GitHub how the job ended, and it waits for minutes: whoever counts on us should know now.
-            self._break(f"GitHub's runner ended under its job: {said}")
+            # GitHub does not learn how the job ended, and waits for minutes: the control plane should know now.
+            self._break(f"GitHub's runner ended while its job ran: {said}")
         elif self._given.jit and self.jobs and not self._installed.is_configured:
             self.stage = ListenerStage.LOST
         elif (pause := self._restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
         elif not self._given.jit and (not self._installed.is_configured or "has been deleted" in said):
-            # So it seems. A job may have made it look so, to keep what it has copied of a registration that nobody
-            # removes any more.
+            # A job may have made it look so, to go on using its copy of a registration that is never removed then.
             self._remove(now)
         else:
             self.stage, self.until = ListenerStage.PAUSING, now + pause
@@ -273,7 +272,7 @@ class RunnerListener:
 
     def _said(self) -> str:
         """The last it printed, for people: no secret, whatever it printed."""
-        assert self.child is not None, "nobody has said anything"
+        assert self.child is not None, "nothing was started"
         text = self.child.tail()
         for secret in (self._given.token, self._given.removal, self._given.jit):
             text = text.replace(secret, "***") if secret else text

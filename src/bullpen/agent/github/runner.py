@@ -38,7 +38,7 @@ VERSION_WITHIN = 30.0  # seconds
 LEAVING_WITHIN = 10.0  # seconds that a leaving agent gives its runner, and as much more as a job takes to be cancelled
 ENDED_WITHIN = 2.0  # seconds for what jobs left running; a heartbeat waits so long
 ASKED_WITHIN = 300.0  # seconds from a job's begin until we are asked about it: what it uses is downloaded before
-REFUSED_WITHIN = 10.0  # seconds for a refused job to end by itself: see `hook`
+REFUSED_WITHIN = 10.0  # seconds for a refused job to end by itself: see `job_hooks`
 LOOK_AGAIN = 0.050  # seconds
 VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 
@@ -47,7 +47,7 @@ class Actions:
     def __init__(self, config: Config, account: Account | None, log: Callable[[str], None]) -> None:
         """Raise ValueError where GitHub's runner would refuse to run."""
         if account is None and os.geteuid() == 0:
-            raise ValueError("GitHub's runner refuses to run as root: local.runner-users says as whom jobs shall run")
+            raise ValueError("GitHub's runner refuses to run as root: name users for jobs in local.runner-users")
         self.version = ""
         self._config, self._account, self._log = config, account, log
         self._directory = config.directory / "runner"
@@ -77,7 +77,9 @@ class Actions:
         self._hooks.pin(self._directory)
         self._programs = frozenset(os.listdir(self._directory))
         self.version = yield from self._ask_version()
-        strip(self._directory, self._programs)  # config.sh writes, whatever it is asked, and the next time anew
+        strip(
+            self._directory, self._programs
+        )  # config.sh writes files even for --version, and writes them again the next time
         self._log(f"has GitHub's runner {self.version}")
         self._at_boot = frozenset(descendants(identify(os.getpid()), mark_of(config.instance_id), self._user))
         # A file that others store to as well changes its time with each of them.
@@ -98,7 +100,7 @@ class Actions:
         self._asking = None
         version = said.rpartition("\n")[2].strip()
         if code != 0 or not VERSION.fullmatch(version):
-            raise CannotSettle(f"GitHub's runner does not tell its version, but: {said or 'nothing'}")
+            raise CannotSettle(f"GitHub's runner did not print its version, but: {said or 'nothing'}")
         return version
 
     # ------------------------------------------------------------------------------------------------- what decide says
@@ -136,14 +138,14 @@ class Actions:
 
     @property
     def awaits_word(self) -> bool:
-        """A job has begun that nobody has asked about yet. Any other question is late, or made up by a job."""
+        """A job has begun and its hook has not asked yet. Any other question is late, or made up by a job."""
         return self._listener is not None and self._job > self._judged
 
     def admit(self, progress: AgentProgress, asked: AdmissionRequest) -> tuple[AgentProgress, bool]:
         """Bind the job that has begun if it may run here, and have it wait until it is let go; else have it end. Says
         which it was, and of one job only once: what runs cannot pass for another."""
         assert self._hooks is not None, "not settled"
-        assert self._listener is not None, "nobody can have asked"
+        assert self._listener is not None, "no runner could have asked"
         self._judged, self._due = self._job, math.inf
         is_leaving = self._listener.stage is ListenerStage.STOPPING
         why = refusal(asked, progress.seen, "" if is_leaving else progress.registered_for)
@@ -163,7 +165,7 @@ class Actions:
     # ------------------------------------------------------------------------------------------------- what is going on
 
     def outputs(self) -> list[int]:
-        """Descriptors to wait on. Whoever asks when nobody is awaited does not keep us busy."""
+        """Descriptors to wait on. Questions that no job is expected to ask are not among them, so they cost no time."""
         found = [child.output for child in self._running() if child.output >= 0]
         return [*found, self._hooks.fileno()] if self._hooks is not None and self.awaits_word else found
 
@@ -203,23 +205,23 @@ class Actions:
                 self._log(f"listens as {progress.runner}")
                 return progress.listening()
             case ListenerStage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
-                self._log(f"serves no more: {listener.why}")
+                self._log(f"cannot serve jobs any more: {listener.why}")
                 return progress.listening(listener.why)
             case ListenerStage.LOST if progress.removal is None:
-                self._log("its registration is over")
+                self._log("GitHub has removed its registration")
                 self._hang_up()
                 return progress.forgotten()
             case ListenerStage.OVER:
-                self._log(f"listens no more{f', but {listener.why}' if listener.why else ''}")
+                self._log(f"stopped listening{f', but {listener.why}' if listener.why else ''}")
                 self._hang_up()
                 if listener.why and progress.removal is None:
-                    progress = progress.listening(listener.why)  # nobody asked for it
+                    progress = progress.listening(listener.why)  # the agent did not ask it to stop
                 return progress.hung_up(listener.why)
         return progress
 
     def give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
-        """What nobody foresaw costs the runner, never the agent. A registration that only we can remove stays behind:
-        what removes it may be what failed."""
+        """An unexpected error costs the runner, never the agent. A registration that only the agent can remove is left
+        behind: what removes it may be what failed."""
         listener = self._listener
         self._hang_up()
         if listener is None or progress.registration is None:

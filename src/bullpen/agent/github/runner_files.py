@@ -32,7 +32,7 @@ class RegistrationFiles:
         """Leave nothing there but the programs and these files. Nothing of a job may run any more. Raise OSError."""
         strip(directory, programs)
         for name, content in self._files.items():
-            # Never through what somebody may have put there.
+            # Never through a link or file that a job may have put there.
             with os.fdopen(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
                 if account is not None:

@@ -15,8 +15,8 @@ MISSING = "no valid registration token; run `bullpen refresh`"
 
 
 class CredentialIssuer:
-    """Makes the passes of one instance: each registration gets a name of its own, also a second one of a round, and
-    also if the agent began anew in between: it must not meet what it left behind at GitHub itself."""
+    """Makes the credentials of one instance. Each registration gets a name of its own, also a second one in a round and
+    after a restart of the agent: it must not collide with a registration that the agent itself left at GitHub."""
 
     def __init__(self, instance_id: str) -> None:
         self._instance_id = instance_id

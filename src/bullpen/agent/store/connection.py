@@ -109,7 +109,7 @@ class Caller:
         found = json.loads(response.read(LARGEST_ANSWER) or b"{}")
         retry_after = response.getheader("retry-after") or "0"
         if not isinstance(found, dict):
-            raise ValueError("an answer that is no object")
+            raise ValueError("the answer is not a JSON object")
         return response.status, found, float(retry_after) if retry_after.isdigit() else 0.0
 
     def _failed(self, at_least: float = 0.0) -> None:

@@ -36,8 +36,8 @@ from bullpen.model.worker import State as WorkerState
 if TYPE_CHECKING:
     from bullpen.agent.github.token_source import CredentialIssuer
 
-WAITING_EVERY = 0.5  # seconds between two looks at the record while somebody may be about to claim us
-RUNNING_EVERY = 5.0  # and while a run has us: only its release is news
+WAITING_EVERY = 0.5  # seconds between two reads of the record while a claim may come
+RUNNING_EVERY = 5.0  # and while a run has the instance: only its release is news
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
 ATTEMPTS = 3  # to find the number that follows the last one written
 SIGNALS_LAST = 7 * 86400.0  # seconds
@@ -79,7 +79,7 @@ class DynamoStore:
         return record
 
     def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
-        """One write: its number and the length of the lease. Whoever sweeps sets the deadline, by its own clock."""
+        """One write: its number and the length of the lease. A sweeper sets the deadline, by its own clock."""
         pulse: dict[str, Value | None] = {
             "instanceId": text(self._id),
             "domain": text(self._domain),
@@ -102,7 +102,7 @@ class DynamoStore:
                 # A little early, each time by another part of it: machines of one fleet do not beat as one.
                 return Grant(holder, next_in=self._config.heartbeat * random.uniform(0.9, 1.0))
             self._beats = _seq(found)
-        raise StoreUnreachable(f"{ATTEMPTS} beats in a row were overtaken")
+        raise StoreUnreachable(f"{ATTEMPTS} heartbeats in a row were overtaken by another process")
 
     def _card(self) -> Card:
         return Card(self._config.capabilities, build_id(), os.uname().nodename, os.getpid(), __version__)
@@ -125,7 +125,7 @@ class DynamoStore:
             if is_ours:
                 return
             self._signals = _seq(found)
-        raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times")
+        raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times by another process")
 
     def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
@@ -256,7 +256,7 @@ def _secret(item: Item) -> tuple[str, float]:
 
 
 def _entries(instance_id: str, leaving: datetime | None) -> Item:
-    """What makes sweepers, and who looks for those that leave, find a heartbeat that nobody has accepted yet."""
+    """The index entries by which sweepers find a heartbeat that none has accepted yet, and machines that leave."""
     worker = Worker(direct_key(instance_id), WorkerState.ACTIVE, version=0, leaving=leaving)
     return {name: value for name, value in entries.derived(worker).items() if value is not None}
 

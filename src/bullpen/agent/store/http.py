@@ -105,8 +105,8 @@ class HttpStore:
                 case "cleaned-up" | "unknown-worker":
                     self._take_new_key()
                 case error:
-                    raise StoreUnreachable(f"a beat was answered {status}: {error}")
-        raise StoreUnreachable(f"{ATTEMPTS} beats in a row were refused")
+                    raise StoreUnreachable(f"a heartbeat was answered {status}: {error}")
+        raise StoreUnreachable(f"{ATTEMPTS} heartbeats in a row were refused")
 
     def stop(self) -> None:
         if self._epoch > 0:
@@ -273,7 +273,7 @@ class HttpStore:
 
 
 def _badge(config: Config) -> Badge:
-    """On EC2 nobody could give us a token before we started: we prove who we are."""
+    """An agent on EC2 starts without a token: it proves which instance it is."""
     if config.token or not config.imds:
         return FixedToken(config.token)
     from bullpen.agent.aws.identity import Attested

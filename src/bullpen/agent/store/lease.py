@@ -83,7 +83,7 @@ class Lease:
         return json.dumps(asdict(card))
 
     def stop(self, connection: sqlite3.Connection, at: datetime) -> None:
-        """Say that we have stopped: nobody waits for our lease to run out. Whatever we still hold is owed to others."""
+        """Report that this worker has stopped, without waiting for its lease. Jobs that it holds are owed to others."""
         stored = WORKERS.read(connection, self.key)
         if stored is None or stored.state is CLEANED_UP or (stored.token, stored.epoch) != (self._token, self.epoch):
             return
@@ -91,7 +91,7 @@ class Lease:
         said = Stopped(at=at, by=self.key, why="it has stopped", token=self._token, epoch=self.epoch, purge_at=purge_at)
         stopped = WORKERS.land(connection, stop(stored, said))
         if not self._config.ci and not connection.execute(_HOLDS, (self.key,)).fetchone():
-            # GitHub may have given us a job that we never heard of: there whoever follows its runs settles it.
+            # GitHub may have given this runner a job unknown to the agent: the controller of its runs settles that.
             settled = Rescheduled(at=at, by=self.key, why="it has no jobs any more", epoch=stopped.lost_epoch)
             WORKERS.land(connection, settle_cleaned_up(stopped, settled))
 
@@ -110,7 +110,7 @@ class Lease:
 
 
 def bind(connection: sqlite3.Connection, held: HeldJob, worker: Worker, at: datetime) -> None:
-    """Say that we run the job, unless it is not ours any more or we have said so: whoever looks at it finds out."""
+    """Record that this worker runs the job, unless that is recorded or the job is not its own any more."""
     stored = JOBS.read(connection, held.id)
     if stored is None or stored.bound or held.holder.epoch != worker.epoch:
         return

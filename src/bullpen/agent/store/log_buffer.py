@@ -1,4 +1,4 @@
-"""A job's output on its way to `bullpen serve`: gathered for a moment, and kept while nobody answers."""
+"""A job's output on its way to `bullpen serve`: gathered for a moment, and kept while the server does not answer."""
 
 from __future__ import annotations
 

@@ -72,12 +72,12 @@ class SqliteStore:
     def _has_job(self, connection: sqlite3.Connection, run_id: str) -> bool:
         from bullpen.agent.store import jobs
 
-        assert self._lease is not None, "nobody takes a job before its first beat"
+        assert self._lease is not None, "a job is taken only after a first heartbeat"
         return jobs.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
     def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
-        # Loaded with the first beat, not at the start: the model costs tens of milliseconds, and whoever provisions us
-        # waits for our registration, not for our pulse.
+        # Loaded with the first heartbeat, not at the start: the model costs tens of milliseconds, and a provision waits
+        # for the registration, not for a heartbeat.
         from bullpen.agent.store.lease import Lease, bind
         from bullpen.model.worker import Accepted
 
@@ -142,7 +142,7 @@ class SqliteStore:
     def take_job(self, record: InstanceRecord) -> Order | None:
         from bullpen.agent.store import jobs
 
-        assert self._lease is not None, "nobody takes a job before its first beat"
+        assert self._lease is not None, "a job is taken only after a first heartbeat"
         with self._transaction(tells_control=True) as connection:
             taken = jobs.take(connection, self._config, self._lease.key, record.run_id, record.round, _now())
             if taken is None:
@@ -202,7 +202,7 @@ class SqliteStore:
     def _connected(self) -> sqlite3.Connection:
         found = os.stat(self._path)
         if (found.st_dev, found.st_ino) != self._file:
-            # Moved away or replaced: a connection to the old file would go on working, unseen by everybody else.
+            # Moved away or replaced: a connection to the old file would go on working, unseen by other processes.
             self.close()
         if self._connection is None:
             self._connection = connect(self._path)
