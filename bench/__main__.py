@@ -35,13 +35,13 @@ SUBJECTS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 1 if a target is missed or a row was skipped."""
     options = _parser().parse_args(arguments)
-    # SIGTERM ends us as Ctrl-C does: every measurement gets to end the processes that it started.
+    # SIGTERM acts like Ctrl-C, so that every measurement can end the processes that it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     known = [measurement for subject in SUBJECTS for measurement in _measurements(subject)]
     chosen = [one for one in known if options.only.lower() in one.name.lower()]
     if not chosen:
         names = "\n  ".join(one.name for one in known)
-        print(f"--only {options.only}: no such measurement. There are:\n  {names}", file=sys.stderr)
+        print(f"--only {options.only}: no such measurement. The measurements are:\n  {names}", file=sys.stderr)
         return 2
     rows = list(_measured(chosen))
     print(*render(rows), sep="\n")
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measurements(subject: str) -> Sequence[Measurement]:
-    """Those of a subject; if a part that it measures cannot even be imported, one that fails by saying so."""
+    """The measurements of a subject; if it cannot be imported, one that fails with the reason."""
     try:
         found: Sequence[Measurement] = importlib.import_module(f"bench.{subject}").MEASUREMENTS
     except ImportError as error:
@@ -73,7 +73,7 @@ def _measured(measurements: Sequence[Measurement]) -> Iterator[Row]:
         try:
             yield from measurement.measure()
         except Exception as error:
-            # One part that is broken or missing must not hide what the others cost.
+            # A broken measurement must not hide the others.
             why = f"{type(error).__name__}: {error}".splitlines()[0]
             _tell(f"SKIPPED {measurement.name}: {why}")
             yield skipped(measurement.name, why)
@@ -83,11 +83,9 @@ def _measured(measurements: Sequence[Measurement]) -> Iterator[Row]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--only", metavar="PATTERN", default="", help="measure what has this in its name; writes no file"
+        "--only", metavar="PATTERN", default="", help="measure only names that contain PATTERN; write no file"
     )
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="where to write the rows (default: bench/results.json)"
-    )
+    parser.add_argument("--out", metavar="FILE", type=Path, help="file for the rows (default: bench/results.json)")
     return parser
 
 

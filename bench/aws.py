@@ -1,7 +1,8 @@
-"""The same budgets on the AWS engines, in real time: DynamoDB Local, ElasticMQ and an EC2 of our own, every request
-counted by a proxy that adds 25 ms to it. Side by side with the plain way, where that has a way.
+"""The same budgets on the AWS engines, in real time: DynamoDB Local, ElasticMQ and a simulator of EC2. A proxy counts
+every request and adds 25 ms to it. Where the baseline can do the same, it is measured as well.
 
-Counts hold anywhere. Seconds include what DynamoDB Local takes of this machine, which the rows without added time show.
+The counts are valid anywhere. The seconds include the time of DynamoDB Local on this machine, which the rows without
+added latency show.
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -18,15 +19,15 @@ from bullpen.refresh import refresh
 
 SIZES = (10, 50, 200, 500)
 BUDGETED = 50
-"""The size that the budgets speak of."""
+"""The size to which the budgets apply."""
 
 TIMES = 3
-"""Repetitions of a row about seconds; the median counts."""
+"""Repetitions of a row that measures time; the median counts."""
 
 SLOW = "25 ms added per request"
-BARE = "nothing added: the engines and this machine"
+BARE = "no latency added"
 BOOT, WAITED = 60.0, 3.0
-"""Seconds of a boot, and how many of them are really waited for; the others are added."""
+"""Seconds of a boot, and how many of them are measured; the others are added."""
 
 RUN = "measured"
 On = Callable[[], World]
@@ -34,7 +35,7 @@ On = Callable[[], World]
 
 @cache
 def warmed_up() -> World:
-    """The shared world after a first round: engines just started answer three times slower."""
+    """The shared world after a first round: freshly started engines answer three times slower."""
     world = shared()
     perform(world, _first_round)
     return world
@@ -50,49 +51,53 @@ def warm(sizes: Sequence[int] = SIZES, times: int = TIMES, on: On = warmed_up) -
         each[size] = cost.requests / size
         if size == BUDGETED:
             yield row(f"{subject}: requests", cost.requests, "requests", "≤ 75")
-            yield row(f"{subject}: of these to EC2", cost.count.of("ec2"), "requests", "= 0")
+            yield row(f"{subject}: requests to EC2", cost.count.of("ec2"), "requests", "= 0")
             yield from _side_by_side(world, subject, size, cost)
-        yield row(f"{subject}: requests each", each[size], "requests/instance")
-        yield row(f"{subject}, {SLOW}: beyond registration", cost.seconds, "s", "< 0.6" if size == BUDGETED else "")
+        yield row(f"{subject}: requests per instance", each[size], "requests/instance")
+        yield row(
+            f"{subject}, {SLOW}: time without registration", cost.seconds, "s", "< 0.6" if size == BUDGETED else ""
+        )
         if size == BUDGETED:
             bare = _median(world, times, partial(_warm, size=size, latency=0.0))
-            yield row(f"{subject}, {BARE}: beyond registration", bare.seconds, "s")
+            yield row(f"{subject}, {BARE}: time without registration", bare.seconds, "s")
     if len(each) > 1:
         small, large = min(sizes, key=lambda size: abs(size - BUDGETED)), max(sizes)
         grown = each[large] / each[small]
-        yield row(f"aws: provision warm {large} against {small}: requests each", grown, "x", "≤ 1.1")
+        yield row(f"aws: provision warm {large} compared with {small}: requests per instance", grown, "x", "≤ 1.1")
 
 
 def slowly_registered(size: int = BUDGETED, registers_in: float = REGISTERS_IN, on: On = warmed_up) -> Iterator[Row]:
-    world, subject = on(), f"aws: provision warm {size}, {registers_in:g} s"
+    world, subject = on(), f"aws: provision warm {size}, registration of {registers_in:g} s"
     cost = perform(world, lambda stage: _warm(stage, RUN, size=size, registers_in=registers_in))
-    plain = perform(world, lambda stage: _plain(stage, size, registers_in))
+    baseline = perform(world, lambda stage: _baseline(stage, size, registers_in))
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 135")
-    yield row(f"{subject}, {SLOW}: beyond registration", cost.seconds - registers_in, "s", "< 0.6")
-    yield row(f"{subject}: plain, requests", plain.requests, "requests")
-    yield row(f"{subject}, {SLOW}: plain, beyond registration", plain.seconds - registers_in, "s")
-    yield row(f"{subject}: plain/ours, requests", plain.requests / cost.requests, "x", "≥ 2")
+    yield row(f"{subject}, {SLOW}: time without registration", cost.seconds - registers_in, "s", "< 0.6")
+    yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
+    yield row(f"{subject}, {SLOW}: baseline, time without registration", baseline.seconds - registers_in, "s")
+    yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / cost.requests, "x", "≥ 2")
 
 
 def mute(want: int = 10, registers_in: float = REGISTERS_IN, on: On = warmed_up) -> Iterator[Row]:
-    """Two fifths of those claimed first never answer; the pool has exactly enough others."""
+    """Two fifths of the agents claimed first never answer; the pool has exactly enough others."""
     mutes = want * 2 // 5
     cost = perform(on(), lambda stage: _mute(stage, want, mutes, registers_in))
-    subject = f"aws: mute {mutes} of {want + mutes}, want {want}, {registers_in:g} s, {SLOW}"
+    subject = (
+        f"aws: mute agents, {mutes} of {want + mutes}, {want} requested, registration of {registers_in:g} s, {SLOW}"
+    )
     yield row(subject, cost.seconds, "s", "< 12")
     yield row(f"{subject}: requests", cost.requests, "requests")
 
 
 def behind(others: int = 200, on: On = warmed_up) -> Iterator[Row]:
-    """Ten that fit, behind tickets that fit other runs only."""
-    world, subject = on(), f"aws: 10 behind {others} others"
-    ours = perform(world, lambda stage: _behind(stage, others, with_plain=False))
-    plain = perform(world, lambda stage: _behind(stage, others, with_plain=True))
+    """Ten tickets that fit, behind tickets that fit only other runs."""
+    world, subject = on(), f"aws: 10 tickets behind {others} that do not fit"
+    ours = perform(world, lambda stage: _behind(stage, others, with_baseline=False))
+    baseline = perform(world, lambda stage: _behind(stage, others, with_baseline=True))
     yield row(f"{subject}: requests", ours.requests, "requests", "≤ 60")
-    yield row(f"{subject}, {SLOW}: seconds", ours.seconds, "s")
-    yield row(f"{subject}: plain, requests", plain.requests, "requests")
-    yield row(f"{subject}, {BARE}: plain, seconds", plain.seconds, "s")
-    yield row(f"{subject}: plain/ours, requests", plain.requests / ours.requests, "x", "≥ 2")
+    yield row(f"{subject}, {SLOW}: time", ours.seconds, "s")
+    yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
+    yield row(f"{subject}, {BARE}: baseline, time", baseline.seconds, "s")
+    yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / ours.requests, "x", "≥ 2")
 
 
 def release(size: int = BUDGETED, times: int = TIMES, on: On = warmed_up) -> Iterator[Row]:
@@ -100,15 +105,15 @@ def release(size: int = BUDGETED, times: int = TIMES, on: On = warmed_up) -> Ite
     cost = _median(world, times, partial(_release, size=size))
     bare = _median(world, times, partial(_release, size=size, latency=0.0))
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 115")
-    yield row(f"{subject}, {SLOW}: seconds", cost.seconds, "s", "< 1")
-    yield row(f"{subject}, {BARE}: seconds", bare.seconds, "s")
+    yield row(f"{subject}, {SLOW}: time", cost.seconds, "s", "< 1")
+    yield row(f"{subject}, {BARE}: time", bare.seconds, "s")
 
 
 def release_beside_history(dead: int = 8000, on: On = warmed_up) -> Iterator[Row]:
     without, cost, found = perform(on(), lambda stage: _release_beside(stage, dead))
     subject = f"aws: release 10 beside {dead:,} terminated"
     yield row(f"{subject}: found", found, "of 10", "= 10")
-    yield row(f"{subject}: time against none terminated", cost.seconds / without.seconds, "x", "≤ 2")
+    yield row(f"{subject}: time compared with none", cost.seconds / without.seconds, "x", "≤ 2")
     yield row(f"{subject}: requests", cost.requests, "requests")
 
 
@@ -116,24 +121,24 @@ def idle(size: int = 1000, on: On = warmed_up) -> Iterator[Row]:
     cost = perform(on(), lambda stage: _refresh(stage, size))
     subject = f"aws: refresh over {size:,} idle, nothing to do"
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 30")
-    yield row(f"{subject}, {SLOW}: seconds", cost.seconds, "s")
+    yield row(f"{subject}, {SLOW}: time", cost.seconds, "s")
 
 
 def cold(count: int = 10, waited: float = WAITED, on: On = warmed_up) -> Iterator[Row]:
-    """Agents answer at once in both: with a registration of some seconds in both, less is left of the difference."""
+    """Agents answer at once in both cases: with some seconds of registration in both, the difference is smaller."""
     world = on()
     fresh = perform(world, lambda stage: _cold(stage, count, waited))
     reused = perform(world, lambda stage: _warm(stage, RUN, size=count))
-    subject = f"aws: {count} runners, a boot of {BOOT:g} s ({waited:g} waited for, the rest added)"
+    subject = f"aws: {count} runners, boot of {BOOT:g} s ({waited:g} s measured, the rest added)"
     whole = fresh.seconds - waited + BOOT
     yield row(f"{subject}: cold", whole, "s")
     yield row(f"{subject}: cold/warm, instant registration", whole / reused.seconds, "x", "≥ 20")
     slowly = (whole + REGISTERS_IN) / (reused.seconds + REGISTERS_IN)
-    yield row(f"{subject}: cold/warm, {REGISTERS_IN} s of registration added to both", slowly, "x")
+    yield row(f"{subject}: cold/warm, with a registration of {REGISTERS_IN} s in both", slowly, "x")
 
 
 def _median(world: World, times: int, story: Callable[[Stage, str], Coroutine[Any, Any, Cost]]) -> Cost:
-    """The one in the middle by its seconds, of as many runs on one stage."""
+    """The cost with the median time, of several runs on one stage."""
 
     async def repeat(stage: Stage) -> list[Cost]:
         return [await story(stage, f"{RUN}-{number}") for number in range(times)]
@@ -159,10 +164,10 @@ async def _warm(
         return await stage.cost(lambda ports: _served_warm(stage, ports, run_id, size), latency=latency)
 
 
-async def _plain(stage: Stage, size: int, registers_in: float = 0.0) -> Cost:
+async def _baseline(stage: Stage, size: int, registers_in: float = 0.0) -> Cost:
     async with stage.crowd(registers_in) as crowd:
         await crowd.join(await stage.fill(size))
-        return await stage.plain_cost(RUN, size)
+        return await stage.baseline_cost(RUN, size)
 
 
 async def _mute(stage: Stage, want: int, mutes: int, registers_in: float) -> Cost:
@@ -170,16 +175,16 @@ async def _mute(stage: Stage, want: int, mutes: int, registers_in: float) -> Cos
         silent = await stage.fill(mutes)  # first into the queue, so first out of it
         await crowd.join([*silent, *await stage.fill(want)])
         for one in silent:
-            del crowd.members[one.id]  # its machine still runs; nobody on it answers
+            del crowd.members[one.id]  # its machine still runs, but no agent answers
         return await stage.cost(lambda ports: _served_warm(stage, ports, RUN, want))
 
 
-async def _behind(stage: Stage, others: int, *, with_plain: bool) -> Cost:
+async def _behind(stage: Stage, others: int, *, with_baseline: bool) -> Cost:
     async with stage.crowd() as crowd:
         await stage.fill(others, trust_domain="others")
         await crowd.join(await stage.fill(10))
-        if with_plain:
-            return await stage.plain_cost(RUN, 10, latency=0.0)
+        if with_baseline:
+            return await stage.baseline_cost(RUN, 10, latency=0.0)
         return await stage.cost(lambda ports: _served_warm(stage, ports, RUN, 10))
 
 
@@ -236,17 +241,19 @@ async def _released(stage: Stage, ports: Ports, run_id: str, count: int) -> None
 
 
 def _side_by_side(world: World, subject: str, size: int, ours: Cost) -> Iterator[Row]:
-    plain = perform(world, lambda stage: _plain(stage, size))
-    yield row(f"{subject}: plain, requests", plain.requests, "requests")
-    yield row(f"{subject}, {SLOW}: plain, beyond registration", plain.seconds, "s")
-    yield row(f"{subject}: plain/ours, requests", plain.requests / ours.requests, "x", "≥ 2")
-    yield row(f"{subject}, {SLOW}: plain/ours, beyond registration", plain.seconds / ours.seconds, "x", "≥ 2")
+    baseline = perform(world, lambda stage: _baseline(stage, size))
+    yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
+    yield row(f"{subject}, {SLOW}: baseline, time without registration", baseline.seconds, "s")
+    yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / ours.requests, "x", "≥ 2")
+    yield row(
+        f"{subject}, {SLOW}: baseline/Bullpen, time without registration", baseline.seconds / ours.seconds, "x", "≥ 2"
+    )
 
 
 MEASUREMENTS = (
     Measurement("aws: provision warm", warm),
     Measurement("aws: provision warm, slow registration", slowly_registered),
-    Measurement("aws: mute", mute),
+    Measurement("aws: mute agents", mute),
     Measurement("aws: 10 behind others", behind),
     Measurement("aws: release", release),
     Measurement("aws: release beside terminated records", release_beside_history),

@@ -1,7 +1,7 @@
-"""What Bullpen's own requests cost on AWS, in USD: units and requests as counted by the proxy, times list prices.
+"""The cost of Bullpen's own requests on AWS, in USD: units and requests counted by the proxy, times list prices.
 
-DynamoDB Local says how many units a request consumes, indexes included. EC2, traffic and storage are not in it: the
-machines are the bill, and a pool's table has a few megabytes.
+DynamoDB Local reports the units that a request consumes, indexes included. EC2, traffic and storage are not included:
+the table of a pool has a few megabytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,21 +52,23 @@ class Prices:
 
 def costs(idle: int = 100, on: On = warmed_up) -> Iterator[Row]:
     prices = perform(on(), lambda stage: _prices(stage, idle))
-    yield row(f"aws cost: 1,000 provisions of {SOME} warm", 1000 * prices.provision, "USD")
-    yield row(f"aws cost: 1,000 releases of {SOME}", 1000 * prices.release, "USD")
+    yield row(f"aws cost: 1,000 provisions of {SOME} warm runners", 1000 * prices.provision, "USD")
+    yield row(f"aws cost: 1,000 releases of {SOME} runners", 1000 * prices.release, "USD")
     beats = RUNNERS * DAY / TIMINGS.heartbeat
     subject = f"aws cost: a day of heartbeats of {RUNNERS} runners"
     yield row(f"{subject}, written by the agents", beats * prices.beat, "USD")
-    yield row(f"{subject}, over serve", beats * prices.served_beat, "USD")
+    yield row(f"{subject}, through serve", beats * prices.served_beat, "USD")
     timers = RUNNERS * DAY / TIMINGS.lease
-    yield row(f"{subject}: their timers moved, where somebody sweeps", timers * prices.timer, "USD")
+    yield row(f"{subject}: moving their timers, if a sweeper runs", timers * prices.timer, "USD")
     running = MONTH / TIMINGS.heartbeat * prices.beat + MONTH / REFRESH_EVERY * prices.refresh
     kept = MONTH / (TIMINGS.idle / 2) * prices.keep
     looks = MONTH / WAITING_EVERY * prices.look
-    yield row("aws cost: an idle instance-month, agent without serve, kept on offer", running + kept + looks, "USD")
-    yield row("aws cost: of that the agent's looks, two a second", looks, "USD")
+    yield row(
+        "aws cost: one idle instance for a month, agent without serve, kept on offer", running + kept + looks, "USD"
+    )
+    yield row("aws cost: of that the agent's reads, two per second", looks, "USD")
     looks = MONTH / RUNNING_EVERY * prices.look
-    yield row("aws cost: a running instance-month, agent without serve", running + looks, "USD")
+    yield row("aws cost: one running instance for a month, agent without serve", running + looks, "USD")
 
 
 async def _prices(stage: Stage, idle: int) -> Prices:

@@ -1,8 +1,8 @@
-"""The agents of a pool on the AWS engines, all of them in one: 500 that poll for themselves would be all that this
-machine has time for. They go around the proxy, for requests of agents are not the control plane's.
+"""All agents of a pool on the AWS engines, simulated by one task: 500 real agents would overload this machine. Their
+requests bypass the proxy, because only requests of the control plane are counted.
 
-It reads the records of all its members again and again, in batches, and writes what each would write, in batches too:
-the signals that a change of owner asks for, when they are due, and a heartbeat every five seconds.
+The task reads the records of all members in batches, again and again, and writes what each agent would write, also in
+batches: the signals after a change of owner, when they are due, and a heartbeat every five seconds.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Crowd:
             id, state = item["SK"]["S"].removeprefix("ID#"), item["state"]["S"]
             owner = item["runId"]["S"], item["round"]["S"]
             if self.members.get(id, owner) == owner or state == "terminated":
-                continue  # nothing new, or it fell silent while we looked
+                continue  # nothing new, or it fell silent meanwhile
             self.members[id] = owner
             ready = now + (self.boots_in if state == "created" else 0.0)
             if owner[0]:

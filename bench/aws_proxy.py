@@ -23,7 +23,7 @@ WRITES = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "TransactWrit
 
 class Meter:
     """Asks DynamoDB to say what each request consumes, indexes included, and adds it up. Of a transaction DynamoDB
-    Local names the units of one action: ours all do the same to records of one kind, so the others count as much."""
+    Local names the units of one action: all actions of a transaction do the same here, so each counts as much."""
 
     def __init__(self) -> None:
         self.units: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""A stage in real time: one pool on the AWS engines, filled in bulk, with a crowd of agents; and control planes whose
-requests go through the proxy, take 25 ms each if so wished, and are counted."""
+"""A stage in real time: one pool on the AWS engines, filled in bulk, with simulated agents, and control planes whose
+requests go through the proxy, which counts them and can add 25 ms to each."""
 
 import asyncio
 import secrets
@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from bench.aws_baseline import Baseline
 from bench.aws_crowd import Crowd, signal, write
-from bench.aws_plain import Plain
 from bench.aws_world import Count, World
 from bench.records import buried, on_offer
 from bench.stage import REQUEST_LASTS
@@ -59,7 +59,7 @@ class Stage:
     table: TableClient
 
     async def fill(self, count: int, *, trust_domain: str = "") -> list[Instance]:
-        """Leave `count` instances on offer, with machines behind them, tickets in the queue, and nobody at home."""
+        """Leave `count` instances on offer, with machines and tickets, but without agents."""
         now = self.ports.clock.now()
         ids = await self._launch(count)
         steps = {id: on_offer(id, now) for id in ids}
@@ -100,14 +100,14 @@ class Stage:
             await asyncio.gather(ports.records.provision("p-none"), ports.queue.count("none"))
             return await self._measured(work(ports), latency, metered)
 
-    async def plain_cost(self, run_id: str, count: int, *, latency: float = REQUEST_LASTS) -> Cost:
-        """What the plain way needs for the same provision."""
+    async def baseline_cost(self, run_id: str, count: int, *, latency: float = REQUEST_LASTS) -> Cost:
+        """What the baseline needs for the same provision."""
         async with session.opened(self.settings.aws) as cloud:
-            plain = await Plain.of(cloud, self.settings, self.settings.requirements(CLASS), run_id)
+            baseline = await Baseline.of(cloud, self.settings, self.settings.requirements(CLASS), run_id)
 
             async def work() -> None:
-                served = await plain.provision(count)
-                assert len(served) == count, f"the plain way served {len(served)} of {count}"
+                served = await baseline.provision(count)
+                assert len(served) == count, f"the baseline served {len(served)} of {count}"
 
             return await self._measured(work(), latency)
 

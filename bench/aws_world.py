@@ -1,5 +1,5 @@
-"""The world outside of the control plane, for the rows on the AWS engines: DynamoDB Local, ElasticMQ and an EC2 of our
-own, each as a process on loopback, and the proxy in front of all three that counts requests and makes them slow."""
+"""The world outside of the control plane, for the rows on the AWS engines: DynamoDB Local, ElasticMQ and a simulator of
+EC2, each as a process on loopback, and the proxy in front of all three that counts requests and makes them slow."""
 
 import atexit
 import functools
@@ -23,7 +23,7 @@ from fakes.java_engines import running as engines_running
 
 ROOT = Path(__file__).parents[1]
 
-# An account that nobody has: no row may meet a real one, whatever the environment says.
+# An invalid account: no row may use a real one, even if the environment has credentials.
 ACCOUNT = {
     "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret",
@@ -85,7 +85,7 @@ def running(engines: Engines | None = None) -> Iterator[World]:
 @functools.cache
 def shared() -> World:
     """One world for all measurements of this process, for a JVM just started answers three times slower. Everything in
-    it ends when its standard input does: with us, however we end."""
+    it ends when its standard input closes, which happens whenever this process ends."""
     stack = ExitStack()
     world = stack.enter_context(running())
     atexit.register(stack.close)
@@ -98,7 +98,7 @@ def _account() -> Iterator[None]:
     for name in before:
         del os.environ[name]
     os.environ.update(ACCOUNT)
-    # AWS's service descriptions are megabytes of JSON, and every session would read them anew.
+    # AWS's service descriptions are megabytes of JSON, and every session would read them again.
     create_loader = botocore.session.create_loader
     botocore.session.create_loader = functools.cache(create_loader)
     try:

@@ -30,7 +30,7 @@ def grouped(sizes: Sequence[int] = (1000, 10_000, BUDGETED)) -> Iterator[Row]:
             landed, whole = asyncio.run(_claim_grouped(home, size))
         name = f"claims on SQLite, {size:,} records, grouped"
         yield row(name, landed, "claims/s", "≥ 10000" if size == BUDGETED else "")
-        yield row(f"{name}, with the step that proposes each", whole, "claims/s")
+        yield row(f"{name}, including the transition", whole, "claims/s")
 
 
 def competing(sizes: Sequence[int] = (10_000, BUDGETED), seconds: float = COMPETE_FOR) -> Iterator[Row]:
@@ -42,8 +42,8 @@ def competing(sizes: Sequence[int] = (10_000, BUDGETED), seconds: float = COMPET
         name = f"claims on SQLite by {COMPETITORS} processes, {size:,} records"
         counts, waits = [count for count, _ in answers], [wait for _, wait in answers]
         yield row(f"{name}: longest wait", max(waits) * 1000, "ms", "< 100" if size == BUDGETED else "")
-        yield row(f"{name}: all together", sum(counts) / seconds, "claims/s")
-        yield row(f"{name}: smallest share against largest", min(counts) / max(counts), "x")
+        yield row(f"{name}: in total", sum(counts) / seconds, "claims/s")
+        yield row(f"{name}: smallest share/largest", min(counts) / max(counts), "x")
 
 
 async def _fill(home: Path, size: int) -> None:

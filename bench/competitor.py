@@ -1,6 +1,6 @@
-"""`python -m bench.competitor HOME NUMBER SECONDS`: claims one instance after the other beside others who do.
+"""`python -m bench.competitor HOME NUMBER SECONDS`: claims one instance after the other, in competition with others.
 
-Says `ready`, begins at a line on its input, and answers with how many it claimed and its longest wait in seconds.
+Prints `ready`, starts on a line of input, and prints the number of claims and the longest wait in seconds.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ def lost_by_kill(pools: Sequence[int] = (5, 20), moments: int = 20) -> Iterator[
             steps, _ = perform(_history(victim, pool, die_at=None))
             chosen = [1 + number * steps // moments for number in range(moments)]
             lost = sum(perform(_history(victim, pool, die_at=moment))[1] for moment in chosen)
-            subject = f"lost by kill -9 of {name}, pool of {pool}, {moments} moments"
+            subject = f"instances lost by kill -9 of {name}, pool of {pool}, at {moments} moments"
             yield row(subject, lost, "instances", "= 0")
 
 
@@ -79,4 +79,4 @@ async def _releases(there: Stage, ports: Ports, _: int) -> None:
 
 VICTIMS: dict[str, Victim] = {"provision": _provisions, "release": _releases}
 
-MEASUREMENTS = (Measurement("lost by kill -9", lost_by_kill),)
+MEASUREMENTS = (Measurement("instances lost by kill -9", lost_by_kill),)

@@ -35,14 +35,14 @@ def one(times: int = 7) -> Iterator[Row]:
 
 
 def many(sizes: Sequence[int] = (1, 10, 50)) -> Iterator[Row]:
-    """Targets of our own for the largest: on two cores, 50 interpreters start, and 50 agents answer and clean."""
+    """Only the largest size has targets: on two cores, 50 interpreters start, and 50 agents answer and clean."""
     for size in sizes:
         cold, warm, back = _story(partial(_many, size=size))
         subject, target = f"embedded: {size} at once", "< 3" if size == 50 else ""
         yield row(f"{subject}, provision cold", cold, "s")
         yield row(f"{subject}, provision warm", warm, "s", target)
         yield row(f"{subject}, release", back, "s", target)
-        yield row(f"{subject}, cold against warm", cold / warm, "x")
+        yield row(f"{subject}, cold/warm", cold / warm, "x")
 
 
 def release_beside_history(times: int = 5) -> Iterator[Row]:
@@ -50,7 +50,7 @@ def release_beside_history(times: int = 5) -> Iterator[Row]:
     with a_home_with_instances(SETTINGS) as young, a_home_with_instances(SETTINGS) as old:
         without, beside = asyncio.run(_release_both(young, old, times))
     ratio = median(beside) / median(without)
-    yield row(f"embedded: release 10 of 10 beside {DEAD:,} terminated, time against none", ratio, "x", "≤ 2")
+    yield row(f"embedded: release 10 beside {DEAD:,} terminated: time compared with none", ratio, "x", "≤ 2")
 
 
 def _story(tell: Callable[[Ports], Awaitable[T]]) -> T:

@@ -53,7 +53,7 @@ def _rows(serve: "_Serve", drummer: "_Drummer", size: int, seconds: float) -> It
         each = (serve.cpu() - before) / found["accepted"]
         subject = name if order == "one" else f"{name}, in batches of 100"
         yield row(subject, found["rate"], "beats/s", target if budgeted else "")
-        yield row(f"{subject}: processor time of each in serve", each * 1e6, "µs", most if budgeted else "")
+        yield row(f"{subject}: processor time per heartbeat in serve", each * 1e6, "µs", most if budgeted else "")
     found = drummer.obey(f"paced {CONNECTIONS} {seconds} {HALF}")
     subject = f"{name}, {HALF:,}/s"
     yield row(f"{subject}: p50", found["p50"] * 1000, "ms")

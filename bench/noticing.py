@@ -1,4 +1,4 @@
-"""How long a dead worker stays unnoticed, in virtual time: from its end until it is declared lost."""
+"""How long it takes to notice a dead worker, in virtual time: from its end until it is declared lost."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -26,19 +26,20 @@ def noticed(dead: int = 150, leases: Sequence[int] = (OURS, DEFAULT)) -> Iterato
     for lease in leases:
         waits, falsely = virtual_run(_notice(dead, lease), allow_left_behind=True)
         ours = lease == OURS
-        name = f"dead worker noticed, {lease} s of lease{', as our agents have' if ours else ''}"
+        agents = " (Bullpen's agents)" if ours else ""
+        name = f"dead worker noticed, lease of {lease} s{agents}"
         yield row(f"{name}: p50", median(waits), "s", "≤ 21" if ours else "")
         yield row(f"{name}: longest", max(waits), "s", "≤ 25" if ours else "")
-        yield row(f"{name}: live ones declared lost", falsely, "workers", "= 0")
+        yield row(f"{name}: live workers declared lost", falsely, "workers", "= 0")
 
 
 async def _notice(dead: int, lease: int) -> tuple[list[float], int]:
     """For each dead worker how long it took, and how many of the living were taken for dead."""
     memory, random, loop = Memory(), Random(1), asyncio.get_running_loop()
     ends = {f"dead-{number}": random.uniform(lease, lease + DYING) for number in range(dead)}
-    everybody = ends | {f"living-{number}": float("inf") for number in range(dead * LIVING)}
+    everyone = ends | {f"living-{number}": float("inf") for number in range(dead * LIVING)}
     began = loop.time()
-    for number, (key, end) in enumerate(everybody.items()):
+    for number, (key, end) in enumerate(everyone.items()):
         ports = memory.ports(LoopClock(), SeededChance(number), Faults(number, Rates()))
         loop.create_task(_live(ports, key, lease, random.uniform(0, lease / 3), began + end))
     serving = memory.ports(LoopClock(), SeededChance(dead), Faults(dead, Rates()))

@@ -1,7 +1,7 @@
-"""Runs of two trust domains race for one pool: is any machine launched while one that fits is there to be had?
+"""Runs of two trust domains race for one pool: is a machine launched although one that fits is claimable?
 
-Each run puts back the other domain's tickets, which hides them; some tickets are lost on the way. Neither may make
-anybody launch a machine while an instance that fits has been claimable for 5 seconds or more.
+Each run puts back the other domain's tickets, which hides them; some tickets are lost. Neither may cause the
+launch of a machine while an instance that fits has been claimable for 5 seconds or more.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ TROUBLED = Rates(latency=(0.0, 0.025), lost_ticket=0.1, false_empty=0.05, disord
 
 
 def cold_launches(pools: Sequence[int] = (10, 20, 80), seeds: int = 10) -> Iterator[Row]:
-    """Each domain's runs ask for a fifth more than its half of the pool holds: some launches are right."""
+    """The runs of each domain request a fifth more than its half of the pool: some launches are right."""
     for pool in pools:
         counted = [virtual_run(_race(pool, seed), seed=seed, allow_left_behind=True) for seed in range(seeds)]
-        subject = f"cold launches, {seeds} races of 4 runs for {pool}"
+        subject = f"cold launches, {seeds} races of 4 runs, pool of {pool}"
         needless = sum(count for count, _ in counted)
-        yield row(f"{subject}: while one that fits was claimable ≥ 5 s", needless, "machines", "= 0")
-        yield row(f"{subject}: of all", sum(count for _, count in counted), "machines")
+        yield row(f"{subject}: although a fit was claimable for ≥ 5 s", needless, "machines", "= 0")
+        yield row(f"{subject}: all", sum(count for _, count in counted), "machines")
 
 
 async def _race(pool: int, seed: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ async def _race(pool: int, seed: int) -> tuple[int, int]:
 
 
 class WatchedCompute(MemoryCompute):
-    """Looks over the pool whenever a machine is launched."""
+    """Inspects the pool whenever a machine is launched."""
 
     def __init__(self, memory: Memory, faults: Faults, domain: str) -> None:
         super().__init__(memory.yard, LoopClock(), faults)

@@ -14,7 +14,7 @@ def idle(sizes: Sequence[int] = (10, 100, 1000)) -> Iterator[Row]:
         cost = perform(_refresh(size))
         subject, of_budget = f"refresh over {size:,} idle", size == 1000
         yield row(f"{subject}: requests", cost.requests, "requests", "≤ 30" if of_budget else "")
-        yield row(f"{subject}: seconds", cost.seconds, "s")
+        yield row(f"{subject}: time", cost.seconds, "s")
 
 
 async def _refresh(size: int) -> Cost:

@@ -19,9 +19,11 @@ def release(sizes: Sequence[int] = (10, 50, 200, 500)) -> Iterator[Row]:
         subject, of_budget = f"release {size}, instant deregistration", size == BUDGETED
         if of_budget:
             yield row(f"{subject}: requests", cost.requests, "requests", "≤ 115")
-            yield row(f"{subject}: requests in batches of SQS and DynamoDB", batched.requests, "requests", "≤ 115")
-        yield row(f"{subject}: requests each", cost.requests / size, "requests/instance")
-        yield row(f"{subject}: seconds", cost.seconds, "s", "< 1" if of_budget else "")
+            yield row(
+                f"{subject}: requests with the batch sizes of SQS and DynamoDB", batched.requests, "requests", "≤ 115"
+            )
+        yield row(f"{subject}: requests per instance", cost.requests / size, "requests/instance")
+        yield row(f"{subject}: time", cost.seconds, "s", "< 1" if of_budget else "")
 
 
 def release_beside_history(dead: Sequence[int] = (1000, 8000)) -> Iterator[Row]:
@@ -31,7 +33,7 @@ def release_beside_history(dead: Sequence[int] = (1000, 8000)) -> Iterator[Row]:
         subject, of_budget = f"release 10 beside {count:,} terminated", count == 8000
         yield row(f"{subject}: found", found, "of 10", "= 10")
         ratio = cost.seconds / without.seconds
-        yield row(f"{subject}: time against none terminated", ratio, "x", "≤ 2" if of_budget else "")
+        yield row(f"{subject}: time compared with none", ratio, "x", "≤ 2" if of_budget else "")
         yield row(f"{subject}: requests", cost.requests, "requests")
 
 

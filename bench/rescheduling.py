@@ -33,7 +33,7 @@ def rescheduled(sizes: Sequence[int] = (1000, BUDGETED)) -> Iterator[Row]:
             wall, cpu = asyncio.run(_reschedule(home, size))
         name = f"{size:,} jobs of {DEAD} dead workers rescheduled"
         yield row(name, wall, "s", "< 5" if size == BUDGETED else "")
-        yield row(f"{name}: processor time of each", cpu / size * 1e6, "µs")
+        yield row(f"{name}: processor time per job", cpu / size * 1e6, "µs")
 
 
 async def _reschedule(home: Path, size: int) -> tuple[float, float]:

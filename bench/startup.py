@@ -23,7 +23,7 @@ def help_against_bare_python(times: int = 25) -> Iterator[Row]:
         help_.append(_lasts([str(PROGRAM), "--help"]))
     yield row("bullpen --help", median(help_) * 1000, "ms")
     yield row("bullpen --help: bare Python", median(bare) * 1000, "ms")
-    yield row("bullpen --help: against bare Python", median(help_) / median(bare), "x", "≤ 2.5")
+    yield row("bullpen --help: compared with bare Python", median(help_) / median(bare), "x", "≤ 2.5")
 
 
 def _lasts(command: Sequence[str]) -> float:

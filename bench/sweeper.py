@@ -42,7 +42,7 @@ async def sweep(home: Path, now: datetime) -> dict[str, float]:
 
 
 async def _passes(liveness: Liveness, clock: HandSet, count: int, step: timedelta) -> tuple[float, float, int]:
-    """Processor and wall time of one pass, and the timers that all have moved. Nobody is lost: every worker lives."""
+    """Processor and wall time of one pass, and the number of moved timers. Every worker is alive, so none is lost."""
     cpu, wall, moved = time.process_time(), time.perf_counter(), 0
     for _ in range(count):
         clock.at += step

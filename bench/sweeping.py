@@ -28,13 +28,13 @@ def sweep(sizes: Sequence[int] = (1000, 10_000, 100_000, BUDGETED)) -> Iterator[
         with a_home() as home:
             empty, full, found = _sweep(home, size)
         name, budgeted = f"lease sweep, {size:,} live workers", size == BUDGETED
-        yield row(f"{name}: processor time a second", found["cpu"] * 1000, "ms", "< 250" if budgeted else "")
-        yield row(f"{name}: wall time a second", found["wall"] * 1000, "ms")
-        yield row(f"{name}: with no timer due", found["idle"] * 1000, "ms")
+        yield row(f"{name}: processor time per second", found["cpu"] * 1000, "ms", "< 250" if budgeted else "")
+        yield row(f"{name}: wall time per second", found["wall"] * 1000, "ms")
+        yield row(f"{name}: pass without a due timer", found["idle"] * 1000, "ms")
         due = size * BUSY / (LEASE * TIMERS)
-        yield row(f"{name}: timers moved of those due", 100 * found["moved"] / due, "%", "≥ 99" if budgeted else "")
-        yield row(f"{name}: on disk, each", (full - empty) / size, "bytes")
-        yield row(f"{name}: memory that the sweeper grew by", found["grown"] / 2**20, "MiB")
+        yield row(f"{name}: due timers moved", 100 * found["moved"] / due, "%", "≥ 99" if budgeted else "")
+        yield row(f"{name}: disk space per worker", (full - empty) / size, "bytes")
+        yield row(f"{name}: memory growth of the sweeper", found["grown"] / 2**20, "MiB")
 
 
 def _sweep(home: Path, size: int) -> tuple[int, int, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""What a benchmark says: rows of name, value, unit, target and whether the target is met."""
+"""The results of a benchmark: rows of name, value, unit, target and whether the target is met."""
 
 import json
 import operator
@@ -35,7 +35,7 @@ def row(name: str, value: float, unit: str, target: str = "") -> Row:
 
 
 def skipped(name: str, why: str) -> Row:
-    """A row that could not be measured. It is not ok: a budget that nobody measured is not met."""
+    """A row that could not be measured. It is not ok: an unmeasured budget is not met."""
     return Row(name, f"skipped: {why}", "", "", ok=False)
 
 

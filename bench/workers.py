@@ -21,7 +21,7 @@ beat was up to a third of a lease ago."""
 
 
 def key_of(number: int) -> str:
-    """As our own agents name themselves, so that a row has its usual size."""
+    """The key of a worker, like those of agents, so that a row has its usual size."""
     return f"i-{number:016x}/{number:08x}"
 
 

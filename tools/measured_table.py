@@ -17,12 +17,12 @@ AWS, COST = "aws: ", "aws cost: "
 VIRTUAL = (
     "provision warm",
     "mute",
-    "10 behind",
+    "10 tickets behind",
     "half of a pool",
     "release",
     "refresh over",
     "cold launches",
-    "lost by kill",
+    "instances lost by kill",
     "dead worker noticed",
 )
 """How the names of measurements in virtual time begin; all others run in real time."""
@@ -33,19 +33,22 @@ QUESTIONS = (
     ("embedded: 50 runners at once, reused", "embedded: 50 at once, provision warm"),
     (
         "AWS: 10 runners, created against reused, with a boot of 60 s",
-        "aws: 10 runners, a boot of 60 s (3 waited for, the rest added): cold/warm, instant registration",
+        "aws: 10 runners, boot of 60 s (3 s measured, the rest added): cold/warm, instant registration",
     ),
     (
         "AWS: 50 reused, time beyond their registration, 25 ms added per request",
-        "aws: provision warm 50, instant registration, 25 ms added per request: beyond registration",
+        "aws: provision warm 50, instant registration, 25 ms added per request: time without registration",
     ),
-    ("AWS: 50 reused, requests to EC2", "aws: provision warm 50, instant registration: of these to EC2"),
-    ("instances lost when provision is killed at 20 moments", "lost by kill -9 of provision, pool of 20, 20 moments"),
+    ("AWS: 50 reused, requests to EC2", "aws: provision warm 50, instant registration: requests to EC2"),
+    (
+        "instances lost when provision is killed at 20 moments",
+        "instances lost by kill -9 of provision, pool of 20, at 20 moments",
+    ),
     (
         "machines launched while a fitting one was idle for 5 s",
-        "cold launches, 10 races of 4 runs for 80: while one that fits was claimable ≥ 5 s",
+        "cold launches, 10 races of 4 runs, pool of 80: although a fit was claimable for ≥ 5 s",
     ),
-    ("a dead runner is noticed, longest time", "dead worker noticed, 15 s of lease, as our agents have: longest"),
+    ("a dead runner is noticed, longest time", "dead worker noticed, lease of 15 s (Bullpen's agents): longest"),
     ("heartbeats that one `serve` stores", "heartbeats over HTTP, 100,000 workers"),
 )
 """The README's rows: what a user would ask, and the name of the measurement that answers it."""

@@ -1,8 +1,8 @@
-"""Provision written down plainly, call for call as the warm pool was first described: what we compare ourselves with.
+"""The baseline: a provision without batches, call by call as the warm pool was first described.
 
-One message is received, deleted and judged at a time; a miss is sent back with a delay; a claim worker claims, gets the
-heartbeat, then gets the registration signal every half second until it is there or 10 seconds are over. It runs on the
-same engines and the same pool as ours, and has no provision record, so it writes less.
+It receives, deletes and judges one message at a time and sends a miss back with a delay. A claim worker claims, reads
+the heartbeat, then reads the registration signal every half second, for at most 10 seconds. The baseline runs on the
+same engines and the same pool as Bullpen. It has no provision record, so it writes less.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from bullpen.model.ticket import Requirements, Ticket, Verdict, judge, parse_tic
 from bullpen.ports import Message, Ports
 
 POLL = 0.5
-BY = "plain"
+BY = "baseline"
 
 
 @dataclass(slots=True)
-class Plain:
+class Baseline:
     ports: Ports
     faults: Faults
     settings: Settings
@@ -102,7 +102,7 @@ class Plain:
         return False
 
     def _decided(self, members: list[Instance]) -> provisions.Provision:
-        """What the model asks to see before a member runs. Never stored: it costs the plain way no request."""
+        """What the model asks to see before a member runs. Never stored: it costs the baseline no request."""
         now = self.ports.clock.now()
         asked = provisions.absent(BY, self.run_id, len(members), self.needs, now, 0.0)
         opened = provisions.open_(asked, provisions.Opened(**self._now())).after

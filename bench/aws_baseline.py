@@ -1,10 +1,10 @@
-"""The plain way on the AWS engines, in the calls in which the warm pool was first described.
+"""The baseline on the AWS engines, with the calls by which the warm pool was first described.
 
     ReceiveMessage 1, DeleteMessage 1, judge, SendMessage 1 with a delay on a miss      one after the other
     UpdateItem idle → claimed; GetItem of the heartbeat; GetItem of the signal, every half second for 10 seconds
     UpdateItem claimed → running
 
-It keeps no provision record, no story and no index, so it writes less than we do.
+It keeps no provision record, no story and no index, so it writes less than Bullpen.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bench.plain import POLL
+from bench.baseline import POLL
 from bullpen.config import Settings
 from bullpen.engines.aws.dynamodb.items import moment, raw_key, text
 from bullpen.engines.aws.errors import Declined, call
@@ -26,8 +26,8 @@ UNMET = "ConditionalCheckFailedException"
 
 
 @dataclass(slots=True)
-class Plain:
-    """One provision. `clients` are opened beforehand, as ours are."""
+class Baseline:
+    """One provision. `clients` are opened beforehand, as for Bullpen."""
 
     clients: dict[str, Any]
     settings: Settings
@@ -38,7 +38,7 @@ class Plain:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    async def of(cls, cloud: Cloud, settings: Settings, needs: Requirements, run_id: str) -> "Plain":
+    async def of(cls, cloud: Cloud, settings: Settings, needs: Requirements, run_id: str) -> "Baseline":
         return cls({name: await cloud.client(name) for name in ("dynamodb", "sqs")}, settings, needs, run_id)
 
     async def provision(self, count: int) -> list[str]:
