@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.github.fixtures import USER, Over, Stage, a_stage
-from bullpen.agent.github.hook_scripts import ANSWER_WITHIN
+from bullpen.agent.github.job_hooks import ANSWER_WITHIN
 from bullpen.agent.progress import SignalKind
 from bullpen.host.processes import descendants, mark_of
 from bullpen.model.activity import Activity
