@@ -117,3 +117,13 @@ def test_the_clock_is_banned_wherever_the_simulator_runs(path: str, banned: bool
     command += ["--stdin-filename", f"src/bullpen/{path}", "-"]
     answer = subprocess.run(command, input="import time\n", capture_output=True, text=True, check=False, cwd=ROOT)
     assert ("TID251" in answer.stdout) is banned, answer.stdout + answer.stderr
+
+
+def test_every_class_name_exists_once() -> None:
+    """A reader who searches for a class finds one. Only `State` exists once for each state machine of the model."""
+    found: dict[str, list[str]] = {}
+    for source in sorted((ROOT / "src/bullpen").rglob("*.py")):
+        for node in ast.parse(source.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not (node.name == "State" and source.parent.name == "model"):
+                found.setdefault(node.name, []).append(str(source.relative_to(ROOT)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Wakeups:
+class MemoryWakeups:
     """Rung at every change. Rings are counted, so that one between two waits is heard at the second."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Wakeups:
 class WakeupListener:
     """One process at a bell."""
 
-    def __init__(self, bell: Wakeups) -> None:
+    def __init__(self, bell: MemoryWakeups) -> None:
         self._bell = bell
         self._heard = bell.rings
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bullpen.engines.memory.faults import Faults
-from bullpen.engines.memory.notify import WakeupListener, Wakeups
+from bullpen.engines.memory.notify import MemoryWakeups, WakeupListener
 from bullpen.model.signal import Heartbeat, Pulse, Signal, beat_directly, direct_key
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.signals: dict[str, Signal] = {}
-        self.bell = Wakeups()
+        self.bell = MemoryWakeups()
 
     def report(self, signal: Signal) -> bool:
         stored = self.signals.get(signal.instance_id)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from bullpen.engines.memory.index import Index, Replica
 from bullpen.engines.memory.jobs import JobIndexes
-from bullpen.engines.memory.notify import Wakeups
+from bullpen.engines.memory.notify import MemoryWakeups
 from bullpen.engines.memory.workers import WorkerIndexes
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
@@ -30,7 +30,7 @@ class IndexFollower(Protocol):
 class Tables:
     """Shared by all simulated processes. Nothing here awaits, so every method is atomic."""
 
-    def __init__(self, control: Wakeups, lag: float = 0.0) -> None:
+    def __init__(self, control: MemoryWakeups, lag: float = 0.0) -> None:
         self.instances: dict[str, Instance] = {}
         self.provisions: dict[str, Provision] = {}
         self.workers: dict[str, Worker] = {}
@@ -41,7 +41,7 @@ class Tables:
         self.controls: dict[str, Control] = {}
         self.stories: dict[str, deque[StoryLine]] = {}
         self._control = control
-        self._bells: dict[str, Wakeups] = {}
+        self._bells: dict[str, MemoryWakeups] = {}
 
         self.of_run = Index[Instance](lambda i: (i.run_id, i.id) if i.run_id and i.state in instances.LIVE else None)
         self.claimable = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_claimable else None)
@@ -80,9 +80,9 @@ class Tables:
             Control: (self.controls, Replica(lag)),
         }
 
-    def bell(self, instance_id: str) -> Wakeups:
+    def bell(self, instance_id: str) -> MemoryWakeups:
         """Rung when the record of this instance changes: what its agent listens to."""
-        return self._bells.setdefault(instance_id, Wakeups())
+        return self._bells.setdefault(instance_id, MemoryWakeups())
 
     def land(self, changes: Sequence[Change[Any]], checks: Sequence[Check] = ()) -> list[Any]:
         """All of them or, with a Conflict, none."""
