@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bullpen.config import Settings
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.wiring import embedded
 
 IDLE, BUSY = 10, 10  # passes; all of them end before the first deadline
@@ -33,7 +33,7 @@ class HandSet:
 async def sweep(home: Path, now: datetime) -> dict[str, float]:
     clock, settings = HandSet(now), Settings()
     async with embedded(home, settings) as real:
-        liveness = Liveness(replace(real, clock=clock), settings, receives=True)
+        liveness = LivenessController(replace(real, clock=clock), settings, receives=True)
         await liveness.run_once()  # opens what is opened once, and purges
         before = _resident()
         idle, _, _ = await _passes(liveness, clock, IDLE, timedelta(0))
@@ -41,7 +41,9 @@ async def sweep(home: Path, now: datetime) -> dict[str, float]:
         return {"idle": idle, "cpu": cpu, "wall": wall, "moved": moved, "grown": _resident() - before}
 
 
-async def _passes(liveness: Liveness, clock: HandSet, count: int, step: timedelta) -> tuple[float, float, int]:
+async def _passes(
+    liveness: LivenessController, clock: HandSet, count: int, step: timedelta
+) -> tuple[float, float, int]:
     """Processor and wall time of one pass, and the number of moved timers. Every worker is alive, so none is lost."""
     cpu, wall, moved = time.process_time(), time.perf_counter(), 0
     for _ in range(count):

@@ -19,7 +19,7 @@ from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.job_policy import Assignment
 from bullpen.ports import Ports
-from bullpen.server.long_poll import Lookout
+from bullpen.server.long_poll import LongPoll
 from bullpen.sim.world import World
 from fixtures import a_world, provisioned, records, released, small
 
@@ -224,13 +224,13 @@ async def test_an_agent_is_told_only_of_a_job_that_its_worker_can_do() -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
         (instance,) = records(world, RUNNING)
-        lookout = Lookout(world.ports())
+        long_poll = LongPoll(world.ports())
         await submitted(world.ports(), 25, capability="gpu")
-        assert not (await lookout.look(instance.id)).has_job
+        assert not (await long_poll.look(instance.id)).has_job
         await submitted(world.ports())
-        assert (await lookout.look(instance.id)).has_job
+        assert (await long_poll.look(instance.id)).has_job
         await taken(world, key)
-        assert not (await lookout.look(instance.id)).has_job
+        assert not (await long_poll.look(instance.id)).has_job
 
 
 async def test_an_agent_is_not_told_of_a_job_before_its_time() -> None:
@@ -244,10 +244,10 @@ async def test_an_agent_is_not_told_of_a_job_before_its_time() -> None:
             at=world.clock.now(), by="test", worker=key, epoch=job.epoch, fence=job.fence, not_before=until
         )
         await world.ports().records.apply(steps.reschedule(job, event))
-        lookout = Lookout(world.ports())
-        assert not (await lookout.look(instance.id)).has_job
+        long_poll = LongPoll(world.ports())
+        assert not (await long_poll.look(instance.id)).has_job
         await asyncio.sleep(5)
-        assert (await lookout.look(instance.id)).has_job, "alone in its run it may have it again"
+        assert (await long_poll.look(instance.id)).has_job, "alone in its run it may have it again"
 
 
 async def test_a_lost_job_is_told_to_the_others_only() -> None:
@@ -255,8 +255,8 @@ async def test_a_lost_job_is_told_to_the_others_only() -> None:
         first, second = await a_run(world, 2)
         await submitted(world.ports())
         await lose(world, await taken(world, first))
-        lookout = Lookout(world.ports())
-        told = [(await lookout.look(key.partition("/")[0])).has_job for key in (first, second)]
+        long_poll = LongPoll(world.ports())
+        told = [(await long_poll.look(key.partition("/")[0])).has_job for key in (first, second)]
         assert told == [False, True]
 
 
@@ -266,7 +266,7 @@ async def test_an_agent_whose_lease_is_out_is_told_of_nothing() -> None:
         (instance,) = records(world, RUNNING)
         await submitted(world.ports())
         await asyncio.sleep(60)
-        assert not (await Lookout(world.ports()).look(instance.id)).has_job
+        assert not (await LongPoll(world.ports()).look(instance.id)).has_job
 
 
 # ------------------------------------------------------------------------------------------------------------ finishing

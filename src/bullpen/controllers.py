@@ -27,7 +27,7 @@ from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
 from bullpen.inventory import every_live
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.pool import debts
 from bullpen.pool.clock_skew import ClockCheck
 from bullpen.pool.setbacks import Setbacks, reason_of
@@ -181,7 +181,7 @@ class Service:
         self._process = process
         self._setbacks = Setbacks()
         self._has_noted = False
-        self._liveness = Liveness(ports, settings, receives=True)
+        self._liveness = LivenessController(ports, settings, receives=True)
         self.runs = WorkflowController(ports, settings)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)

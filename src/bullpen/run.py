@@ -18,7 +18,7 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
-from bullpen.liveness import Liveness, leaving_instances
+from bullpen.liveness import LivenessController, leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -162,7 +162,7 @@ class _Watch:
         self._followers = {job.id: JobLogTail(ports, job.id) for job in submitted}
         self._tell = tell
         self._write = write
-        self._liveness = Liveness(ports, settings)
+        self._liveness = LivenessController(ports, settings)
         self._sweep_at = 0.0
         self._replacement: asyncio.Task[Outcome] | None = None
         self._replace_at = 0.0

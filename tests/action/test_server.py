@@ -147,7 +147,7 @@ def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: 
         (403, {"error": "maxRuntimeMin 361: is too much", "field": "maxRuntimeMin", "remedy": "Ask for less."}),
         (400, {"error": "allowedInstanceTypes[0]: expected 'str'", "field": "allowedInstanceTypes[0]"}),
         (400, {"error": "resourceClass 'huge': unknown", "field": "resourceClass"}),
-        (400, {"error": "the body is no JSON"}),
+        (400, {"error": "the body is not JSON"}),
     ]
     given = read({"mode": "start", "server": "http://127.0.0.1", "server-token": "x", "max-lifetime-minutes": "361"})
     caught = []
@@ -161,7 +161,7 @@ def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: 
         ("max-lifetime-minutes 361: is too much", "Ask for less."),
         ("allowed-instance-types[0]: expected 'str'", ""),
         ("resource-class 'huge': unknown", ""),
-        ("the body is no JSON", ""),
+        ("the body is not JSON", ""),
     ]
 
 

@@ -86,8 +86,8 @@ async def test_a_store_that_has_a_secret_keeps_it_and_the_log_says_so(
     [
         (TOKENS, b"{}\n", "line 1"),
         (TOKENS, b"garbage\n", "line 1"),
-        (SECRET, b"", "are no secret"),
-        (SECRET, bytes(31), "are no secret"),
+        (SECRET, b"", "too few for a secret"),
+        (SECRET, bytes(31), "too few for a secret"),
     ],
 )
 async def test_a_file_that_is_not_ours_is_an_error_and_stays(

@@ -11,7 +11,15 @@ from bullpen.config import Liveness as Rules
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Liveness, Pass, Recorded, record_heartbeat
+from bullpen.liveness import (
+    Binding,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LivenessController,
+    LivenessPass,
+    Recorded,
+    record_heartbeat,
+)
 from bullpen.model import job as jobs
 from bullpen.model.fleet import LaunchedMachine
 from bullpen.model.instance import Instance
@@ -46,8 +54,8 @@ class Crew:
         faults = Faults(self._processes, rates or Rates())
         return self.memory.ports(LoopClock(skew=skew), SeededChance(self._processes), faults)
 
-    def liveness(self, ports: Ports | None = None, **options: Any) -> Liveness:
-        return Liveness(ports or self.process(), self.settings, **options)
+    def liveness(self, ports: Ports | None = None, **options: Any) -> LivenessController:
+        return LivenessController(ports or self.process(), self.settings, **options)
 
     # ---- what stands in the store
 
@@ -79,7 +87,7 @@ class Crew:
         assert isinstance(answer, HeartbeatAnswer), answer
         return answer
 
-    async def loses(self, *keys: str, liveness: Liveness | None = None) -> None:
+    async def loses(self, *keys: str, liveness: LivenessController | None = None) -> None:
         """Let these be silent until they are inactive; every other active one beats on. Nothing is rescheduled."""
         sweeper = (liveness or self.liveness()).sweeper
         for _ in range(200):
@@ -153,7 +161,7 @@ class Crew:
         return self.memory.tables.instances[instance_id]
 
 
-async def passes(liveness: Liveness, count: int, every: float = 1.0) -> list[Pass]:
+async def passes(liveness: LivenessController, count: int, every: float = 1.0) -> list[LivenessPass]:
     done = []
     for _ in range(count):
         done.append(await liveness.run_once())
@@ -161,9 +169,9 @@ async def passes(liveness: Liveness, count: int, every: float = 1.0) -> list[Pas
     return done
 
 
-def lost(done: Sequence[Pass]) -> list[str]:
+def lost(done: Sequence[LivenessPass]) -> list[str]:
     return [key for one in done for key in one.sweep.lost]
 
 
-def requeued(done: Sequence[Pass]) -> list[str]:
+def requeued(done: Sequence[LivenessPass]) -> list[str]:
     return [job for one in done for job in one.rescheduling.requeued]

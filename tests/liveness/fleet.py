@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from bullpen.liveness import Binding, HeartbeatAnswer, HeartbeatRequest, Liveness, Pass, record_heartbeats
+from bullpen.liveness import (
+    Binding,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LivenessController,
+    LivenessPass,
+    record_heartbeats,
+)
 from bullpen.model.worker import ACTIVE
 from liveness.fixtures import Crew
 
@@ -32,7 +39,7 @@ class Fleet:
     domains: Sequence[str] = ("a",)
     seed: int = 1
     hands: list[Hand] = field(default_factory=list)
-    passed: list[Pass] = field(default_factory=list)
+    passed: list[LivenessPass] = field(default_factory=list)
     refused: int = 0
 
     def __post_init__(self) -> None:
@@ -56,7 +63,7 @@ class Fleet:
     def active(self) -> int:
         return sum(one.state is ACTIVE for one in self.crew.memory.tables.workers.values())
 
-    async def lives(self, seconds: int, *liveness: Liveness, hears: bool = True) -> None:
+    async def lives(self, seconds: int, *liveness: LivenessController, hears: bool = True) -> None:
         """Time passes. Without `hears` nothing reaches the store: every worker tries again a little later."""
         for _ in range(seconds):
             await self._beats(hears)

@@ -9,7 +9,7 @@ import pytest
 
 from builders import NOW, later
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.liveness import Liveness, Sweeper
+from bullpen.liveness import LivenessController, Sweeper
 from bullpen.model import worker as workers
 from bullpen.model.instance import TERMINATED
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, ExpireLease, LeaseExpired, Worker
@@ -144,7 +144,7 @@ async def test_case_24_with_rescheduling_off_the_worker_is_lost_and_its_jobs_sta
     done = await passes(liveness, 40)
     assert (crew.worker().state, crew.job().worker) == (INACTIVE, "w")
     assert "rescheduling is off" in done[-1].rescheduling.alarms[0]
-    assert requeued(await passes(Liveness(crew.process(), settings()), 2)) == ["j"]
+    assert requeued(await passes(LivenessController(crew.process(), settings()), 2)) == ["j"]
 
 
 async def test_a_dead_worker_with_our_lease_is_noticed_within_25_seconds() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from bullpen import jobs
 from bullpen.jobs import JobRequest
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.model.job import Result
@@ -41,7 +41,7 @@ async def test_an_idle_instance_that_is_leaving_is_ended_before_anybody_claims_i
     async with a_world(settings=small()) as world:
         idle = await an_idle_one(world)
         await is_told_to_leave(world, idle.id)
-        done = await Liveness(world.ports(), world.settings).run_once()
+        done = await LivenessController(world.ports(), world.settings).run_once()
         assert done.left == (idle.id,)
         (ended,) = [one for one in records(world) if one.id == idle.id]
         assert ended.state is TERMINATED

@@ -10,7 +10,7 @@ from bullpen.config import Liveness as LivenessSettings
 from bullpen.config import Settings
 from bullpen.engines.memory import Rates
 from bullpen.errors import Unavailable
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import ACTIVE
@@ -25,7 +25,7 @@ PATIENT = Settings(liveness=LivenessSettings(wait_for_runner=3600.0))
 """Nobody runs here: the jobs that were given away wait for a runner longer than the histories last."""
 
 
-def spawned(name: str, liveness: Liveness, count: int) -> Process:
+def spawned(name: str, liveness: LivenessController, count: int) -> Process:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     process = Process(name)
@@ -33,7 +33,7 @@ def spawned(name: str, liveness: Liveness, count: int) -> Process:
     return process
 
 
-async def goes_on(liveness: Liveness, count: int) -> None:
+async def goes_on(liveness: LivenessController, count: int) -> None:
     """Passes, as a service makes them: one that fails is followed by the next."""
     for _ in range(count):
         with suppress(Unavailable):

@@ -25,12 +25,12 @@ DEAD, LIVING, JOBS = 30, 5, 4
 SWEEPS = """
 import asyncio, pathlib, sys
 from bullpen.config import Settings
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.wiring import embedded
 
 async def main():
     async with embedded(pathlib.Path(sys.argv[1]), Settings()) as ports:
-        liveness = Liveness(ports, Settings())
+        liveness = LivenessController(ports, Settings())
         print("ready", flush=True)
         sys.stdin.readline()
         lost, moved = [], []

@@ -7,7 +7,7 @@ import pytest
 from bullpen import config
 from bullpen.config import ResourceClass, Settings
 from bullpen.controllers import Service
-from bullpen.liveness import HeartbeatRequest, Liveness, lost_instances, record_heartbeat
+from bullpen.liveness import HeartbeatRequest, LivenessController, lost_instances, record_heartbeat
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -89,7 +89,7 @@ async def test_at_a_full_cap_a_dry_run_counts_on_the_room_that_its_end_makes() -
         (dead,) = await idle_pool(world, 1)
         mute(world, [dead])
         await asyncio.sleep(LEASE + 1)
-        sweeper = Liveness(world.ports(), world.settings)
+        sweeper = LivenessController(world.ports(), world.settings)
         for _ in range(40):
             await sweeper.run_once()
             await asyncio.sleep(1)

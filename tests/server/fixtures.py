@@ -17,7 +17,7 @@ from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, SeededChance
 from bullpen.engines.memory.tokens import MemoryTokens
 from bullpen.ports import NoTokens, Ports, Tokens
-from bullpen.server.app import App
+from bullpen.server.app import ServerApp
 from bullpen.server.context import Context
 from bullpen.server.load_limits import Admission
 
@@ -28,7 +28,7 @@ OTHER = "i-00000000000000bb"
 @dataclass
 class House:
     context: Context
-    app: App
+    app: ServerApp
     memory: Memory
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ async def a_house(
     context = Context(
         home, ports, settings, Service(ports, settings), keys_of(ports.tokens), admission=admission or Admission()
     )
-    house = House(context, App(context), memory)
+    house = House(context, ServerApp(context), memory)
     try:
         yield house
     finally:

@@ -47,9 +47,9 @@ async def test_a_run_invents_no_classes_and_holds_nothing_for_days(
         ("4711", {"maxRuntimeMin": 361}, "maxRuntimeMin 361: a run's token is given 360 minutes at most", "less"),
         ("4711-large", {}, "label 4711-large: it names class large, and resourceClass is small", "the same class"),
         ("4711-x0", {"resourceClass": "x0"}, "resourceClass 'x0': not configured; known are large, medium, small", ""),
-        ("4711", {"trustDomain": "other"}, "trustDomain: the token's own is", "Leave it out"),
-        ("4711", {"repository": "acme/other"}, "repository: the token's own is acme/widgets", "Leave it out"),
-        ("5000", {}, "the token is bound to run 4711, attempt 1", "A job of that run"),
+        ("4711", {"trustDomain": "other"}, "trustDomain: the token is for", "Leave it out"),
+        ("4711", {"repository": "acme/other"}, "repository: the token is for acme/widgets", "Leave it out"),
+        ("5000", {}, "the token is bound to run 4711, attempt 1", "a job of that run"),
     ],
 )
 async def test_a_run_is_told_what_to_do_instead(

@@ -105,7 +105,7 @@ async def test_a_chunked_body_is_refused_once_it_is_over_the_limit(tmp_path: Pat
             sent += 65536
             await wire.turns(5)
         await after(wire, 1)
-        assert wire.statuses == [404 if "github" in path else 413]  # no webhook is expected here
+        assert wire.statuses == [404 if "github" in path else 413]  # this server expects no webhooks
 
 
 # ---- the loop is never held up
@@ -203,6 +203,20 @@ async def test_a_client_that_takes_no_byte_for_long_is_cut_off(tmp_path: Path) -
         assert not wire.closed
         wire.connection.check(now + STUCK + 1)
         assert wire.aborted
+
+
+@pytest.mark.parametrize("path", ["/v1/heartbeats", "/healthz"])
+async def test_a_connection_is_kept_between_requests_and_closed_when_it_stays_idle(tmp_path: Path, path: str) -> None:
+    async with a_house(tmp_path) as house:
+        wire = Wire(house)
+        loop, kept = asyncio.get_running_loop(), wire.connection.timeout_keep_alive
+        for answers in (1, 2):
+            wire.send(beat() if path == "/v1/heartbeats" else request(path, b"", method="GET"))
+            await after(wire, answers)
+            wire.connection.check(loop.time() + kept - 1)
+            assert not wire.closed
+        wire.connection.check(loop.time() + kept + 1)
+        assert wire.closed
 
 
 @pytest.mark.parametrize("stray", [b"\n", b"\r\n", b"G", b"GET /healthz HTTP/1.1\r\n"])

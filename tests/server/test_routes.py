@@ -499,7 +499,7 @@ async def test_an_operation_whose_process_died_is_lost_at_once(tmp_path: Path) -
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
         begun = (await first.ask("POST", "/v1/runs/r/provision", json={"count": 1})).json()
         assert second.context.operations.find(begun["id"]).state == "running"
-        ownership = first.context.operations._ownership
+        ownership = first.context.operations._lock
         assert ownership is not None
         os.close(ownership._handle)  # as the kernel does for who dies
         try:
@@ -594,7 +594,7 @@ async def test_a_full_disk_that_is_met_anywhere_is_a_503(tmp_path: Path) -> None
 
         house.ports.workers.controls = full  # type: ignore[assignment, method-assign]
         answer = await house.ask("GET", "/v1/status")
-        assert (answer.status_code, answer.json()["error"]) == (503, "the disk of the service is full")
+        assert (answer.status_code, answer.json()["error"]) == (503, "the disk of the server is full")
 
 
 async def test_a_store_that_does_not_answer_is_a_503_and_no_trace(tmp_path: Path) -> None:

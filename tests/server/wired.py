@@ -9,7 +9,7 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from bullpen.server.app import App
+from bullpen.server.app import ServerApp
 from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from server.fixtures import House
 
@@ -79,7 +79,7 @@ class Wire(asyncio.Transport):
         self.paused = False
 
 
-def _connection(app: App, state: ServerState, most: int) -> Connection:
+def _connection(app: ServerApp, state: ServerState, most: int) -> Connection:
     kind = connections_for(app.heartbeats, app.gate, most)
     config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()

@@ -10,7 +10,7 @@ from bullpen.config import Engines, Github, ResourceClass, Settings
 from bullpen.engines.memory import MemoryGithub, Rates
 from bullpen.engines.memory.github import GithubRun, JobSpec
 from bullpen.errors import Unavailable
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.model.instance import IDLE, LIVE, TERMINATED, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Conclusion, Ports
@@ -44,10 +44,10 @@ class Scene:
     world: World
     said: ControllerReport = field(default_factory=ControllerReport)
     max_runtime: float = 7200.0
-    sweeper: Liveness = field(init=False)
+    sweeper: LivenessController = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sweeper = Liveness(self.ports(), self.world.settings)
+        self.sweeper = LivenessController(self.ports(), self.world.settings)
 
     @property
     def hub(self) -> MemoryGithub:

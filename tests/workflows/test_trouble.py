@@ -4,7 +4,7 @@ import pytest
 
 from bullpen.engines.memory import Failure
 from bullpen.engines.memory.github import JobSpec
-from bullpen.liveness import Liveness
+from bullpen.liveness import LivenessController
 from bullpen.ports import Conclusion
 from fixtures import faults, requests
 from workflows.fixtures import GIVEN_UP_AFTER, a_scene, build, lose
@@ -59,7 +59,7 @@ async def test_a_debt_that_waits_for_hours_costs_a_few_requests_a_minute() -> No
         run = await scene.run(build(), JobSpec("long", lasts=7200))
         await lose(scene, run, "build")
         ports, sweeping = scene.ports(), scene.ports()
-        scene.sweeper = Liveness(sweeping, scene.world.settings)
+        scene.sweeper = LivenessController(sweeping, scene.world.settings)
         await scene.passes(3600, scene.controller(ports))
         assert requests(ports)["workflows.run"] <= 62
         assert requests(ports)["ci.registrations"] <= 2

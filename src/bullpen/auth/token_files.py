@@ -26,10 +26,10 @@ log = logging.getLogger("bullpen.server")
 
 
 async def import_files(home: Path, tokens: Tokens) -> None:
-    """Raise ConfigError for a file that is not ours: guessing at credentials is worse than stopping."""
+    """Raise ConfigError for a file of another format: guessing at credentials is worse than stopping."""
     found = await asyncio.to_thread(_read_tokens, home / TOKENS)
     if found is not None:
-        await tokens.require()  # an empty file closed the door, too
+        await tokens.require()  # even an empty file meant that tokens are required
         for token in found:
             await tokens.add(token)
         await asyncio.to_thread(_set_aside, home / TOKENS)
@@ -58,7 +58,7 @@ def _read_tokens(path: Path) -> list[StoredToken] | None:
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
-        raise ConfigError(f"{path}: line {len(found) + 1} is no token ({type(exc).__name__})") from exc
+        raise ConfigError(f"{path}: line {len(found) + 1} is not a token ({type(exc).__name__})") from exc
     return found
 
 
@@ -71,7 +71,7 @@ def _read_secret(path: Path) -> bytes | None:
         raise ConfigError(f"{path}: the agents' secret cannot be read ({exc.strerror})") from exc
     if len(found) < SECRET_LENGTH:
         remedy = "Delete it: another is made, and agents that hold tokens of the old one must be started again."
-        raise ConfigError(f"{path}: {len(found)} bytes are no secret", remedy=remedy)
+        raise ConfigError(f"{path}: {len(found)} bytes are too few for a secret", remedy=remedy)
     return found
 
 
@@ -83,4 +83,4 @@ def _set_aside(path: Path) -> None:
     except OSError as exc:
         log.warning("%s: imported into the store, but cannot be renamed (%s); remove it", path, exc.strerror)
         return
-    log.info("%s: imported into the store; what is left of it is %s%s", path, path.name, IMPORTED)
+    log.info("%s: imported into the store; the file is now %s%s", path, path.name, IMPORTED)

@@ -28,7 +28,7 @@ from bullpen.ports import Clock, StoredToken, TokenBook, Tokens
 SECRET_LENGTH = 32  # bytes
 LOOK_EVERY = 1.0  # seconds between two reads of the tokens
 READ_WITHIN = 5.0  # seconds for one read
-STALE = 30.0  # seconds without a successful read, after which no operator is let in
+STALE = 30.0  # seconds without a successful read, after which operators are refused
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 AGENT_LASTS = 30 * 24 * 3600
 """Seconds that an agent's token is valid: longer than any instance should live, short enough to be worth little."""
@@ -65,8 +65,8 @@ class AgentIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """A job of a workflow run, which speaks for all of it. Where it comes from, and how far that is trusted, is not for
-    it to say."""
+    """A job of a workflow run, which may act for all of it. Its repository and trust domain come from GitHub, not from
+    the job."""
 
     repository: str
     run: str
@@ -99,7 +99,7 @@ class Keys:
         return cls(tokens, secret, await tokens.read())
 
     def learn(self, book: TokenBook) -> None:
-        """Take over what the store says. What was required stays so: no accident of the store opens a door."""
+        """Take over what the store has. Once required, tokens stay required: no failure of the store opens it."""
         self._required = self._required or book.required
         self._known = {token.id: token for token in book.tokens}
 
@@ -112,12 +112,12 @@ class Keys:
             if self._failing_since is None:
                 self._failing_since = now
                 why = str(exc) if isinstance(exc, BullpenError) else type(exc).__name__
-                log.warning("the tokens cannot be read again: %s", why)
+                log.warning("the tokens cannot be read: %s", why)
         else:
             self._failing_since = None
 
     async def keep_current(self, clock: Clock, stop: asyncio.Event) -> None:
-        """Refresh until told to stop: a token that is revoked anywhere is refused here a second or so later."""
+        """Refresh until `stop`: a token that is revoked anywhere is refused here about a second later."""
         while not stop.is_set():
             try:
                 async with asyncio.timeout(LOOK_EVERY):
@@ -136,13 +136,13 @@ class Keys:
         return agent_token(self._secret, instance_id, now)
 
     def run_token(self, run: RunIdentity, now: float) -> str:
-        """A token with which the jobs of a workflow run speak for it."""
+        """A token with which the jobs of a workflow run act for it."""
         claims = [run.repository, run.run, run.attempt, run.trust, int(now) + RUN_LASTS]
         packed = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()
         return f"bpr_{packed}_{_mac(self._secret, 'run', packed)}"
 
     def bearer(self, token: str, now: float) -> Speaker | None:
-        """Whose token it is; None if it is no one's, or no longer. Raise Unavailable if it may have been revoked."""
+        """The caller that a token names; None if it is not valid. Raise Unavailable if it may have been revoked."""
         match token[:4]:
             case "bpa_":
                 return self._agent(token, now)
@@ -176,7 +176,7 @@ class Keys:
         packed, _, mac = token.removeprefix("bpr_").rpartition("_")
         if not hmac.compare_digest(mac.encode(), _mac(self._secret, "run", packed).encode()):
             return None
-        # Nothing of it was read before it was proved to be ours.
+        # Nothing of it is read before its mac is verified.
         repository, run, attempt, trust, until = json.loads(base64.urlsafe_b64decode(packed))
         return RunIdentity(repository, run, attempt, trust) if now < until else None
 
@@ -204,7 +204,7 @@ def agent_token(secret: bytes, instance_id: str, now: float) -> str:
 
 
 def _mac(secret: bytes, subject: str, said: str) -> str:
-    """Proves that we said so of the subject. No instance is called like another kind of subject."""
+    """Proves that this pool made the token for the subject. No instance has the name of another kind of subject."""
     return hmac.digest(secret, f"{subject}\n{said}".encode(), "sha256").hex()
 
 

@@ -1,9 +1,11 @@
-"""Liveness: workers are alive while their lease lasts; what a lost one held goes to others.
+"""Liveness: workers are alive while their lease lasts; the jobs of a lost worker go to others.
 
-record_heartbeat()   one beat: the lease is renewed, jobs are bound, the worker hears what to stop
-stop_worker()        a worker says that it has stopped: it is cleaned up, and its jobs go to others at once
-Liveness.run_once()  one pass: declare lost who is (Sweeper), give away their jobs (Rescheduler), end who is leaving
-protection_state()   are we holding back, and why
+record_heartbeat()   one beat: the lease is renewed, jobs are bound, the answer says what to stop
+stop_worker()        a worker reports that it has stopped: it is cleaned up, and its jobs go to others at once
+LivenessController.run_once()
+                     one pass: declare workers lost (Sweeper), give their jobs away (Rescheduler), end idle instances
+                     whose machine is about to be taken away
+protection_state()   whether losses are held back, and why
 """
 
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ __all__ = [
     "Binding",
     "HeartbeatAnswer",
     "HeartbeatRequest",
-    "Liveness",
-    "Pass",
+    "LivenessController",
+    "LivenessPass",
     "ProtectionState",
     "Recorded",
     "Rescheduler",
@@ -45,13 +47,13 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class LivenessPass:
     sweep: Sweep
     rescheduling: Rescheduling
-    left: tuple[str, ...] = ()  # instances that nobody owned, whose machine was to be taken away
+    left: tuple[str, ...] = ()  # idle instances whose machine was to be taken away
 
 
-class Liveness:
+class LivenessController:
     """A sweeper and a rescheduler. `receives`: this process receives beats for others, as `serve` does."""
 
     def __init__(self, ports: Ports, settings: Settings, *, receives: bool = False) -> None:
@@ -64,11 +66,11 @@ class Liveness:
         """Go by these settings from the next pass on: one that is under way ends as it began."""
         self._settings = settings
 
-    async def run_once(self) -> Pass:
+    async def run_once(self) -> LivenessPass:
         """One pass of bounded work, about every second; safe beside any number of others."""
         settings = self._settings
         self.sweeper.adopt(settings)
         self.rescheduler.adopt(settings)
         swept, rescheduled = await self.sweeper.run_once(), await self.rescheduler.run_once()
         left = await end_leaving(self._ports, settings) if settings.liveness.tracking else []
-        return Pass(swept, rescheduled, tuple(left))
+        return LivenessPass(swept, rescheduled, tuple(left))

@@ -15,7 +15,7 @@ _STEPS = {
 
 
 async def settle(ports: Ports, worker: Worker, why: str, *, by: str) -> bool:
-    """Write that nothing of the lost epoch, as seen, is owed any more; whether it was we who wrote it."""
+    """Record that nothing of the lost epoch, as seen, is owed any more; True if this call wrote it."""
     epoch = worker.lost_epoch
     found: Worker | None = worker
     for _ in range(TRIES):

@@ -1,7 +1,7 @@
 """Evidence: what records and the compute engine know about the machines of workers that fell silent.
 
-Silence alone may be our own deafness. A machine that is known to have ended cannot be heard of again: its worker needs
-no protection from us, and a job with side effects may go to another.
+Silence alone may be a failure of the receiving process. A machine that is known to have ended cannot beat again: its
+worker needs no protection, and a job with side effects may go to another.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from bullpen.ports import Ports, Sighting
 @dataclass(frozen=True, slots=True)
 class Evidence:
     instances: dict[str, Instance] = field(default_factory=dict)
-    unreadable: frozenset[str] = frozenset()  # of the instances: there is a record, and nobody knows what it says
+    unreadable: frozenset[str] = frozenset()  # of the instances: there is a record, and it cannot be read
     sightings: dict[str, Sighting] | None = None  # None: the compute engine did not answer
 
     def is_gone(self, instance_id: str) -> bool:

@@ -1,8 +1,8 @@
-"""Workers that are leaving: their machine is about to be taken away, and it said so.
+"""Spot interruptions: workers whose machine is about to be taken away, and which reported it.
 
-One that nobody owns would be claimed and lost within minutes: it is ended at once, and the pool is filled up as ever.
-One that runs finishes its job if it can; it gets no other (jobs/assignment.py) and does not count for its run any more
-(provision/existing_members.py, running.py). One that is claimed or booting says itself that it failed.
+An idle one would be claimed and lost within minutes: it is ended at once, and refresh fills the pool up as ever. One
+that runs finishes its job if it can; it gets no other (jobs/assignment.py) and no longer counts for its run
+(provision/existing_members.py, run.py). One that is claimed or booting reports its failure itself.
 """
 
 from bullpen.config import Settings
@@ -21,7 +21,7 @@ async def leaving_instances(ports: Ports) -> dict[str, str]:
 
 
 async def end_leaving(ports: Ports, settings: Settings) -> list[str]:
-    """End those that nobody owns; returns them, though some may have been claimed under our hands."""
+    """End the idle ones; returns them, though some may have been claimed meanwhile."""
     leaving = await leaving_instances(ports)
     if not leaving:
         return []

@@ -1,7 +1,7 @@
 """Leases that run out: from the first missed beat to a worker that is declared lost, once.
 
-Who is authoritative: the worker's record, and the conditional write on it. Any number of sweepers look at once; none is
-the leader, none holds a lock. What each keeps in memory is only since when it has seen a suspect stand still.
+The worker's record is authoritative, and the conditional write on it. Any number of sweepers run at once; none is the
+leader, none holds a lock. Each keeps in memory only since when it has seen a suspect unchanged.
 
     deadline passes ──▶ suspect ──── confirm window, same version ────▶ lose_lease ──▶ inactive, its jobs are owed
                            │                                                │
@@ -11,15 +11,15 @@ the leader, none holds a lock. What each keeps in memory is only since when it h
 The trust window: a suspect gets no new job at once, for assigning asks for a deadline to come. It is given up when its
 version has not moved for one of its own beat intervals and 2 s more, at least `liveness.confirm`, measured on the
 loop's monotonic clock: a wall clock that jumps makes suspects, and none of them is confirmed. A sweeper that has just
-started, or was away itself, has seen nobody stand still and waits a whole window. In between stands protection.py.
+started, or was suspended itself, has seen no suspect unchanged and waits a whole window. protection.py comes between.
 
 What becomes of the machine is written with the loss, as the worker's fate. *Retire* if its machine is gone or ending,
 or if a job with side effects runs there, which only its end makes safe to repeat: the worker does not come back, and
-its machine is ended by whoever pays the debt (reschedule.py), so that the pool replaces it. Otherwise *keep*: it is
-mute, but may be alive behind a broken network, and comes back in a new epoch with its machine and its caches. Until
-then its run may replace it, and if nobody does, its instance's threshold ends it; in the pool it is ended and replaced
-at once (lost.py). One that runs a job of another CI is
-always kept: it may be mute to us and at work for that CI, whose word decides about it (bullpen.workflows).
+its machine is ended by the sweeper that pays the debt (reschedule.py), so that the pool replaces it. Otherwise *keep*:
+it is silent, but may be alive behind a broken network, and comes back in a new epoch with its machine and its caches.
+Until then its run may replace it; otherwise its instance's threshold ends it. In the pool it is ended and replaced at
+once (lost_instances.py). One that runs a job of another CI is always kept: it may be silent here and still at work for
+that CI, which decides about it (bullpen.workflows).
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class Sweeper:
         held: bool,
         now: datetime,
     ) -> tuple[list[str], int]:
-        """Declare lost whom the protection lets; returns them, and how many the brake left."""
+        """Declare lost the workers that the protection allows; returns them, and how many the brake left."""
         condemned = [one for one in confirmed if seen.is_ending(one.instance_id)]
         left = 0
         for domain in dict.fromkeys(one.domain for one in confirmed):
@@ -158,7 +158,7 @@ class Sweeper:
             if one.activity:
                 return WorkerFate.KEEP
             held = await self._ports.jobs.held(one.id, one.epoch, HELD_JOBS)
-            # Without a machine of ours there is nothing to end: such a worker may come back.
+            # Without an instance of this pool there is nothing to end: such a worker may come back.
             return WorkerFate.RETIRE if one.instance_id and any(job.side_effects for job in held) else WorkerFate.KEEP
 
         return await asyncio.gather(*(fate(one) for one in condemned))
@@ -178,7 +178,7 @@ class Sweeper:
         return workers.lose_lease(one, event)
 
     async def _clean_up(self, now: datetime) -> int:
-        """The time was stored with the loss: a delay changed since moves nobody's."""
+        """The time was stored with the loss: a delay that was changed since does not move it."""
         due = await self._ports.workers.to_clean(now, self._page)
         purge_at = later(now, self._rules.tombstone)
         changes = [
@@ -216,7 +216,7 @@ class Stillness:
     def confirmed(self, suspects: Sequence[Worker], time: float) -> list[Worker]:
         """Remember these and forget all others; returns those that did not move for their whole window."""
         if self._looked_at is not None and time > self._looked_at + self._settings.liveness.grace_gap:
-            # We were away ourselves, perhaps with the whole machine: what we saw before proves nothing now.
+            # This process was suspended, perhaps with the whole machine: what it saw before proves nothing now.
             self._since = {}
         self._looked_at = time
         seen = {}

@@ -2,7 +2,8 @@
 
 A run would claim such an instance and wait for it in vain. So the pool neither counts nor keeps it: it is ended, and
 replaced like any other that is missing (refresh/warm.py). Only the sweep's verdict counts here. A heartbeat that merely
-looks old may be a wrong clock, and many that fall silent at once may be our own deafness (protection.py).
+looks old may be a wrong clock, and many that fall silent at once may be a failure of the receiving process
+(protection.py).
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ MOST = 10_000  # lost workers looked through
 
 
 def is_unowned(one: Instance) -> bool:
-    """True of an instance that is on offer, or that boots ahead of any run: no one else would notice its silence.
+    """True of an instance that is on offer, or that boots ahead of any run: nothing else would notice its silence.
 
-    One that is being cleaned is watched by whoever awaits its attestation (offering.py).
+    One that is being cleaned is watched by the release that awaits its attestation (pool/offering.py).
     """
     return one.is_claimable or (one.state is CREATED and one.is_pending)
 

@@ -1,17 +1,17 @@
-"""Protection against declaring many workers lost that are not: it is more often us than them.
+"""Protection against declaring many workers lost that are not: the fault is more often here than with all of them.
 
-    restart grace   whoever receives beats notes that in the control record `ingest`. A gap says that nobody could be
-                    heard: every lease is counted anew from `recovered_at`, without a write to any worker.
+    restart grace   a process that receives beats notes that in the control record `ingest`. A gap means that no beat
+                    could be received: every lease counts again from `recovered_at`, without a write to any worker.
     confirm         a suspect must stand still for a beat and a bit more, on the sweeper's own monotonic clock, so a
-                    wall clock that jumps condemns nobody (see lease.py).
+                    wall clock that jumps condemns no worker (see lease.py).
     evidence        a machine known to have ended needs none of the following, and does not count there.
     brake           more than `brake-fraction` of a failure domain silent or lost, among more than `brake-from`: losses
                     come out of a budget that all sweepers share.
-    hold            every active worker silent: nobody is given up until a tenth is back, or `hold-max` has passed.
+    hold            every active worker silent: none is given up until a tenth is back, or `hold-max` has passed.
 
 The unhealthy fraction counts the lost ones too: counting only those past due would drain them as they come and never
-trip. Up to five workers are no statistics: for them evidence and the confirm window decide. Who loses the race for a
-control record declares nobody lost this time.
+trip. Up to five workers are too few for statistics: for them evidence and the confirm window decide. A sweeper that
+loses the race for a control record declares no worker lost in that pass.
 """
 
 from collections import Counter
@@ -110,7 +110,7 @@ def tally(
 
 
 def fresh_lease_from(stored: Mapping[str, Control], now: datetime) -> datetime | None:
-    """Since when everybody's lease is counted anew. A time to come, of a wrong clock, counts for nothing."""
+    """Since when every lease counts again. A time in the future, of a wrong clock, is ignored."""
     names = (INGEST, EVERYBODY)
     times = [at for name in names if name in stored and (at := stored[name].recovered_at) is not None and at <= now]
     return max(times, default=None)
@@ -137,7 +137,7 @@ async def note_ingest(ports: Ports, rules: Liveness, stored: dict[str, Control],
 async def hold_or_lift(
     ports: Ports, protection: Protection, stored: Mapping[str, Control], silent: Sequence[Worker], now: datetime
 ) -> bool:
-    """Enter or leave the hold if that is due; True while nobody may be given up."""
+    """Enter or leave the hold if that is due; True while no worker may be given up."""
     control = stored.get(EVERYBODY) or controls.absent(EVERYBODY)
     change = protection.next_hold(control, silent, now)
     if change is None:
@@ -197,7 +197,7 @@ async def protection_state(ports: Ports) -> ProtectionState:
 
 
 def _is_the_same_silence(control: Control, silent: Sequence[Worker]) -> bool:
-    """A hold that lasted long enough is not entered again unless somebody has been heard since."""
+    """A hold that lasted long enough is not entered again unless a worker has beaten since."""
     lifted = control.recovered_at
     if lifted is None or control.why != WAITED_ENOUGH:
         return False
@@ -206,7 +206,7 @@ def _is_the_same_silence(control: Control, silent: Sequence[Worker]) -> bool:
 
 async def _landed(ports: Ports, change: Change[Control]) -> Control:
     (outcome,) = await ports.records.apply_each([change])
-    # Where nobody can read what stands there, it stays with what we have seen.
+    # Where the record cannot be read now, what was read before stays.
     landed: Control = (outcome.found or change.before) if isinstance(outcome, Conflict) else outcome
     return landed
 

@@ -1,4 +1,4 @@
-"""Rescheduling: what becomes of jobs whose worker is lost, that nobody took up, or that nobody is left to run.
+"""Rescheduling: what becomes of jobs whose worker is lost, that no worker took up, or for which no worker is left.
 
 One debt per lost worker, written with its loss: `lost_epoch` ahead of `settled_epoch`. It is paid job by job, each by
 its own conditional write on (fence, worker, epoch), so a job that finished meanwhile is left alone, one that was moved
@@ -32,7 +32,7 @@ from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 
 BY = "rescheduler"
-PAGE = 1000  # debts, and jobs nobody took up, of one pass
+PAGE = 1000  # debts, and jobs that no worker took up, of one pass
 JOBS = 500  # of one worker at a time
 AT_ONCE = 16  # debts paid side by side
 STRANDED_EVERY = 5.0  # seconds
@@ -69,7 +69,7 @@ class Rescheduler:
         """One pass of bounded work. A debt that cannot be paid now is tried again, later each time; others go on."""
         done = Rescheduling()
         if not self._settings.liveness.tracking:
-            return done  # without beats nobody is lost, and nobody says what he runs
+            return done  # without beats no worker is lost, and none reports what it runs
         owing = await self._ports.workers.owing(PAGE)
         if not self._settings.liveness.reschedule:
             done.alarms += [f"{one.id} is lost and rescheduling is off: its jobs stay with it" for one in owing]
@@ -119,7 +119,7 @@ class Rescheduler:
             gone = await self._end(worker.instance_id, seen, f"its worker {worker.id} is lost")
         waiting: list[Job] = []
         while True:
-            # Those that wait stay in the list: it is read so far that they hide nobody.
+            # Those that wait stay in the list: it is read so far that they hide no other.
             limit = JOBS + len(waiting)
             found = await self._ports.jobs.held(worker.id, worker.lost_epoch, limit)
             if not gone and any(job.side_effects for job in found):
@@ -128,7 +128,7 @@ class Rescheduler:
             waiting = [job for job in found if job.side_effects and not safe]
             if movable := [job for job in found if safe or not job.side_effects]:
                 stuck = await self._rescue(movable, f"its worker {worker.id} is lost", done)
-                if stuck:  # nobody can write them: to ask for them again at once would find them again
+                if stuck:  # they cannot be written: reading again at once would find them again
                     raise Refused(str(stuck[0]))
             elif len(found) < limit:
                 break
@@ -142,7 +142,7 @@ class Rescheduler:
         return True
 
     async def _rescue(self, lost: Sequence[Job], why: str, done: Rescheduling) -> list[Conflict]:
-        """Give them away, or up; returns why of those that nobody could read or write."""
+        """Give them away, or up; returns the reason for those that could not be read or written."""
         now = self._ports.clock.now()
         landed = await self._ports.records.apply_each(
             [rescue(job, self._settings, now, by=BY, why=why) for job in lost]
@@ -162,7 +162,7 @@ class Rescheduler:
             else:
                 done.waiting.append(job.id)
         if movable:
-            await self._rescue(movable, "its worker never said that it runs it", done)
+            await self._rescue(movable, "its worker never reported that it runs it", done)
 
     async def _fail_stranded(self, done: Rescheduling) -> None:
         """Now and then: a run waits for a runner much longer than for the next pass."""

@@ -1,11 +1,11 @@
-"""A worker that stops normally says so: it is cleaned up at once, and its jobs go to others without a wait.
+"""A worker that stops normally reports it: it is cleaned up at once, and its jobs go to others without a wait.
 
     stop        one conditional write: no job can be assigned to it any more, and its jobs are owed to others
-    give back   each of its jobs by a write of its own; the worker has said that none of them runs on
+    give back   each of its jobs by a write of its own; the worker has reported that none of them runs on
     settle      nothing is owed any more
 
 Killed in between, the debt stands and every sweeper pays it. The same request again does what is left to do: a worker
-that lost our answer repeats it.
+that lost the answer repeats it.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ async def stop_worker(
 async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> StoppedWorker:
     given: dict[str, None] = {}
     if not worker.owes_reschedule or await worker_losses(ports, settings, [worker]):
-        return StoppedWorker(worker, ())  # nothing is owed, or a workflow run of GitHub sees to it
+        return StoppedWorker(worker, ())  # nothing is owed, or the controller of a workflow run pays it
     for _ in range(ROUNDS):
         held = await ports.jobs.held(worker.id, worker.lost_epoch, JOBS)
         if not held:
@@ -64,6 +64,6 @@ async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> Stoppe
         landed = await ports.records.apply_each([rescue(job, settings, now, by=worker.id, why=WHY) for job in held])
         given |= dict.fromkeys(job.id for job in landed if not isinstance(job, Conflict))
         if all(isinstance(one, Conflict) and one.found is None for one in landed):
-            break  # nobody can write them now: the debt stands
+            break  # they cannot be written now: the debt stands
     found = (await ports.workers.workers([worker.id])).get(worker.id, worker)
     return StoppedWorker(found, tuple(given))

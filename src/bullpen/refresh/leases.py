@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness import Liveness, end_leaving, is_unowned, leaving_instances
+from bullpen.liveness import LivenessController, end_leaving, is_unowned, leaving_instances
 from bullpen.liveness.lease import Stillness
 from bullpen.liveness.lost_worker import worker_losses
 from bullpen.model.instance import IDLE, Instance
@@ -43,7 +43,7 @@ async def _sweep(ports: Ports, settings: Settings) -> None:
     suspects = await ports.workers.suspects(ports.clock.now(), PAGE)
     windows = [stillness.window(one) for one in suspects]
     until = loop.time() + max(WINDOWS * settings.liveness.confirm, min(max(windows, default=0.0) + 2 * PAUSE, LONGEST))
-    liveness = Liveness(ports, settings)
+    liveness = LivenessController(ports, settings)
     while True:
         await liveness.run_once()
         # A worker that has beaten since is alive, whatever this clock says of its lease: it is not awaited.

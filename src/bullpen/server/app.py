@@ -1,4 +1,4 @@
-"""The application: heartbeats before everything else, then the API. Whatever goes wrong is answered in one shape."""
+"""The application: heartbeats first, then the API. Every error is answered in the same shape."""
 
 import errno
 import logging
@@ -20,7 +20,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.context import Asking, Context
-from bullpen.server.gate import LARGEST_BODY, Gate, head_of
+from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.server.problems import Problem, of_error
 from bullpen.server.routes import (
@@ -40,12 +40,12 @@ from bullpen.server.routes import (
 log = logging.getLogger("bullpen.server")
 
 
-class App:
+class ServerApp:
     """An ASGI application."""
 
     def __init__(self, context: Context) -> None:
         self.heartbeats = Heartbeats(context.ports, context.settings)
-        self.gate = Gate(context.doorkeeper)
+        self.gate = RequestGate(context.doorkeeper)
         self._context = context
         self._own = {"context": context, "polls": agents.Polls(), "deliveries": github.Deliveries()}
         self._rest = _litestar()
@@ -53,7 +53,7 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             state = {**scope.get("state", {}), **self._own}
-            if "refused" in state:  # by the connection, for what followed the headers: it is not carried out
+            if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
             if "speaker" not in state:  # our own connections have asked already, before they read any of the body
                 peer = scope.get("client")
@@ -91,8 +91,8 @@ async def _answer(problem: Problem, send: Any) -> None:
 
 @cache
 def _litestar() -> Litestar:
-    """The routes, which take a tenth of a second to make: the same for every application of a process. What is one's
-    own comes with its requests."""
+    """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
+    comes with the requests."""
     described = OpenAPIConfig(
         title="Bullpen",
         version=__version__,
@@ -173,25 +173,29 @@ def _too_deep(request: Asking, error: Exception) -> Response[ErrorAnswer]:
 
 def _refused(request: Asking, error: Exception) -> Response[ErrorAnswer]:
     assert isinstance(error, HTTPException)
-    kinds = {404: "no such endpoint", 405: "the endpoint knows no such method", 413: "the body is too large"}
-    text = kinds.get(error.status_code, "the request cannot be read" if error.status_code < 500 else "an error of ours")
+    kinds = {404: "no such endpoint", 405: "the endpoint does not support this method", 413: "the body is too large"}
+    text = kinds.get(
+        error.status_code, "the request cannot be read" if error.status_code < 500 else "an internal error"
+    )
     if isinstance(error.__cause__, msgspec.DecodeError):
-        text = f"the body is no JSON: {str(error.__cause__).lower()}"
+        text = f"the body is not JSON: {str(error.__cause__).lower()}"
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
     field = "body" if error.status_code in (400, 413) else ""
     return Response(ErrorAnswer(text, field=field), status_code=error.status_code, headers=headers)
 
 
 def _system(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    """A disk without room is no fault of the caller's or the program's, and goes by."""
+    """A full disk is neither the caller's fault nor a defect, and a retry may help."""
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return _unexpected(request, error)
     log.error("%s %s failed: %s", request.method, request.url.path, error)
-    answer = ErrorAnswer("the disk of the service is full", remedy="Free space there, then try again; releases work.")
+    answer = ErrorAnswer(
+        "the disk of the server is full", remedy="Free space there, then try again; releases still work."
+    )
     return _problem(request, Problem(503, answer, {"retry-after": "10"}))
 
 
 def _unexpected(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    """What happened goes to the log; the caller hears only that it did."""
+    """The reason goes to the log; the caller gets none of it."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return Response(ErrorAnswer("an unexpected error; the log of the service says more"), status_code=500)
+    return Response(ErrorAnswer("an unexpected error; see the log of the server"), status_code=500)

@@ -1,9 +1,9 @@
-"""Who speaks, and what they may: an operator by the scope of their token, an agent for its own instance only, a
-workflow run for its own label only.
+"""Authentication: who sends a request, and what they may do. The token of an operator has a scope, that of an agent is
+valid for its instance only, that of a workflow run for its label only.
 
-Without tokens the service is open to operators, and then it listens on loopback only, answers to callers on this
-machine and loopback names only, and to no web page of another origin. Agents are bound to their instance even then. A
-service that others can reach, or that has ever seen tokens, is never open again.
+Without tokens the server is open to operators. It then listens on loopback only, and refuses callers from other
+machines, other host names and web pages of other origins. Agents need their token even then. A server that other
+machines can reach, or that has ever had tokens, is never open again.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger("bullpen.server")
 
 
 class Doorkeeper:
-    """Turns an `Authorization` header into who speaks."""
+    """Finds the caller that an `Authorization` header names."""
 
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys = keys
@@ -34,21 +34,21 @@ class Doorkeeper:
         self._trouble = ""
 
     def settle(self, listening_on: Iterable[str]) -> None:
-        """Decide at the start, from the addresses listened on: if others can reach the service, it asks for tokens for
-        ever, whatever becomes of them."""
+        """Decide at the start, from the addresses listened on: if other machines can reach the server, it requires
+        tokens from then on, whatever becomes of them."""
         has_tokens = self._keys.has_tokens(self._clock.now().timestamp())
         self._always_asks = has_tokens or not all(is_loopback(address) for address in listening_on)
 
     def check_peer(self, peer: str | None) -> None:
-        """Raise a 403 for a caller from elsewhere where nobody is asked for a token."""
+        """Raise a 403 for a caller on another machine while no token is required."""
         if self._always_asks or (peer is not None and is_loopback(peer)):
             return
         if self._is_open(self._clock.now().timestamp()):
-            raise forbidden("without tokens the service answers to this machine only")
+            raise forbidden("the server has no tokens, so it serves this machine only")
 
     def identify(self, authorization: str | None, host: str | None, origin: str | None) -> Speaker:
-        """Who speaks. Raise a 401 for a token that is nobody's, a 403 for whom the open service is not meant, a 503 if
-        the keys cannot be read."""
+        """The caller. Raise a 401 for a token that is not valid, a 403 for a caller that an open server refuses, a 503
+        if the keys cannot be read."""
         now = self._clock.now().timestamp()
         if authorization is None:
             if not self._is_open(now):
@@ -72,44 +72,44 @@ class Doorkeeper:
             raise self._unreadable(exc) from exc
 
     def _unreadable(self, error: BullpenError) -> Problem:
-        """What is wrong is for the operator to know: it goes to the log, once and not with every beat."""
+        """The reason is for the operator: it goes to the log, once and not with every request."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            log.error("no operator can be let in: %s", error)
-        return Problem(503, ErrorAnswer("the service cannot read its tokens; its log says more"), {"retry-after": "5"})
+            log.error("operators are refused because their tokens cannot be read: %s", error)
+        return Problem(503, ErrorAnswer("the server cannot read its tokens; see its log"), {"retry-after": "5"})
 
 
 def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
-    """Raise a 403 unless an operator speaks whose scope includes this one."""
+    """Raise a 403 unless the caller is an operator whose scope includes this one."""
     if isinstance(speaker, AgentIdentity):
-        raise forbidden("an agent's token speaks for its own instance only")
+        raise forbidden("an agent's token is valid for its own instance only")
     if isinstance(speaker, RunIdentity):
-        raise forbidden("a run's token speaks for its own run only")
+        raise forbidden("a run's token is valid for its own run only")
     if not speaker.scope.includes(scope):
         raise forbidden(
             f"the token's scope is {speaker.scope.value}: this needs {scope.value}",
-            remedy=f"`bullpen token create --scope {scope.value}` makes one that may.",
+            remedy=f"Create one with `bullpen token create --scope {scope.value}`.",
         )
     return speaker
 
 
 def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | RunIdentity:
-    """Raise a 403 unless the workflow run whose label it is speaks, or an operator whose scope includes this one."""
+    """Raise a 403 unless the caller is the workflow run of this label, or an operator whose scope includes this one."""
     if not isinstance(speaker, RunIdentity):
         return must_be_operator(speaker, scope)
     found = labels.parse(label)
     if found is None or not found.admits(speaker.run, speaker.attempt):
         raise forbidden(
             f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it cannot speak for another",
-            remedy="A job of that run has to ask, or an operator.",
+            remedy="Send the request from a job of that run, or as an operator.",
         )
     return speaker
 
 
 def must_be_agent(speaker: Speaker, instance_id: str) -> AgentIdentity:
-    """Raise a 403 unless the agent of this very instance speaks."""
+    """Raise a 403 unless the caller is the agent of this instance."""
     if not isinstance(speaker, AgentIdentity):
-        raise forbidden("only the instance's own agent may speak here")
+        raise forbidden("this endpoint is for the agent of the instance only")
     if speaker.instance_id != instance_id:
         raise forbidden(f"the token is bound to {speaker.instance_id}: it cannot speak for another instance")
     return speaker
@@ -123,8 +123,8 @@ def may_beat(speaker: Operator | AgentIdentity, worker_key: str) -> bool:
 
 
 def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = False) -> None:
-    """Raise ConfigError if others could reach a service that asks for no token. With `strangers_here` that is so
-    on loopback, too: jobs of workflows run on this machine, and could do everything that an operator can."""
+    """Raise ConfigError if others could reach a server that requires no token. With `strangers_here` they could on
+    loopback, too: jobs of workflows run on this machine, and could do everything that an operator can."""
     if keys.has_tokens(now) or (is_loopback(host) and not strangers_here):
         return
     why = f"--host {host}: anything but loopback needs tokens"
@@ -154,10 +154,10 @@ def unauthorized(error: str) -> Problem:
 
 
 def _local_caller(host: str | None, origin: str | None) -> Operator:
-    """A page in a browser on this machine can reach loopback too, under any name that somebody's DNS gives it."""
+    """A page in a browser on this machine can reach loopback too, under any host name that resolves to it."""
     name = (host or "").rpartition(":")[0] if not (host or "").endswith("]") and ":" in (host or "") else (host or "")
     if name.lower() not in LOOPBACK_NAMES:
-        raise forbidden(f"without tokens the service answers to {', '.join(LOOPBACK_NAMES)} only")
+        raise forbidden(f"the server has no tokens, so it serves the host names {', '.join(LOOPBACK_NAMES)} only")
     if origin is not None and origin.partition("://")[2] != host:
-        raise forbidden("without tokens the service answers to no page of another origin")
+        raise forbidden("the server has no tokens, so it refuses web pages of other origins")
     return OPEN

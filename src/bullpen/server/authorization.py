@@ -1,10 +1,10 @@
-"""What may be asked for, and in whose name. Operators are trusted; a workflow run runs what its authors write.
+"""Authorization: what a caller may provision. Operators are trusted; a workflow run executes what its authors write.
 
-who it is        its token says: repository and trust domain are not for it to choose
-label            of its own run, and of a class only if that is the class it asks for, and configured
-how long         six hours, as GitHub gives a job that says nothing else, or timings.max-runtime if that is more
-how many         count as everybody's, by limits.max-count; and a few operations at once (`Operations.begin`)
-which machines   those that its class allows, as everybody's
+identity         repository and trust domain are those of the run's token
+label            of its own run; one that names a class must name the class that is asked for
+duration         six hours, GitHub's default for a job, or timings.max-runtime if that is more
+count            by limits.max-count, as for operators; and a few operations at once (`Operations.begin`)
+machines         those that its class allows, as for operators
 """
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ def entitled(settings: Settings, speaker: Operator | RunIdentity, label: str, da
         text = f"repository {data.repository}: is outside github.scope ({settings.github.scope!r})"
         raise ConfigError(text, field="repository")
     if settings.on_github and not data.repository and "/" not in settings.github.scope:
-        text = "repository: must be given, as github.scope is an organisation: whose run is it?"
+        text = "repository: must be given, because github.scope is an organisation"
         raise ConfigError(text, field="repository")
     return data
 
@@ -38,13 +38,13 @@ def entitled(settings: Settings, speaker: Operator | RunIdentity, label: str, da
 def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: ProvisionRun) -> ProvisionRun:
     if data.trust_domain not in (None, speaker.trust):
         raise forbidden(
-            f"trustDomain: the token's own is {speaker.trust}, and no other can be asked for",
+            f"trustDomain: the token is for {speaker.trust}, and no other can be requested",
             LEAVE_IT_OUT,
             "trustDomain",
         )
     if data.repository.casefold() not in ("", speaker.repository.casefold()):
         raise forbidden(
-            f"repository: the token's own is {speaker.repository}, and no other can be asked for",
+            f"repository: the token is for {speaker.repository}, and no other can be requested",
             LEAVE_IT_OUT,
             "repository",
         )

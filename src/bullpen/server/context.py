@@ -1,4 +1,4 @@
-"""What every route works with, and how it asks who speaks."""
+"""What every route works with, and how it finds out who sent a request."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from bullpen.ports.callers import Verifiers
 from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.server.events import Events
 from bullpen.server.load_limits import Admission
-from bullpen.server.long_poll import Lookout
+from bullpen.server.long_poll import LongPoll
 from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
@@ -40,19 +40,19 @@ class Context:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     doorkeeper: Doorkeeper = field(init=False)
     operations: Operations = field(init=False)
-    lookout: Lookout = field(init=False)
+    long_poll: LongPoll = field(init=False)
     events: Events = field(init=False)
     readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
         self.operations = Operations(self.home, self.ports.clock, self.ports.chance)
-        self.lookout = Lookout(self.ports)
+        self.long_poll = LongPoll(self.ports)
         self.events = Events(self.ports)
         self.readiness = Readiness(self.ports)
 
     def speaker(self, request: Asking) -> Speaker:
-        """Who was admitted (`gate`). Raise a 401 where an endpoint is open, and the caller may have no token."""
+        """The caller that `gate` admitted. Raise a 401 where an endpoint is open and the caller has no token."""
         speaker: Speaker | None = request.scope["state"]["speaker"]
         if speaker is None:
             raise unauthorized("a token is needed")
@@ -68,7 +68,7 @@ class Context:
         return must_be_agent(self.speaker(request), instance_id)
 
     def may_still(self, request: Asking, scope: Scope) -> bool:
-        """Whether the operator of a request that is being answered would be let in again now."""
+        """Whether the operator of a request that is being answered would be admitted again now."""
         sent = request.headers
         try:
             speaker = self.doorkeeper.identify(sent.get("authorization"), sent.get("host"), sent.get("origin"))
@@ -80,7 +80,7 @@ class Context:
     async def close(self) -> None:
         """End what waits and what runs: long polls and streams at once, operations as a signal would."""
         self.stop.set()
-        await self.lookout.close()
+        await self.long_poll.close()
         await self.events.close()
         await self.operations.close()
 

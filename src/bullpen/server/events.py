@@ -1,7 +1,7 @@
-"""What happens in the pool, as it happens: one look at the store for all who watch, and to each what is new.
+"""The event stream of the pool: one read of the store for all watchers, and each gets what changed.
 
-There is no journal to read: a watcher is told of the latest state of what has changed since the last look, so of two
-changes in one moment it sees the second. A watcher who does not keep up is sent away and begins anew.
+There is no journal to read: an event is the latest state of what changed since the last read, so of two changes in one
+moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from bullpen.schema.instance import instance_of
 from bullpen.schema.job import job_of
 from bullpen.schema.status import domains_of
 
-TICK = 0.5  # seconds between looks at least: a watcher is a person
-QUIET = 15.0  # seconds after which a silent stream says that it lives: proxies close what is idle
-RECHECK = 2.0  # seconds after which a stream that has nothing to say checks whether it may still go on
+TICK = 0.5  # seconds between reads at least: a watcher is a person
+QUIET = 15.0  # seconds after which a silent stream sends a comment: proxies close idle connections
+RECHECK = 2.0  # seconds after which a silent stream checks whether its token is still valid
 BACKLOG = 1000  # events that a watcher may lag behind
 JOBS_PER_RUN = 500
 
@@ -32,7 +32,7 @@ class _Watcher:
 
 
 class Events:
-    """The stream. Its one task looks only while somebody watches."""
+    """The stream. Its one task reads only while a watcher is connected."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -48,7 +48,7 @@ class Events:
         self._watchers.append(watcher)  # first: what changes while the beginning is read is not missed
         try:
             if self._task is None or self._task.done():
-                self._known = {}  # as long as nobody watched, nobody looked
+                self._known = {}  # nothing was read while no watcher was connected
                 self._task = asyncio.get_running_loop().create_task(self._watch())
             known = self._known
             yield b"retry: 2000\n\n"

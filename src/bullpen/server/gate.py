@@ -1,10 +1,10 @@
-"""What is decided about a request when its headers are complete, before any of its body is read.
+"""Admission of a request once its headers are complete, before any of its body is read.
 
-who sends it     by the Authorization header; endpoints that authenticate by their body, and those of the process's
-                 health, ask for no token here
-how much         a declared length over the limit of the endpoint is refused; otherwise the body is counted as it comes
+caller    by the Authorization header; endpoints that authenticate by their body, and those of the process's health,
+          require no token here
+length    a declared length over the limit of the endpoint is refused; otherwise the body is counted as it arrives
 
-Without this a client that has no token could have megabytes read, collected and parsed before it is refused.
+Without this, a client without a token could make the server read, collect and parse megabytes before it is refused.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ LARGEST = {
     **dict.fromkeys(HEALTH, 0),
 }
 OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", "/v1/openapi.json", *HEALTH})
-"""Endpoints that need no token: they authenticate by their body, or say nothing of the pool."""
+"""Endpoints that need no token: they authenticate by their body, or reveal nothing about the pool."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -69,15 +69,15 @@ def head_of(headers: Headers) -> Head:
     return head
 
 
-class Gate:
+class RequestGate:
     """Admits requests by their headers."""
 
     def __init__(self, doorkeeper: Doorkeeper) -> None:
         self._doorkeeper = doorkeeper
 
     def admit(self, path: str, head: Head, peer: str | None) -> Speaker | None:
-        """Who speaks; None where the endpoint needs no token. Raise a 401 or 403 for a caller who may not speak here, a
-        413 for a body that is declared too large, a 503 if the tokens cannot be read."""
+        """The caller; None where the endpoint needs no token. Raise a 401 or 403 for a caller that is refused, a 413
+        for a body whose declared length is too large, a 503 if the tokens cannot be read."""
         # Spelled as the router reads it: with a slash at the end it is the same endpoint.
         path = path if path in LARGEST else "/" + "/".join(part for part in path.split("/") if part)
         if path not in HEALTH:

@@ -1,10 +1,10 @@
-"""The heartbeat endpoints, kept apart from everything else so that a beat costs little and waits for nobody.
+"""The heartbeat endpoints, kept apart so that a beat costs little and never waits for other requests.
 
     POST /v1/heartbeats          one beat, one answer
     POST /v1/heartbeats/batch    up to a thousand, a result for each: a bad one fails alone
 
-`Heartbeats.receive` is called by the connection itself where our own server runs (`protocol`), and as a plain ASGI
-application elsewhere. Who speaks was decided before (`gate`).
+The connections of `bullpen serve` call `Heartbeats.receive` themselves (`protocol`); elsewhere it is a plain ASGI
+application. The caller was admitted before (`gate`).
 """
 
 import asyncio
@@ -52,8 +52,8 @@ class _BatchAnswer(msgspec.Struct, frozen=True):
 
 
 class Newcomers:
-    """How many keys each agent began with lately, in this process: a few for restarts. With thousands, which then fall
-    silent, a single agent could make the whole pool look dead."""
+    """How many keys each agent used for the first time lately, in this process: a few are allowed, for restarts. With
+    thousands that then fall silent, a single agent could make the whole pool look dead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class Newcomers:
         now = self._clock.now().timestamp()
         known = self._began.pop(instance_id, {})
         recent = {old: since for old, since in known.items() if now - since < KEYS_WITHIN}
-        self._began[instance_id] = recent  # last in line: who has not begun anything for longest is forgotten first
+        self._began[instance_id] = recent  # last in line: the agent whose last new key is oldest is forgotten first
         if len(self._began) > MOST_AGENTS:
             del self._began[next(iter(self._began))]
         if key in recent:
@@ -94,7 +94,7 @@ class Heartbeats:
         """Read a body and have it written; `reply` is called once, at once if something is wrong with the body."""
         try:
             if not isinstance(speaker, Operator | AgentIdentity):
-                raise forbidden("a run's token speaks for its own run only: it has no worker")
+                raise forbidden("a run's token is valid for its own run only: a run has no worker")
             if path == BATCH:
                 self._receive_batch(speaker, body, reply)
             else:

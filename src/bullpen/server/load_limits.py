@@ -1,4 +1,4 @@
-"""How much is served at once. Beyond it everything but heartbeats is asked to come back later."""
+"""Limits on requests at once. Beyond them, every request but a heartbeat is answered with 429."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ heartbeats with them."""
 MOST_WATCHING = 2000
 """Event streams and long polls, which wait and do no work."""
 MOST_AT_CI = 64
-"""Agents for whom the CI is asked. It may be slow or mute: whoever waits for it takes no place of anybody else."""
+"""Requests that wait for the CI. It may be slow or silent: they do not count against other requests."""
 MOST_UNPROVED = 64
 """Bodies, of a megabyte at most, that are read before their sender is known: webhooks are signed over the body."""
 RETRY_AFTER = 2.0  # seconds
 
 
 class Admission:
-    """Counts what is at work."""
+    """Counts the requests that are being served."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One look at the store for all agents that wait for news of their record, however many they are."""
+"""Long polls of agents that wait for a change of their record: one read of the store serves all of them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from bullpen.model.job import Job
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
 
-TICK = 0.2  # seconds between looks where nothing wakes us: what a claim waits for its agent at most
-RUNS = 1000  # runs with queued jobs that one look takes in
+TICK = 0.2  # seconds between reads where nothing wakes the process: how long a claim waits for its agent at most
+RUNS = 1000  # runs with queued jobs that one read covers
 STARTS = 50  # workers of one instance looked at: one for each start of its agent, until cleaned up
 PAGE = 20  # jobs of a run read at once for all its workers of the same capabilities
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RecordView:
     """An instance's record, if there is one, and whether a job of its run waits that its worker may take now."""
 
     instance: Instance | None
@@ -26,7 +26,7 @@ class Sight:
 
     @property
     def mark(self) -> str:
-        """What a caller has seen: another one means news."""
+        """What a caller has seen: another one means a change."""
         return f"{self.instance.version if self.instance else 0}.{int(self.has_job)}"
 
 
@@ -34,11 +34,11 @@ class Sight:
 class _Waiter:
     instance_id: str
     seen: str
-    news: "asyncio.Future[Sight]"
+    news: "asyncio.Future[RecordView]"
 
 
-class Lookout:
-    """Agents' long polls. Its one task reads only while somebody waits."""
+class LongPoll:
+    """Agents' long polls. Its one task reads only while an agent waits."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -46,19 +46,17 @@ class Lookout:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def look(self, instance_id: str) -> Sight:
-        sights = await self._look([instance_id])
-        if instance_id not in sights:
-            raise Unavailable(
-                f"{instance_id}: nobody can read its record", remedy="the log of `bullpen serve` says why"
-            )
-        return sights[instance_id]
+    async def look(self, instance_id: str) -> RecordView:
+        views = await self._look([instance_id])
+        if instance_id not in views:
+            raise Unavailable(f"{instance_id}: its record cannot be read", remedy="See the log of `bullpen serve`.")
+        return views[instance_id]
 
-    async def news(self, instance_id: str, seen: str, within: float) -> Sight:
+    async def news(self, instance_id: str, seen: str, within: float) -> RecordView:
         """The record once it differs from what was seen, or as it is after `within` seconds."""
-        sight = await self.look(instance_id)
-        if sight.mark != seen or within <= 0 or self._closed:
-            return sight
+        view = await self.look(instance_id)
+        if view.mark != seen or within <= 0 or self._closed:
+            return view
         waiter = _Waiter(instance_id, seen, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         if self._task is None or self._task.done():
@@ -67,12 +65,12 @@ class Lookout:
             async with asyncio.timeout(within):
                 return await waiter.news
         except TimeoutError:
-            return sight
+            return view
         finally:
             self._waiting.remove(waiter)
 
     async def close(self) -> None:
-        """Answer all who wait with what they have seen, and whoever comes from now on without waiting."""
+        """Answer all waiting agents with what they have seen, and every later one without waiting."""
         self._closed = True
         for waiter in self._waiting:
             if not waiter.news.done():
@@ -85,26 +83,26 @@ class Lookout:
         while self._waiting:
             await self._ports.signals.wait(TICK)
             try:
-                sights = await self._look(list(dict.fromkeys(waiter.instance_id for waiter in self._waiting)))
+                views = await self._look(list(dict.fromkeys(waiter.instance_id for waiter in self._waiting)))
             except BullpenError:
                 continue  # the store does not answer: the poll ends by its own time-out, and the next one says so
             for waiter in self._waiting:
-                sight = sights.get(waiter.instance_id)
-                if sight is not None and sight.mark != waiter.seen and not waiter.news.done():
-                    waiter.news.set_result(sight)
+                view = views.get(waiter.instance_id)
+                if view is not None and view.mark != waiter.seen and not waiter.news.done():
+                    waiter.news.set_result(view)
 
-    async def _look(self, ids: list[str]) -> dict[str, Sight]:
-        """One whose record nobody can read is left out: an agent that is told that there is none ends its machine."""
+    async def _look(self, ids: list[str]) -> dict[str, RecordView]:
+        """An instance whose record cannot be read is left out: an agent without a record ends its machine."""
         found = await self._ports.records.instances(ids)
         unread = [id for id in ids if id not in found]
         unreadable = await self._ports.records.known(unread) if unread else set()
         waiting = dict.fromkeys(await self._ports.jobs.waiting_runs(RUNS))
         served = [one for one in found.values() if one.state is RUNNING and one.run_id in waiting]
         suited = await self._suited(served) if served else {}
-        return {id: Sight(found.get(id), id in suited) for id in ids if id not in unreadable}
+        return {id: RecordView(found.get(id), id in suited) for id in ids if id not in unreadable}
 
     async def _suited(self, served: list[Instance]) -> dict[str, None]:
-        """The instances whose worker would be given a job. As `jobs.take` sees it: who is told of one should get it."""
+        """The instances whose worker would get a job, by the rules of `jobs.take`: what is announced is given."""
         now = self._ports.clock.now()
         workers = {one.id: worker for one in served if (worker := await self._worker(one.id, now))}
         cards = await self._ports.workers.cards([worker.id for worker in workers.values()])
@@ -126,7 +124,7 @@ class Lookout:
         return suited
 
     async def _worker(self, instance_id: str, now: datetime) -> Worker | None:
-        """The instance's worker that beat last, if its lease holds and it is not leaving: nobody else gets a job."""
+        """The instance's worker that beat last, if its lease holds and it is not leaving: no other one gets a job."""
         listed = await self._ports.workers.listed(STARTS, after=f"{instance_id}/")
         alive = [one for one in listed if one.instance_id == instance_id and one.takes_jobs(now)]
         return max(alive, key=lambda one: (one.beat_at or now, one.id), default=None)

@@ -1,9 +1,9 @@
-"""Provisions and releases that somebody asked for over HTTP: begun, answered at once, watched until they end.
+"""Provisions and releases that were requested over HTTP: started, answered at once, polled until they end.
 
-An operation runs in the process that was asked. What it did is in the records whatever happens; that it was asked for,
-and how it ended, stands in a small file of the home, so that any other process can be asked for it. The file names its
-process by a lock that the kernel frees when that dies. Where the disk has no room for the file, nothing new is begun; a
-release gives back, and is done all the same: then only the process that was asked can be asked for it.
+An operation runs in the process that got the request. What it did is in the records whatever happens. A small file in
+the home says that it was requested and how it ended, so that any other process can answer for it. The file names its
+process by a lock that the kernel frees when the process dies. Where the disk has no room for the file, no provision
+starts; a release runs all the same, and then only its own process can answer for it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from bullpen.schema.operation import (
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.server.problems import too_busy
-from bullpen.server.process_lock import Ownership, is_held
+from bullpen.server.process_lock import ProcessLock, is_held
 
 KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
     OperationKind.PROVISION: ProvisionOperation,
@@ -48,7 +48,7 @@ KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
 MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
 MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
-GRACE = 60.0  # seconds past its deadline after which an operation that did not end is not going to
+GRACE = 60.0  # seconds past its deadline after which an operation counts as lost
 
 log = logging.getLogger("bullpen.server")
 
@@ -73,8 +73,8 @@ class Operations:
         self._chance = chance
         self._closed = False
         self._running: dict[str, _Running] = {}
-        self._ownership: Ownership | None = None  # from the first operation on
-        self._unwritten: dict[str, Operation] = {}  # ended, but not written down; the oldest go first
+        self._lock: ProcessLock | None = None  # from the first operation on
+        self._unwritten: dict[str, Operation] = {}  # ended, and their files could not be written; the oldest go first
 
     def begin(
         self,
@@ -90,7 +90,7 @@ class Operations:
         """Start it and return it; with the `key` of one that was begun before, return that. Raise a 429 if too many of
         its kind run already: a release gives back, and is not kept out by provisions. One that may wait long for room
         (`waits`) keeps none out that does not. A workflow run that asks for itself (`of_run`) has a few of its own,
-        and leaves the rest to others. Raise Unavailable if it cannot be written down."""
+        and leaves the rest to others. Raise Unavailable if it cannot be recorded."""
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
         if key and self._is_known(id):
             return self.find(id)
@@ -113,10 +113,10 @@ class Operations:
         except OSError as exc:
             if kind is not OperationKind.RELEASE:
                 raise Unavailable(
-                    f"{self._folder}: the operation cannot be written down: {exc.strerror}",
+                    f"{self._folder}: the operation cannot be recorded: {exc.strerror}",
                     remedy=f"Free space on the file system of {self._folder.parent}; releases still work.",
                 ) from exc
-            log.warning("%s of %s is not written down: %s", kind, run_id, exc)
+            log.warning("%s of %s is not recorded: %s", kind, run_id, exc)
         stop = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
         self._running[operation.id] = _Running(operation, stop, task, waits)
@@ -134,7 +134,7 @@ class Operations:
                 raise FileNotFoundError(operation_id)
             found, owner = _read(self._folder / f"{operation_id}.json")
         except (OSError, msgspec.MsgspecError) as exc:
-            remedy = f"Operations are remembered until {KEPT} others have come; a run's records tell the rest."
+            remedy = f"Operations are kept until {KEPT} newer ones exist; the records of the run have the rest."
             raise NotFound(f"{operation_id[:40]}: no such operation", remedy=remedy) from exc
         if found.state is OperationState.RUNNING and self._is_lost(found, owner):
             found.state, found.reason = OperationState.LOST, "the process that ran it has ended"
@@ -156,9 +156,9 @@ class Operations:
         for one in self._running.values():
             one.stop.set()
         await asyncio.gather(*(one.task for one in self._running.values()), return_exceptions=True)
-        if self._ownership is not None:
-            self._ownership.let_go()
-            self._ownership = None
+        if self._lock is not None:
+            self._lock.let_go()
+            self._lock = None
 
     async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
         def tell(report: ProgressReport) -> None:
@@ -182,7 +182,7 @@ class Operations:
         return id in self._running or id in self._unwritten or (self._folder / f"{id}.json").exists()
 
     def _is_lost(self, found: Operation, owner: str) -> bool:
-        """Its process is dead, or long past the time it had: one that hangs is as good as dead."""
+        """Its process is dead, or hangs: it is long past its deadline."""
         if owner and not is_held(self._folder, owner):
             return True
         return self._clock.now() > parse_time(found.ends_by) + timedelta(seconds=GRACE)
@@ -207,16 +207,16 @@ class Operations:
         try:
             os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
         except OSError as exc:
-            log.warning("the end of %s is not written down: %s", operation.id, exc)
+            log.warning("the end of %s is not recorded: %s", operation.id, exc)
             self._unwritten[operation.id] = operation
             while len(self._unwritten) > KEPT:
                 del self._unwritten[next(iter(self._unwritten))]
 
     def _draft(self, operation: Operation) -> Path:
-        self._ownership = self._ownership or Ownership(self._folder)
-        draft = self._folder / f".{operation.id}-{self._ownership.name}"
+        self._lock = self._lock or ProcessLock(self._folder)
+        draft = self._folder / f".{operation.id}-{self._lock.name}"
         try:
-            draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._ownership.name}).encode())
+            draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._lock.name}).encode())
         except OSError:
             draft.unlink(missing_ok=True)
             raise
@@ -259,5 +259,5 @@ def _written_at(path: Path) -> float:
 
 
 def _digest(*parts: str) -> str:
-    """Sixteen hex digits that nobody gets for other parts: every process finds the same operation."""
+    """Sixteen hex digits that other parts do not yield: every process finds the same operation."""
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]

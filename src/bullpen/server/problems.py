@@ -1,4 +1,4 @@
-"""What a caller is told when something is wrong: one JSON object, the field by name, never a trace or a secret."""
+"""Error answers: one JSON object that names the field, without a trace or a secret."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ SHOWN = 100  # characters of a caller's own value: enough to recognise it, too f
 
 
 class Problem(Exception):
-    """An answer other than success, raised wherever it is found."""
+    """An answer other than success; raise it anywhere in a request."""
 
     def __init__(self, status: int, answer: ErrorAnswer, headers: dict[str, str] | None = None) -> None:
         super().__init__(answer.error)
@@ -105,7 +105,7 @@ def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> P
 
 
 def shown(value: object) -> str:
-    """A caller's value as it is shown back: short, and printable."""
+    """A caller's value as the answer shows it: short and printable."""
     if value is None:
         return ""
     text = "".join(char if char.isprintable() else "?" for char in str(value))

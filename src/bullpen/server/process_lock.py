@@ -1,6 +1,6 @@
-"""Which process of a home an operation belongs to: told by a lock on a file, which the kernel frees when it dies.
+"""Whether the process that runs an operation is alive: it holds a lock on a file, which the kernel frees when it dies.
 
-A process id would say less: it is used again, and means nothing in another container of the same home.
+A process id would prove less: the kernel reuses it, and it means nothing in another container with the same home.
 """
 
 import fcntl
@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 
-class Ownership:
-    """A lock of this process, from now until it ends or lets go. `name` is what others ask after."""
+class ProcessLock:
+    """A lock of this process, from now until it ends or lets go. `name` is what other processes pass to `is_held`."""
 
     def __init__(self, folder: Path) -> None:
         for left in folder.glob("*.lock"):
             if not is_held(folder, left.stem):
                 left.unlink(missing_ok=True)
-        # It is called a lock only once it is locked: nobody takes a living owner for a dead one.
+        # It gets its name only once it is locked, so that no process takes a living owner for a dead one.
         handle, draft = tempfile.mkstemp(prefix=".", dir=folder)
         fcntl.flock(handle, fcntl.LOCK_EX)
         self.name = Path(draft).name.removeprefix(".")

@@ -1,6 +1,6 @@
 """Connections: uvicorn's, with bounds that slow and greedy clients meet, and a short way for heartbeats.
 
-    bytes ──▶ Unread ──▶ parser ──▶ headers complete: Gate ──▶ body ──▶ heartbeats, or the application
+    bytes ──▶ Unread ──▶ parser ──▶ headers complete: RequestGate ──▶ body ──▶ heartbeats, or the application
                  ▲                        │ refused
                  └── held back ──┐        └──▶ answer, hang up; nothing more is parsed
                                  │
@@ -24,13 +24,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bullpen.auth.tokens import Speaker
 from bullpen.schema.error import ErrorAnswer
-from bullpen.server.gate import Gate, Head, head_of
+from bullpen.server.gate import Head, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
 from bullpen.server.problems import Problem, bad_input, too_large
 from bullpen.server.unread import Unread
 
 MOST_CONNECTIONS = 20_000
-MOST_TOLD = 50  # connections above the limit that are told so; each holds a descriptor until its client has read it
+MOST_TOLD = 50  # connections above the limit that get an answer; each holds a descriptor until its client has read it
 LARGEST_HEAD = 16 * 1024  # bytes of request line and headers; of trailers, too
 TURN = 16 * 1024  # bytes parsed in one turn of the loop: two milliseconds' worth in the smallest chunks
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
     """One client. `heartbeats` and `gate` are set on a subclass of one server, see `connections_for`."""
 
     heartbeats: Heartbeats
-    gate: Gate
+    gate: RequestGate
     most = MOST_CONNECTIONS
     largest = LARGEST
     patience = PATIENCE
@@ -99,7 +99,7 @@ class Connection(HttpToolsProtocol):
         self._begin_head()
         self._since: float | None = self.loop.time()  # when the request began that has not arrived whole
         self._idle_since: float | None = None  # when the last answer was complete, while no request follows
-        self._ended: float | None = None  # when the last word was said; what arrives since is thrown away
+        self._ended: float | None = None  # when the last answer was sent; what arrives since is discarded
         self._is_last = False
         self._unsent, self._moved_at = 0, self.loop.time()
         if len(self.connections) > self.most + MOST_TOLD:
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def check(self, now: float) -> None:
-        """End the connection of a client that takes too long: to say what it wants, or to read its answers."""
+        """Close the connection of a client that is idle, or takes too long to send a request or to read an answer."""
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
             self._unsent, self._moved_at = unsent, now
@@ -310,8 +310,8 @@ class Connection(HttpToolsProtocol):
         self._hang_up(Problem(408, ErrorAnswer("the request took too long to arrive")))
 
     def _hang_up(self, problem: Problem) -> None:
-        """Say the last word of this connection. What still arrives is thrown away until the client has read it: to
-        close at once would take the answer back."""
+        """Send the last answer of this connection. What still arrives is discarded until the client has read it:
+        closing at once would take the answer back."""
         self._since, self._ended = None, self.loop.time()
         self._unread.clear()
         exchange: Any = self.cycle
@@ -348,6 +348,6 @@ def _too_much(what: str) -> Problem:
     return bad_input(f"the {what} are too large", what, allowed=f"at most {LARGEST_HEAD} bytes", status=431)
 
 
-def connections_for(heartbeats: Heartbeats, gate: Gate, most: int = MOST_CONNECTIONS) -> type[Connection]:
+def connections_for(heartbeats: Heartbeats, gate: RequestGate, most: int = MOST_CONNECTIONS) -> type[Connection]:
     """The connections of one server, which holds so many of them."""
     return type("ServedConnection", (Connection,), {"heartbeats": heartbeats, "gate": gate, "most": most})

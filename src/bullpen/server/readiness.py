@@ -1,6 +1,6 @@
-"""Whether the store can be read and written, asked of it at most once a second however many ask us.
+"""Whether the store can be read and written, probed at most once a second.
 
-Anybody may ask `/readyz`, without a token: the number of questions must not decide how often the store is written to.
+`/readyz` needs no token: the number of requests must not decide how often the store is written to.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One process of the service: the API on a socket and the loops beside it, until told to stop."""
+"""One process of `bullpen serve`: the API on a socket, and the controllers beside it."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
-from bullpen.server.app import App
+from bullpen.server.app import ServerApp
 from bullpen.server.authentication import check_bind
 from bullpen.server.context import Context
 from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
@@ -46,7 +46,7 @@ async def serve(
 
     Raise ConfigError if others could reach it and there are no tokens.
     """
-    await check_ci(settings)  # what nobody can read is said now, and not to every agent
+    await check_ci(settings)  # an unreadable secret is reported now, and not to every agent
     async with opened(home, settings) as ports:
         service = Service(ports, settings, reloader, process=f"serve on {os.uname().nodename} ({os.getpid()})")
         keys = await _keys(home, ports, service)
@@ -54,7 +54,7 @@ async def serve(
         check_bind(keys, ports.clock.now().timestamp(), host, strangers_here=strangers_here)
         context = Context(home, ports, settings, service, keys, verifiers(settings), reloader)
         context.doorkeeper.settle(str(one.getsockname()[0]) for one in sockets)
-        app = App(context)
+        app = ServerApp(context)
         if reloader is not None:
             reloader.adopt = app.adopt
             app.adopt(reloader.settings)  # a reload may have been asked for before the server was ready
@@ -71,7 +71,7 @@ async def serve(
 
 
 async def _keys(home: Path, ports: Ports, service: Service) -> Keys:
-    """What the store has of keys. In a pool that has no store yet, its foundation is made first."""
+    """The keys in the store. In a pool that has no store yet, its infrastructure is made first."""
     try:
         await import_files(home, ports.tokens)
         return await Keys.opened(ports.tokens)
@@ -81,8 +81,8 @@ async def _keys(home: Path, ports: Ports, service: Service) -> Keys:
         return await Keys.opened(ports.tokens)
 
 
-async def _leave(context: Context, app: App, server: "_Server", stop: asyncio.Event) -> None:
-    """Let go in order: those who only wait at once, operations as by a signal, then whoever is being answered."""
+async def _leave(context: Context, app: ServerApp, server: "_Server", stop: asyncio.Event) -> None:
+    """Shut down in order: long polls and streams at once, operations as by a signal, then requests in flight."""
     await stop.wait()
     log.info("stopping")
     server.should_exit = True
@@ -91,9 +91,9 @@ async def _leave(context: Context, app: App, server: "_Server", stop: asyncio.Ev
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours: they end the loops and the operations too."""
+    """Signals are handled by the command: they end the controllers and the operations too."""
 
-    def __init__(self, app: App, listening: Callable[[], None]) -> None:
+    def __init__(self, app: ServerApp, listening: Callable[[], None]) -> None:
         self._listening = listening
         super().__init__(
             uvicorn.Config(
@@ -122,7 +122,7 @@ class _Server(uvicorn.Server):
             self._listening()
 
     async def watch_the_slow(self, stop: asyncio.Event) -> None:
-        """Hang up on clients that do not come to the point; one look a second at all is cheaper than a timer each."""
+        """Close the connections of slow and idle clients; one check of all per second is cheaper than a timer each."""
         loop = asyncio.get_running_loop()
         while not stop.is_set():
             now = loop.time()

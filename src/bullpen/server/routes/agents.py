@@ -1,4 +1,4 @@
-"""What an agent needs of the control plane. Every route asks for the token of the very instance it speaks of."""
+"""The endpoints of agents. Every route requires the token of the instance that its path names."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ async def record(
     context.agent(request, instance_id)
     waits = bool(seen) and wait > 0
     with polls.one(instance_id, context.admission) if waits else context.admission.work():
-        sight = await context.lookout.news(instance_id, seen, wait if waits else 0.0)
+        sight = await context.long_poll.news(instance_id, seen, wait if waits else 0.0)
         one = sight.instance
         if one is None:
             return AgentRecord(found=False, seen=sight.mark)
@@ -219,11 +219,11 @@ async def write_log(
 
 def _check_worker(instance_id: str, key: str) -> None:
     if key.partition("/")[0] != instance_id:
-        raise forbidden(f"workerInstanceKey {key[:60]!r} is no worker of {instance_id}")
+        raise forbidden(f"workerInstanceKey {key[:60]!r} is not a worker of {instance_id}")
 
 
 def _check_assignment(job: Job, instance_id: str, fence: int) -> None:
-    """A log belongs to one assignment: nobody writes into that of another instance, or of a future one."""
+    """A log belongs to one assignment: no agent writes into that of another instance, or of a future one."""
     if job.fence != fence or job.instance_id != instance_id:
         raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
 

@@ -1,4 +1,4 @@
-"""What GitHub tells us unasked. A delivery only wakes whoever looks after its run, and is answered before they look."""
+"""Webhooks of GitHub. A delivery only wakes the controller of its run, and is answered before that looks."""
 
 import logging
 from typing import Annotated
@@ -29,20 +29,20 @@ Id = Annotated[str, HeaderParameter(name="X-GitHub-Delivery", description="The s
 
 
 class Delivered(AnswerBody, frozen=True):
-    """`noted` is false for what does not concern us, and `reason` says why."""
+    """`noted` is false for what does not concern this pool, and `reason` says why."""
 
     noted: bool
     reason: str = ""
 
 
 class Deliveries:
-    """The last deliveries by their ids. Only the log asks: one that comes again wakes again, and does no harm."""
+    """The last deliveries by their ids, for the log: a repeated delivery wakes the controller again, without harm."""
 
     def __init__(self) -> None:
         self._seen: dict[str, None] = {}
 
     def came_before(self, id: str) -> bool:
-        """Whether it did, and note that it has come."""
+        """Whether it came before; notes that it came."""
         before = id in self._seen
         self._seen[id] = None
         if len(self._seen) > REMEMBERED:
@@ -67,7 +67,7 @@ async def receive(
     delivery: Id = "",
 ) -> Delivered:
     if context.verifiers.webhooks is None:
-        raise NotFound("no webhook is expected here", remedy="Set github.webhook-secret, with engines.ci = github.")
+        raise NotFound("this server expects no webhooks", remedy="Set github.webhook-secret, with engines.ci = github.")
     with context.admission.read_unproved():
         body = await request.body()
     try:
@@ -90,7 +90,7 @@ async def receive(
         return Delivered(False, found.why)
     log.info("webhook: %s%s: run %s of %s, %s", what, again, found.run, found.repository, shown(found.action))
     if found.action != ENDED:
-        return Delivered(False, "nothing has ended: what else happens is asked after now and then")
+        return Delivered(False, "the action is not completed: other changes are polled")
     runs = context.service.runs
     (runs.note if event == OF_RUN else runs.note_job)(found.repository, found.run)
     return Delivered(True)

@@ -42,7 +42,7 @@ async def readyz(context: Ctx) -> Response[ReadyAnswer]:
 async def events(request: Asking, context: Ctx) -> Stream:
     context.operator(request, Scope.READ)
     with context.admission.watch():
-        pass  # refused here, while a refusal can still be said; counted below, for as long as somebody reads
+        pass  # refused here, while an error can still be answered; counted below, for as long as the stream is read
 
     async def stream() -> AsyncIterator[bytes]:
         with context.admission.watch():

@@ -1,5 +1,5 @@
-"""The heartbeat endpoints as the description shows them. `server.heartbeats` serves them before any routing; what gets
-here spells the path differently, as with a slash at its end, and is no endpoint."""
+"""The heartbeat endpoints as the description shows them. `server.heartbeats` serves them before any routing; a
+request that gets here spells the path differently, as with a slash at its end, and gets a 404."""
 
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody

@@ -1,4 +1,4 @@
-"""How an agent that was launched without a token gets one: it proves which instance it is."""
+"""How an agent that was launched without a token gets one: it proves which instance it runs on."""
 
 import logging
 
@@ -28,10 +28,10 @@ log = logging.getLogger("bullpen.server")
     request_max_body_size=LARGEST,
 )
 async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
-    """Whatever is wrong is answered alike, and nothing of the proof is logged: it is as good as a password."""
+    """Every refusal has the same answer, and nothing of the proof is logged: it is as good as a password."""
     verifier = context.verifiers.instances
     if verifier is None:
-        raise NotFound("agents of this pool are given their token when they are launched")
+        raise NotFound("agents of this pool get their token when they are launched")
     with context.admission.work():
         now = context.ports.clock.now()
         try:
@@ -40,9 +40,9 @@ async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
             raise forbidden(REFUSAL) from exc
         one = (await context.ports.records.instances([instance_id])).get(instance_id)
         if one is None or one.state not in LIVE:
-            log.warning("%s has proved who it is, and has no live record: it gets no token", instance_id)
+            log.warning("%s has proved its identity, and has no live record: it gets no token", instance_id)
             raise forbidden(REFUSAL)
-        log.info("%s has proved who it is and gets its token", instance_id)
+        log.info("%s has proved its identity and gets its token", instance_id)
         return AgentToken(context.keys.agent_token(instance_id, now.timestamp()))
 
 

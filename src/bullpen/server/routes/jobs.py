@@ -70,7 +70,7 @@ async def job_logs(
     with context.admission.work():
         job = await jobs.find(context.ports, job_id)
         content = await context.ports.logs.read(job_id, fence or job.fence, offset, LOG_PAGE)
-        # Never shown as a page: what a job printed is anybody's text.
+        # Never shown as a page: a job can print anything.
         headers = {"x-content-type-options": "nosniff", "bullpen-next-offset": str(offset + len(content))}
         return Response(content, media_type="text/plain; charset=utf-8", headers=headers)
 

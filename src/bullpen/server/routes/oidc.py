@@ -1,4 +1,4 @@
-"""How a workflow run gets a token of ours without a secret: one of its jobs shows what GitHub says of it."""
+"""How a workflow run gets a token of this server without a secret: one of its jobs sends its OIDC token."""
 
 import logging
 
@@ -37,11 +37,11 @@ class RunToken(AnswerBody, frozen=True):
     request_max_body_size=LARGEST,
 )
 async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
-    """Whatever is wrong is answered alike; the log says what it was, and never shows a token."""
+    """Every refusal has the same answer; the log has the reason, and never shows a token."""
     verifier = context.verifiers.jobs
     if verifier is None:
-        raise NotFound("the jobs of this pool are not GitHub's")
-    # It may wait for GitHub's keys, and whoever asks is not known yet: no place is taken from those who work.
+        raise NotFound("this pool has no jobs of GitHub: engines.ci is not github")
+    # It may wait for GitHub's keys, and the caller is not known yet: it does not count against other requests.
     with context.admission.watch():
         now = context.ports.clock.now()
         try:

@@ -1,7 +1,7 @@
-"""How an agent comes onto the CI's list of runners, and leaves it. GitHub may be asked: nobody waits long for it.
+"""How an agent registers with the CI and deregisters. The answer may need GitHub, and the server bounds that wait.
 
-An agent hangs up after six seconds. Before that it hears from us, so that what is made for it is never sent to nobody;
-what takes GitHub longer goes on, and is there when the agent asks again.
+An agent hangs up after six seconds. The server answers before that, so that no registration is sent to an agent that is
+gone; what takes GitHub longer goes on, and is there when the agent asks again.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.problems import shown
 from bullpen.server.routes.responses import delete, put
 
-PATIENCE = 4.5  # seconds for GitHub; the agent (`agent.store.http`) waits six for this answer
-UNUSABLE = "the service cannot use its credentials for GitHub; its log says more"
+PATIENCE = 4.5  # seconds for GitHub; `agent.store.http` waits six for the server
+UNUSABLE = "the server cannot use its credentials for GitHub; see its log"
 
 Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
 
@@ -39,7 +39,7 @@ async def register(
         async with _asking_ci(context):
             found = await context.ports.ci.register(instance_id, data.run_id, data.round)
     except Refused as exc:
-        # An answer, not an error: the agent reports the reason to whoever waits for it, instead of trying on.
+        # An answer, not an error: the agent reports the reason to the waiting provision instead of trying again.
         return RegistrationAnswer(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
     except ConfigError as exc:
         log.error("%s is not registered: %s", instance_id, exc)
@@ -57,7 +57,7 @@ async def deregister(
 ) -> RegistrationAnswer:
     context.agent(request, instance_id)
     if runner and context.ports.ci.instance_of(runner) != instance_id:
-        raise forbidden(f"runner {shown(runner)!r} is no registration of {instance_id}")
+        raise forbidden(f"runner {shown(runner)!r} is not a registration of {instance_id}")
     try:
         async with _asking_ci(context):
             removal = await context.ports.ci.remove(runner or instance_id)
@@ -65,7 +65,7 @@ async def deregister(
         log.error("%s is not deregistered: %s", instance_id, exc)
         raise Unavailable(UNUSABLE) from exc
     if removal is Removal.BUSY:
-        raise Conflict(f"{instance_id} runs a job: it is not deregistered under it")
+        raise Conflict(f"{instance_id} runs a job: it is deregistered only when the job has ended")
     return RegistrationAnswer(False)
 
 

@@ -35,7 +35,7 @@ Key: TypeAlias = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         max_length=limits.IDEMPOTENCY_KEY_LENGTH,
-        description="Of this request: whoever got no answer sends it again with the same key, and it is begun once.",
+        description="Of this request: a caller without an answer sends it again with the same key, and it starts once.",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Workers: who they are, what became of them, and a worker's own word that it has stopped."""
+"""Workers: the list, one in detail, and a worker's own report that it has stopped."""
 
 from typing import Annotated
 

@@ -1,0 +1,38 @@
+"""Words that say too little: who is "somebody"? What users read, and the source, name the actor instead."""
+
+import re
+
+import pytest
+
+from walkthroughs import ROOT
+
+VAGUE = re.compile(r"\b(nobody|somebody|whoever|anew|to be had)\b", re.IGNORECASE)
+READ_BY_USERS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "action.yml",
+    "docs",
+    "deploy",
+    "src",
+    "bench",
+    "tools",
+)
+
+
+SUFFIXES = (".md", ".py", ".yml", ".tf", ".sh", ".sql")
+
+
+def files() -> list[str]:
+    found = [
+        path
+        for name in READ_BY_USERS
+        for path in ((ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name])
+    ]
+    return sorted(str(path.relative_to(ROOT)) for path in found if path.suffix in SUFFIXES)
+
+
+@pytest.mark.parametrize("name", files())
+def test_every_sentence_names_its_actor(name: str) -> None:
+    lines = enumerate((ROOT / name).read_text().splitlines(), start=1)
+    assert [f"{name}:{number}: {line.strip()}" for number, line in lines if VAGUE.search(line)] == []
