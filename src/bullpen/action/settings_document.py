@@ -62,19 +62,19 @@ _NO_CREDENTIALS = {"token": "not needed: only refresh calls GitHub", "app-id": "
 
 def document_of(asked: StepInputs, environ: Mapping[str, str]) -> Document:
     """The settings that the inputs set."""
-    told: Document = {}
+    document: Document = {}
     for name, (place, convert) in SETTINGS.items():
         if name in asked.given:
-            _put(told, place, convert(asked.given[name]))
+            _put(document, place, convert(asked.given[name]))
     if asked.mode == REFRESH and "max-runtime-min" in asked.given:
-        _put(told, "timings.max-runtime", 60 * asked.given["max-runtime-min"])
+        _put(document, "timings.max-runtime", 60 * asked.given["max-runtime-min"])
     if "table-name" in asked.given:
-        _put(told, "engines.pool", "aws")
+        _put(document, "engines.pool", "aws")
         if "aws-region" not in asked.given:
-            _put(told, "aws.region", next(environ[name] for name in REGIONS if environ.get(name)))
+            _put(document, "aws.region", next(environ[name] for name in REGIONS if environ.get(name)))
     if asked.mode != REFRESH and _is_on_github(asked):
-        told.setdefault("github", {}).update(_NO_CREDENTIALS)
-    return told
+        document.setdefault("github", {}).update(_NO_CREDENTIALS)
+    return document
 
 
 def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> Document:
@@ -87,8 +87,8 @@ def with_fallback(asked: StepInputs, document: Document, settings: Settings) -> 
         kinds = [request_of(asked)["resource-class"]]
         settings.resource_class(kinds[0])
     says, classes = asked.given["spot-fallback"] == "on-demand", document.get("classes", {})
-    told = {kind: {**classes.get(kind, {}), "spot-fallback": says} for kind in kinds}
-    return {**document, "classes": {**classes, **told}}
+    changed = {kind: {**classes.get(kind, {}), "spot-fallback": says} for kind in kinds}
+    return {**document, "classes": {**classes, **changed}}
 
 
 def defaults(asked: StepInputs, job: JobContext) -> Document:
@@ -126,8 +126,8 @@ def _place(job: JobContext) -> Document:
     return place | {"api-url": job.api_url} if job.api_url else place
 
 
-def _put(told: Document, place: str, value: Any) -> None:
+def _put(document: Document, place: str, value: Any) -> None:
     *tables, key = place.split(".")
     for table in tables:
-        told = told.setdefault(table, {})
-    told[key] = value
+        document = document.setdefault(table, {})
+    document[key] = value

@@ -115,9 +115,9 @@ def command(
 def _tell(ran: RunOutcome) -> None:
     good = sum(exit_code_of(job) == 0 for job in ran.jobs)
     lost = sum(job.losses for job in ran.jobs)
-    told = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"
+    summary = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"
     again = f"; {plural(lost, 'runner')} lost, and {'its job' if lost == 1 else 'their jobs'} ran again"
-    say(told + (again if lost else ""))
+    say(summary + (again if lost else ""))
     bad = [job for job in ran.jobs if exit_code_of(job) != 0]
     if bad:
         say(columns([(job.id, job.name or "–", job.result.value or job.state.value, job.reason) for job in bad], "  "))

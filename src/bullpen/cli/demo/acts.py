@@ -139,8 +139,8 @@ def lost(stage: DemoStage) -> None:
         rescued["losses"] == 1 and rescued["instanceId"] != victim.instance_id,
         f"{rescued['name']} lost its runner {rescued['losses']} time and finished on {rescued['instanceId']}",
     )
-    told = next(line for line in reversed(_story(stage, victim.id)) if line.step == "reschedule")
-    stage.check(bool(told.why), f"`bullpen why` gives the reason: {told.why}")
+    step = next(line for line in reversed(_story(stage, victim.id)) if line.step == "reschedule")
+    stage.check(bool(step.why), f"`bullpen why` gives the reason: {step.why}")
 
 
 def killed(stage: DemoStage) -> None:
