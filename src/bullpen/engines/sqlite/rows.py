@@ -166,7 +166,12 @@ def _decode_place(cap: str | None, since: int | None, until: int | None) -> Plac
 
 _REQUIREMENTS = json.Decoder(Requirements)
 
-INSTANCES = Table("instances", Instance, stated={"owes": _debt_columns(instance.InstanceDebt)})
+INSTANCES = Table(
+    "instances",
+    Instance,
+    stated={"owes": _debt_columns(instance.InstanceDebt)},
+    derived={"due_at": lambda record: to_micros_or_null(record.due_at)},
+)
 
 PROVISIONS = Table(
     "provisions",
