@@ -39,7 +39,7 @@ locals {
         Resource = ["arn:${local.partition}:sqs:${local.region}:${local.account}:${var.pool}-*"]
       },
       {
-        Sid      = "EndOurs"
+        Sid      = "TerminateInstances"
         Effect   = "Allow"
         Action   = ["ec2:TerminateInstances"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"]
@@ -48,7 +48,7 @@ locals {
         }
       },
       {
-        Sid    = "SeeMachines"
+        Sid    = "Describe"
         Effect = "Allow"
         Action = [
           "ec2:DescribeInstances",
@@ -78,7 +78,7 @@ locals {
         }
       },
       {
-        Sid      = "LaunchFromOurTemplates"
+        Sid      = "LaunchFromPoolTemplates"
         Effect   = "Allow"
         Action   = ["ec2:CreateFleet", "ec2:RunInstances"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:launch-template/*"]
@@ -87,7 +87,7 @@ locals {
         }
       },
       {
-        Sid    = "LaunchOnOurGround"
+        Sid    = "LaunchResources"
         Effect = "Allow"
         Action = ["ec2:CreateFleet", "ec2:RunInstances"]
         Resource = concat(local.subnet_arns, local.security_group_arns, [
@@ -98,7 +98,7 @@ locals {
         ])
       },
       {
-        Sid    = "TagWhatIsLaunched"
+        Sid    = "TagOnLaunch"
         Effect = "Allow"
         Action = ["ec2:CreateTags"]
         Resource = [
@@ -113,7 +113,7 @@ locals {
         }
       },
       {
-        Sid      = "GiveMachinesTheirRole"
+        Sid      = "PassInstanceRole"
         Effect   = "Allow"
         Action   = ["iam:PassRole"]
         Resource = ["arn:${local.partition}:iam::${local.account}:role/${var.instance_profile}"]
@@ -122,7 +122,7 @@ locals {
         }
       },
       {
-        Sid      = "FirstSpotOfAnAccount"
+        Sid      = "CreateSpotServiceRole"
         Effect   = "Allow"
         Action   = ["iam:CreateServiceLinkedRole"]
         Resource = ["arn:${local.partition}:iam::${local.account}:role/aws-service-role/spot.amazonaws.com/*"]
@@ -131,7 +131,7 @@ locals {
         }
       },
       {
-        Sid    = "SeeTable"
+        Sid    = "Table"
         Effect = "Allow"
         Action = [
           "dynamodb:DescribeContinuousBackups",
@@ -142,19 +142,19 @@ locals {
         Resource = [local.table_arn]
       },
       {
-        Sid      = "SeeProfile"
+        Sid      = "ReadInstanceProfile"
         Effect   = "Allow"
         Action   = ["iam:GetInstanceProfile"]
         Resource = ["arn:${local.partition}:iam::${local.account}:instance-profile/${var.instance_profile}"]
       },
       {
-        Sid      = "SeeQuotas"
+        Sid      = "ReadQuotas"
         Effect   = "Allow"
         Action   = ["servicequotas:GetServiceQuota"]
         Resource = ["arn:${local.partition}:servicequotas:${local.region}:${local.account}:ec2/*"]
       },
       {
-        Sid    = "SeeOwnRights"
+        Sid    = "SimulateOwnPolicy"
         Effect = "Allow"
         Action = ["iam:SimulatePrincipalPolicy"]
         Resource = [
@@ -225,7 +225,7 @@ locals {
         Resource = ["arn:${local.partition}:sqs:${local.region}:${local.account}:${var.pool}-*"]
       },
       {
-        Sid      = "EndOurs"
+        Sid      = "TerminateInstances"
         Effect   = "Allow"
         Action   = ["ec2:TerminateInstances"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"]
@@ -234,7 +234,7 @@ locals {
         }
       },
       {
-        Sid      = "SeeMachines"
+        Sid      = "Describe"
         Effect   = "Allow"
         Action   = ["ec2:DescribeInstances"]
         Resource = ["*"]
@@ -321,7 +321,7 @@ locals {
         Resource = ["arn:${local.partition}:sqs:${local.region}:${local.account}:${var.pool}-*"]
       },
       {
-        Sid      = "EndOurs"
+        Sid      = "TerminateInstances"
         Effect   = "Allow"
         Action   = ["ec2:TerminateInstances"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"]
@@ -330,7 +330,7 @@ locals {
         }
       },
       {
-        Sid    = "SeeMachines"
+        Sid    = "Describe"
         Effect = "Allow"
         Action = [
           "ec2:DescribeInstances",
@@ -354,7 +354,7 @@ locals {
         }
       },
       {
-        Sid      = "LaunchFromOurTemplates"
+        Sid      = "LaunchFromPoolTemplates"
         Effect   = "Allow"
         Action   = ["ec2:CreateFleet", "ec2:RunInstances"]
         Resource = ["arn:${local.partition}:ec2:${local.region}:${local.account}:launch-template/*"]
@@ -363,7 +363,7 @@ locals {
         }
       },
       {
-        Sid    = "LaunchOnOurGround"
+        Sid    = "LaunchResources"
         Effect = "Allow"
         Action = ["ec2:CreateFleet", "ec2:RunInstances"]
         Resource = concat(local.subnet_arns, local.security_group_arns, [
@@ -374,7 +374,7 @@ locals {
         ])
       },
       {
-        Sid    = "TagWhatIsLaunched"
+        Sid    = "TagOnLaunch"
         Effect = "Allow"
         Action = ["ec2:CreateTags"]
         Resource = [
@@ -389,7 +389,7 @@ locals {
         }
       },
       {
-        Sid      = "GiveMachinesTheirRole"
+        Sid      = "PassInstanceRole"
         Effect   = "Allow"
         Action   = ["iam:PassRole"]
         Resource = ["arn:${local.partition}:iam::${local.account}:role/${var.instance_profile}"]
@@ -398,7 +398,7 @@ locals {
         }
       },
       {
-        Sid      = "FirstSpotOfAnAccount"
+        Sid      = "CreateSpotServiceRole"
         Effect   = "Allow"
         Action   = ["iam:CreateServiceLinkedRole"]
         Resource = ["arn:${local.partition}:iam::${local.account}:role/aws-service-role/spot.amazonaws.com/*"]
@@ -465,7 +465,7 @@ locals {
         }
       },
       {
-        Sid      = "LeaveWord"
+        Sid      = "ReportBootFailure"
         Effect   = "Allow"
         Action   = ["dynamodb:PutItem"]
         Resource = [local.table_arn]

@@ -143,15 +143,17 @@ def test_a_table_of_another_schema_is_refused_and_left_alone(account: Account) -
         "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     }
     account.behind_its_back("dynamodb", lambda client: client.create_table(**request))
-    assert_refused(account.bullpen("refresh"), 2, f"table {account.pool} is of another schema", "aws.pool")
+    assert_refused(account.bullpen("refresh"), 2, f"table {account.pool} has another schema", "aws.pool")
     assert account.cloud.look()["templates"] == {}
-    assert_refused(account.bullpen("status"), 2, f"table {account.pool}", "not one of ours", "aws.pool")
+    assert_refused(account.bullpen("status"), 2, f"table {account.pool}", "not a table of Bullpen", "aws.pool")
 
 
 def test_a_table_of_a_newer_program_is_refused_and_left_alone(founded: Account) -> None:
     newer = {**SCHEMA_KEY, "schema": {"N": "7"}}
     founded.behind_its_back("dynamodb", lambda client: client.put_item(TableName=founded.pool, Item=newer))
-    assert_refused(founded.bullpen("refresh"), 2, "says 7, this program knows 1", "Use the Bullpen that made it")
+    assert_refused(
+        founded.bullpen("refresh"), 2, "says 7, this program knows 1", "Use the version of Bullpen that created it"
+    )
     assert founded.items("Meta") == [newer]
     assert_refused(founded.bullpen(*PROVISION), 2, f"table {founded.pool} was made by a newer Bullpen", "aws.pool")
     assert (founded.items("Provision"), founded.cloud.instances()) == ([], {})

@@ -169,7 +169,9 @@ async def test_a_machine_whose_user_cannot_be_had_says_why_it_stays(monkeypatch:
         assert await pool.compute.terminate([instance.id]) == []
         (seen,) = await pool.compute.sightings()
         assert seen.alive  # for all we know
-        assert f"{locks} must be a directory of root's alone: chown root {locks}; chmod 700 {locks}" in seen.stays
+        assert (
+            f"{locks} must be a directory that only root can use: chown root {locks}; chmod 700 {locks}" in seen.stays
+        )
         locks.chmod(0o700)
         assert await pool.compute.terminate([instance.id]) == [instance.id]
         assert await pool.compute.sightings() == []
@@ -183,7 +185,7 @@ async def test_a_user_of_another_home_is_refused_and_stays_with_its_machine(monk
             async with a_pool(ground / "home", quick_settings(local=Local(runner_users=names))) as other:
                 answer = await other.compute.create_fleet(a_plan())
                 assert (answer.machines, answer.errors[0].code) == ((), "InsufficientInstanceCapacity")
-                assert f"user {names[0]!r} is another machine's" in answer.errors[0].message
+                assert f"user {names[0]!r} is used by another machine" in answer.errors[0].message
         assert (await pool.run_job("run-1", "true")).exit_code == 0
 
 
@@ -194,9 +196,10 @@ async def test_a_user_that_something_runs_as_is_given_to_no_machine() -> None:
         (machine,) = answer.machines
         assert await user_of(pool, machine.id) == names[1]
         assert (
-            f"{names[0]!r} must be for jobs alone, and has processes already: {stray.pid}" in answer.errors[0].message
+            f"{names[0]!r} must be used for jobs only, but already has processes: {stray.pid}"
+            in answer.errors[0].message
         )
-        with pytest.raises(launching.UserTaken, match=f"has processes already: {stray.pid}"):
+        with pytest.raises(launching.UserTaken, match=f"already has processes: {stray.pid}"):
             launching.launch(pool.home, "i-x", quick_settings(), names[0])
         stray.kill()
         await stray.wait()

@@ -117,7 +117,7 @@ FORGERIES: dict[str, Callable[[Hub], str]] = {
     "signed with a key that the token brings along": lambda hub: hub.issuer.token(
         hub.now, key="other", headers={"kid": "other", "jku": "https://evil.example/jwks", "jwk": {"kty": "RSA"}}
     ),
-    "signed with a key without a name": lambda hub: jwt.encode(
+    "signed with a key that the header does not name": lambda hub: jwt.encode(
         claims(hub.now), private_key("first"), algorithm="RS256"
     ),
     "with claims changed after signing": lambda hub: _resewn(hub),
@@ -142,10 +142,10 @@ async def test_a_forged_token_buys_nothing(tmp_path: Path, name: str) -> None:
     [
         ({"aud": "sts.amazonaws.com"}, "audience"),
         ({"aud": ["bullpen", "sts.amazonaws.com"]}, "audience"),
-        ({"aud": None}, "its aud"),
+        ({"aud": None}, "the claim aud is missing"),
         ({"iss": "https://evil.example"}, "issuer"),
         ({"iss": f"{ISSUER}/"}, "issuer"),
-        ({"iss": None}, "its iss"),
+        ({"iss": None}, "the claim iss is missing"),
         ({"repository": "acme/gadgets"}, "outside github.scope"),
         ({"repository": "evil/widgets"}, "outside github.scope"),
         ({"repository": "acme/widgets\n"}, "outside github.scope"),
@@ -310,7 +310,7 @@ async def test_an_issuer_is_asked_over_http_and_must_answer_briefly() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     where = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    for path, reason in {"/good": "no set of keys", "/huge": "too large", "/gone": "answered 404"}.items():
+    for path, reason in {"/good": "not a key set", "/huge": "too large", "/gone": "answered 404"}.items():
         with pytest.raises(Unavailable, match=reason):
             await IssuerKeys(where + path).key("first")
     server.close()

@@ -1,1 +1,1 @@
-"""The ports kept by real and simulated things; each engine is a stranger to the others."""
+"""Implementations of the ports, real and simulated. No engine imports another, except that local uses SQLite."""

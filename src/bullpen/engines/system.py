@@ -13,7 +13,7 @@ class SystemClock:
 
 
 class SystemChance:
-    """Tokens are the operating system's randomness: rounds fence owners from each other, so nobody may guess one.
+    """Tokens are the operating system's randomness: rounds fence owners from each other, so they must not be guessable.
 
     `uniform` spreads waits, and every heartbeat draws one: asking the operating system each time would let go of the
     interpreter, and to have it back from a busy thread takes longer than the rest of the beat.

@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Requests that a service still allows of one kind, until it counts anew."""
+    """Requests that a service still allows of one kind, until the limit resets."""
 
     resource: str
     limit: int

@@ -74,7 +74,7 @@ class Jobs(Protocol):
         """Jobs of a run that may be assigned now, the oldest first; one that was lost comes before new ones.
 
         With `capabilities`, none that asks for another one; with `without`, none that avoids this worker. Both before
-        the limit counts: what suits nobody here hides nothing behind it.
+        the limit counts: jobs that do not suit hide none that do.
         """
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:

@@ -33,12 +33,12 @@ class Records(Protocol):
         """Land each change on its own, in as few requests as possible; Conflicts come back as values, in order."""
 
     async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
-        """Consistent; absent ids are missing from the answer, and so is a record that nobody can read: one that a newer
-        program or somebody else wrote."""
+        """Consistent; absent ids are missing from the answer, and so is a record that cannot be read: one that a
+        newer or another program wrote."""
 
     async def known(self, ids: Sequence[str]) -> set[str]:
-        """Those of these instances that have a record, readable or not. Consistent: who is about to end a machine that
-        no list names asks here first."""
+        """Those of these instances that have a record, readable or not. Consistent: a process that is about to end a
+        machine that no list names asks here first."""
 
     async def provision(self, provision_id: str) -> Provision | None:
         """Consistent."""
@@ -108,7 +108,7 @@ class Signals(Protocol):
 
 
 class Observations(Protocol):
-    """What refresh saw before, so that a list that merely lags condemns nobody."""
+    """What refresh saw before, so that a list that merely lags ends no machine."""
 
     async def observe(
         self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True

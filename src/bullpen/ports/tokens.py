@@ -27,8 +27,8 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenBook:
-    """Everything that is known of tokens at one moment. `required`: whether there was ever one, since which nobody is
-    served without; no later event takes that back."""
+    """Everything that is known of tokens at one moment. `required`: whether there was ever one. From then on
+    every operator needs one; no later event takes that back."""
 
     required: bool = False
     tokens: tuple[StoredToken, ...] = ()

@@ -12,7 +12,7 @@ class Secret:
 
 
 class Vault(Protocol):
-    """Agents that use the store directly read it with their own means; nobody else but the control plane can."""
+    """Agents that use the store directly read it with their own means; besides them only the control plane can."""
 
     async def read(self, name: str) -> Secret | None:
         """Consistent. None if there is none, also after its time."""

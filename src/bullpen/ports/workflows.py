@@ -36,7 +36,7 @@ class WorkflowJob:
     attempt: int
     completed: bool
     conclusion: Conclusion = Conclusion.NONE
-    runner: str = ""  # empty while nobody has it
+    runner: str = ""  # empty while it has none
     labels: tuple[str, ...] = ()
     started_at: datetime | None = None  # of several that one runner had, the last is what it lost
     completed_at: datetime | None = None

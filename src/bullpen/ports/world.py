@@ -1,4 +1,4 @@
-"""Time and chance, queues, machines, the CI, and what the pool stands on."""
+"""Time and chance, queues, machines, the CI, and the infrastructure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from bullpen.ports.health import Finding
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The wall clock, UTC; the store's, where it has one and has told. Only a clock knows now; durations are
+        """The wall clock, UTC; the store's, where it has one and it is known. Only a clock knows now; durations are
         measured by the event loop's `time()`."""
 
 
@@ -33,7 +33,7 @@ class NoStoreClock:
 
 class Chance(Protocol):
     def token(self) -> str:
-        """16 hexadecimal characters that nobody can guess and nobody else will draw."""
+        """16 hexadecimal characters that cannot be guessed and are never drawn twice."""
 
     def uniform(self, low: float, high: float) -> float:
         """A number between both, for jitter."""
@@ -57,7 +57,7 @@ class PoolQueue(Protocol):
     async def take(self, resource_class: str, limit: int) -> list[str]:
         """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none.
 
-        Raise Refused where a queue that somebody has to make is missing.
+        Raise Refused where a queue is missing that another tool has to make.
         """
 
     async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
@@ -131,8 +131,7 @@ class Registration:
 class RegistrationCredentials:
     """What an agent needs to register as a runner. With neither `token` nor `jit` it is registered already.
 
-    The three secrets open the CI to whoever holds them: they are handed to one instance, for one round, and shown
-    nowhere.
+    The three secrets give access to the CI: they are handed to one instance, for one round, and never shown.
     """
 
     runner: str  # under which name
@@ -180,7 +179,7 @@ class CI(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that the pool stands on and that is missing, or not as the settings ask."""
+    """A piece of infrastructure that is missing, or not as the settings ask."""
 
     what: str  # an order, such as "make table"
     subject: str
@@ -189,16 +188,16 @@ class Gap:
 
 
 class Infrastructure(Protocol):
-    """What the pool stands on besides its records: tables, indexes, templates, the agent's code. Nothing, where a
-    home is enough."""
+    """What the pool needs besides its records: tables, indexes, templates, the agent's code. Nothing, where a home is
+    enough."""
 
     def check(self) -> None:
         """Raise ConfigError if the settings alone show that no machine can be launched. Makes no call, and is cheap."""
 
     async def gaps(self) -> list[Gap]:
-        """Everything to be mended, in the order in which to do so; changes nothing.
+        """Every gap, in the order in which to close them; changes nothing.
 
-        Raise ConfigError, naming all of it, where the settings say that somebody else mends it.
+        Raise ConfigError, naming all of them, where the settings say that another tool closes them.
         """
 
     async def mend(self, gap: Gap) -> None:

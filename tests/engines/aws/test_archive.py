@@ -110,6 +110,7 @@ def test_what_travels_in_user_data_is_only_what_fetches_the_agent() -> None:
         "__main__.py",
         "bullpen/__init__.py",
         "bullpen/agent/__init__.py",
+        "bullpen/agent/aws/__init__.py",
         "bullpen/agent/aws/boot.py",
         "bullpen/agent/aws/dynamodb.py",
         "bullpen/agent/aws/imds.py",

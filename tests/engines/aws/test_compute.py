@@ -157,7 +157,7 @@ async def test_a_template_that_is_made_and_not_yet_seen_is_waited_for_with_the_s
         cloud.refuse("CreateFleet", "InvalidLaunchTemplateId.NotFound", times=1)
         assert len((await pool.process().create_fleet(a_plan(count=2))).machines) == 2
         cloud.refuse("CreateFleet", "InvalidLaunchTemplateId.NotFound", times=9)
-        with pytest.raises(Unavailable, match="not seen yet"):
+        with pytest.raises(Unavailable, match="does not show it yet"):
             await pool.process().create_fleet(a_plan())
 
 

@@ -164,7 +164,7 @@ def test_a_clock_that_is_not_that_of_aws_is_a_warning(ahead: float, health: str,
 def test_an_answer_without_a_time_leaves_the_clock_open(headers: dict[str, str]) -> None:
     finding = check_clock({"ResponseMetadata": {"HTTPHeaders": headers}}, NOW)
     assert finding.health is Health.WARNING
-    assert "did not say" in finding.found
+    assert "has no date" in finding.found
 
 
 async def permissions(cloud: Control, caller: str) -> Finding:

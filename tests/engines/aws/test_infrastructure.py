@@ -176,7 +176,7 @@ async def test_a_table_of_another_schema_is_named_and_left_as_it_is(
     async with a_site(settings) as site:
         await site.dynamodb.create_table(**changed(table_definition(site.pool)))
         before = await site.table()
-        with pytest.raises(ConfigError, match="is of another schema") as caught:
+        with pytest.raises(ConfigError, match="has another schema") as caught:
             await site.infrastructure.gaps()
         assert named in str(caught.value)
         assert await site.table() == before

@@ -221,5 +221,5 @@ def test_a_story_with_a_line_that_is_none_is_told_without_it() -> None:
 
 @pytest.mark.parametrize("value", [{"S": "x"}, {"M": {"pid": {"S": "x"}}}])
 def test_a_card_that_is_none_is_a_value_error(value: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="says nothing to us"):
+    with pytest.raises(ValueError, match="Bullpen cannot read"):
         decode_part(Card, value)

@@ -37,10 +37,9 @@ NAMED_OTHERWISE = {
 OF_A_FLEET = {"iam:PassRole", "iam:CreateServiceLinkedRole"}
 # What only refresh and doctor do, by source and function.
 NOT_OF_A_WORKFLOW = {
-    "checks.py": None,
-    "rights.py": None,
-    "examination.py": None,
-    "tending.py": None,
+    "doctor.py": None,
+    "permissions.py": None,
+    "table_setup.py": None,
     "queues.py": {
         "classes",
         "ensure",

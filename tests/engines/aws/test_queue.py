@@ -297,7 +297,7 @@ async def test_a_queue_without_our_tag_is_not_touched(engines: Engines, aws_sett
             await bench.sqs.create_queue(QueueName=f"{bench.pool}-{name}", tags=tags)
         assert await bench.queue.names() == ["small"]
         for touch in (bench.queue.retire, bench.queue.ensure):
-            with pytest.raises(Refused, match=f"queue {bench.pool}-events: it is not ours"):
+            with pytest.raises(Refused, match=f"queue {bench.pool}-events: it does not belong to this pool"):
                 await touch("events")
         assert len((await bench.sqs.list_queues(QueueNamePrefix=bench.pool))["QueueUrls"]) == 4
         assert {"DeleteQueue", "SetQueueAttributes"}.isdisjoint(bench.proxy.counts)

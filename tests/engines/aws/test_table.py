@@ -146,7 +146,7 @@ async def test_an_item_that_somebody_else_wrote_is_left_out_by_name_and_stops_no
         with caplog.at_level(logging.WARNING):
             assert (await pool.records.instances(["i-1", "i-2", "i-3"])).keys() == {"i-2"}
         assert f"DynamoDB item TYPE#Instance / ID#i-1: {said}" in caplog.text
-        assert "somebody else wrote it" in caplog.text
+        assert "another program wrote it" in caplog.text
         assert await pool.records.known(["i-1", "i-2", "i-3"]) == {"i-1", "i-2"}
         caplog.clear()
         with caplog.at_level(logging.WARNING):
@@ -237,7 +237,7 @@ async def test_a_table_of_another_schema_is_said_to_be_none_of_ours(
         if reads_too:
             asked += [records.instances(["i-1"]), records.apply(open_provision())]
         for ask in asked:
-            with pytest.raises(ConfigError, match="is not one of ours") as refused:
+            with pytest.raises(ConfigError, match="is not a table of Bullpen") as refused:
                 await ask
             assert "aws.pool" in refused.value.remedy
 

@@ -207,7 +207,7 @@ async def test_a_server_that_stays_away_is_given_up_within_patience() -> None:
 
 
 async def test_an_answer_that_nobody_can_read_is_none() -> None:
-    with pytest.raises(Unavailable, match="an answer that nobody can read"):
+    with pytest.raises(Unavailable, match="the answer cannot be read"):
         await scripted(lambda request: httpx.Response(200, text="<html>")).ask(TOKEN)
 
 

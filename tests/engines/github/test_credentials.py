@@ -185,11 +185,11 @@ def with_a_password() -> str:
     [
         ({"token": "file:/does/not/exist"}, "github.token: /does/not/exist cannot be read"),
         ({"app_id": "1", "private_key": "file:/does/not/exist"}, "github.private-key: /does/not/exist cannot be read"),
-        ({"app_id": "1", "private_key": "no key at all"}, "github.private-key: it is no RSA private key"),
-        ({"app_id": "1", "private_key": of_another_kind()}, "github.private-key: it is no RSA private key"),
-        ({"app_id": "1", "private_key": with_a_password()}, "github.private-key: it is no RSA private key"),
-        ({"token": "two words"}, "github.token: it has characters that no token has"),
-        ({"token": "a\nb"}, "github.token: it has characters that no token has"),
+        ({"app_id": "1", "private_key": "no key at all"}, "github.private-key: not an RSA private key"),
+        ({"app_id": "1", "private_key": of_another_kind()}, "github.private-key: not an RSA private key"),
+        ({"app_id": "1", "private_key": with_a_password()}, "github.private-key: not an RSA private key"),
+        ({"token": "two words"}, "github.token: it has characters that a token cannot have"),
+        ({"token": "a\nb"}, "github.token: it has characters that a token cannot have"),
     ],
 )
 async def test_secrets_that_cannot_be_used_are_named_by_their_setting(changes: dict[str, Any], named: str) -> None:

@@ -101,7 +101,7 @@ async def test_the_token_is_replaced_when_the_settings_say_otherwise(github: Fak
     async with an_infrastructure(
         settings_of(github, agent=DIRECT, pool="other"), vault=vault, clock=clock
     ) as infrastructure:
-        assert await mend_all(infrastructure) == [Gap(ROTATE, "acme/widgets", "the settings say otherwise")]
+        assert await mend_all(infrastructure) == [Gap(ROTATE, "acme/widgets", "the settings have changed")]
         assert await infrastructure.gaps() == []
 
 

@@ -107,7 +107,7 @@ async def test_records_change_on_a_full_disk_and_new_ones_of_new_work_are_refuse
         fill(home.parent / "filler")
         for change in running("i-1"):
             await records.apply(change)
-        with pytest.raises(Unavailable, match="its disk is full") as full:
+        with pytest.raises(Unavailable, match="the disk is full or nearly full") as full:
             await records.apply(open_provision("p-2"))
         assert "bullpen release" in full.value.remedy
         (home.parent / "filler").unlink()
@@ -119,7 +119,7 @@ async def test_a_probe_says_that_the_disk_is_full(home: Path) -> None:
         health, now = SqliteHealth(database), SystemClock().now()
         await health.probe(now)
         fill(home.parent / "filler")
-        with pytest.raises(Unavailable, match="its disk is full"):
+        with pytest.raises(Unavailable, match="the disk is full or nearly full"):
             await health.probe(now)
         (home.parent / "filler").unlink()
         await health.probe(now)

@@ -1,9 +1,9 @@
 """The pool on AWS.
 
-session, errors   the way there, and what comes back
+session, errors   clients, and the errors of AWS as Bullpen's
 dynamodb          records, signals, leases, jobs
 sqs               tickets
 ec2               machines
-boot              how a machine gets its agent
-ground            what all of it stands on
+boot              how a machine gets its agent and proves its identity
+infrastructure    table, queues, templates, policies; doctor
 """

@@ -2,7 +2,7 @@
 
 An answer says the time to the second, at some moment between its request and its arrival. So it bounds by how much our
 clock may be off; only what lies outside of that bound is corrected, and a clock that is right stays as it is. It costs
-no request: every answer tells.
+no request: every answer carries the time.
 
     sent ─────────── the store's time is Date .. Date + 1 s ─────────── received
 """

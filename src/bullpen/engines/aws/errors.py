@@ -1,6 +1,7 @@
-"""AWS's errors become ours, in one place. A message names the service and the call first; a remedy says what to do.
+"""Translates the errors of AWS into Bullpen's, in one place. A message names the service and the call first; a remedy
+says what to do.
 
-Whoever reacts to an error code itself names it in `expecting`, and gets it as `Declined`.
+A caller that reacts to an error code itself names it in `expecting`, and gets it as `Declined`.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,7 +1,7 @@
-"""The way to AWS: one session, its clients opened when first asked for, and closed together.
+"""The connection to AWS: one session, its clients opened when first asked for, and closed together.
 
 Region and credentials are found as every AWS tool finds them; `aws.region` and `aws.endpoints` come first. Timeouts are
-short and attempts few: whoever asks is told within seconds that nobody answers, and decides what that means.
+short and attempts few: a caller learns within seconds that there is no answer, and decides what that means.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""GitHub as the CI: who we are there, its runners, its workflow runs, and what it tells us unasked."""
+"""GitHub as the CI: credentials, runners, workflow runs, OIDC tokens and webhooks."""

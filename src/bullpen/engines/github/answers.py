@@ -1,4 +1,4 @@
-"""What GitHub answers, and what its refusals mean: its errors become ours in this one place. Pure.
+"""Answers of GitHub, and what its errors mean: they become Bullpen's in this one place. Pure.
 
 A message names the call, which names the scope, and what is missing; it never shows a secret. Bodies carry tokens: an
 answer shows only its status.
@@ -65,7 +65,7 @@ def failure(call: GithubCall, answer: GithubAnswer, credentials: str) -> Bullpen
         case 404:
             return Refused(f"{said}: it does not exist, or {credentials} may not see it", remedy=_SEEN)
         case 301 | 302 | 307 | 308:
-            return Refused(f"{said}: it was renamed, or lives elsewhere", remedy=_MOVED)
+            return Refused(f"{said}: it was renamed or moved", remedy=_MOVED)
         case status if status >= 500 or status < 200:
             return Unavailable(said)
         case _:
@@ -79,7 +79,7 @@ def understood(call: GithubCall) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         # Not as the cause: it may quote what it could not read.
-        raise Unavailable(f"{call}: an answer that nobody can read ({type(exc).__name__})") from None
+        raise Unavailable(f"{call}: the answer cannot be read ({type(exc).__name__})") from None
 
 
 def rows(body: Any, key: str = "") -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def cut(text: str) -> str:
 
 
 _RENEW = "Renew it, and check it with `bullpen doctor`."
-_MOVED = "Correct github.scope or github.url; runs begun under a repository's old name are given back by their labels."
+_MOVED = "Correct github.scope or github.url; runs that began under the old name are released by their labels."
 _SEEN = "Check github.scope and github.url, and that an App is installed there."
 
 

@@ -1,10 +1,10 @@
-"""The way to GitHub: one client for all calls of a process, with the manners that GitHub asks for.
+"""The client of GitHub's API: one for all calls of a process, within the limits that GitHub asks for.
 
-    call ─▶ gate (rate limits) ─▶ at most 8 at once ─▶ bearer ─▶ GitHub ─▶ what it means
+    call ─▶ rate limits ─▶ at most 8 at once ─▶ bearer ─▶ GitHub ─▶ what it means
 
 A short wait is waited out here, a long one is the caller's to decide: `Throttled`. What does no harm twice is repeated
-when nobody answered; anything else never is. Nothing is opened, read or imported before the first call: a provision on
-the warm path makes none.
+when there was no answer; anything else never is. Nothing is opened, read or imported before the first call: a provision
+on the warm path makes none.
 """
 
 import asyncio
@@ -27,11 +27,13 @@ from bullpen.ports.health import Limit
 if TYPE_CHECKING:
     import httpx
 
-AT_ONCE = 8  # GitHub takes a hundred, of everybody who uses the same credentials
-PATIENCE = 5.0  # seconds that one call may wait for a gate or a second answer: its caller holds something meanwhile
+AT_ONCE = 8  # GitHub takes a hundred, from all users of the same credentials
+PATIENCE = (
+    5.0  # seconds that one call may wait for a rate limit or a second answer: its caller holds something meanwhile
+)
 WHOLE = 20.0  # seconds for one exchange, waiting for its turn included: one byte a second is no answer either
 LARGEST = 16 * 1024 * 1024  # bytes of an answer: a hundred jobs with all their steps have one million
-PAUSE = 0.5  # seconds before a call that nobody answered is repeated; doubled each time
+PAUSE = 0.5  # seconds before a call without an answer is repeated; doubled each time
 REPEATED = ("GET", "DELETE")
 REMEMBERED = 256  # answers kept for their tags: more than the runs that one process follows
 LOOKS = 2  # at a list that changes while its pages are turned
@@ -144,7 +146,7 @@ class GithubClient:
             return limits_of(answer.body)
 
     async def granted(self) -> dict[str, str] | None:
-        """The permissions of an App, by GitHub's keys; None for a token, which does not tell its own."""
+        """The permissions of an App, by GitHub's keys; None for a token, which does not report its own."""
         credentials = self._opened()[1]
         if not isinstance(credentials, AppCredentials):
             return None
@@ -179,7 +181,7 @@ class GithubClient:
         return self._client, self._credentials
 
     async def _noted(self, call: GithubCall, bearer: str) -> GithubAnswer:
-        """A call of the credentials' own, for which nobody waits out a limit."""
+        """A call of the credentials' own, which does not wait out a limit."""
         loop = asyncio.get_running_loop()
         answer = await self._send(call, bearer)
         if self._rate_limits.note(call, answer, self._clock.now(), loop.time()):
@@ -245,7 +247,7 @@ class GithubClient:
             answered = json.loads(content) if content else None
         except (ValueError, RecursionError) as exc:
             if response.is_success:  # otherwise a proxy's page, and the status says enough
-                raise Unavailable(f"{call}: an answer that nobody can read ({response.status_code})") from exc
+                raise Unavailable(f"{call}: the answer cannot be read ({response.status_code})") from exc
         return GithubAnswer(
             response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered
         )
@@ -266,7 +268,7 @@ async def _content(call: GithubCall, response: "httpx.Response") -> bytes:
     async for part in response.aiter_bytes():
         content += part
         if len(content) > LARGEST:
-            raise Unavailable(f"{call}: an answer of more than {LARGEST} bytes")
+            raise Unavailable(f"{call}: the answer has more than {LARGEST} bytes")
     return bytes(content)
 
 

@@ -1,6 +1,6 @@
-"""Who we are at GitHub: the bearer of a token, or an App that buys itself a token for an hour.
+"""Credentials for GitHub: a token, or an App that gets a token for an hour.
 
-    App: key ─▶ a signed note, good for nine minutes ─▶ the installation of our scope ─▶ its token, good for an hour
+    App: key ─▶ a signed JWT, valid for nine minutes ─▶ the installation of our scope ─▶ its token, valid for an hour
 
 A token that GitHub refuses may have been revoked before its time: an App is asked for a fresh one once, and all calls
 that wait for it share it. What a file keeps may be replaced while we run: a token is read again when it is refused, a
@@ -16,7 +16,7 @@ from bullpen.config import Github
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure, moment, understood
 from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.single_flight import Flights
-from bullpen.engines.github.token_cache import Issued, Lasting
+from bullpen.engines.github.token_cache import Issued, TokenCache
 from bullpen.errors import ConfigError, Refused
 from bullpen.ports import Clock
 
@@ -50,7 +50,7 @@ class TokenCredentials:
         return self._token
 
     def renewed(self, refused: str) -> bool:
-        if self._token == refused:  # otherwise somebody has noticed before us
+        if self._token == refused:  # otherwise another task has noticed before
             self._token = self._read()
         return self._token != refused
 
@@ -66,7 +66,7 @@ class AppCredentials:
         self._clock = clock
         self._send = send
         self._installation = settings.installation_id
-        self._token = Lasting(self._fetched, clock, flights)
+        self._token = TokenCache(self._fetched, clock, flights)
         _key_of(settings)  # whether there is one is said before anything depends on it
 
     async def bearer(self) -> str:
@@ -92,7 +92,7 @@ class AppCredentials:
     async def _ask(self, call: GithubCall, note: str) -> GithubAnswer:
         answer = await self._send(call, note)
         if answer.status == 404:
-            self._installation = self._settings.installation_id  # it may have been installed anew
+            self._installation = self._settings.installation_id  # it may have been installed again
             remedy = "Install the App there, or correct github.app-id, github.installation-id and github.scope."
             raise Refused(f"{call}: {self.name} is not installed there: {answer.message} (404)", remedy=remedy)
         if answer.status not in (200, 201):
@@ -117,7 +117,7 @@ def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send, 
 def _token_of(settings: Github) -> str:
     token = read_secret("token", settings.token)
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError("github.token: it has characters that no token has")
+        raise ConfigError("github.token: it has characters that a token cannot have")
     return token
 
 
@@ -137,5 +137,5 @@ def _key_of(settings: Github) -> str:
     return key
 
 
-_NO_KEY = "github.private-key: it is no RSA private key in PEM without a password"
+_NO_KEY = "github.private-key: not an RSA private key in PEM format without a password"
 _MAKE_KEY = 'Generate one on the App\'s page, and name its file: github.private-key = "file:/path/to/key.pem".'

@@ -1,8 +1,8 @@
 """Which jobs deploy: those that have an environment. Nothing says so of a job itself, but GitHub makes a deployment for
 each of them, and its statuses lead back to the job by their links.
 
-Whatever cannot be placed is held against every job asked about: rather one job too few is run again than one
-deployment twice.
+A deployment that cannot be assigned to a job counts for every job that is asked about: it is better to run one job too
+few again than to deploy twice.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What `doctor` says about GitHub: credentials, scope, permissions, runner group, webhook, versions, rate limits."""
+"""`bullpen doctor` for GitHub: credentials, scope, permissions, runner group, webhook, versions, rate limits."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -14,11 +14,11 @@ from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health
 
 LITTLE = 0.1
-"""Of a rate limit: with less left, somebody else uses the same credentials, or we ask too much."""
+"""Of a rate limit: with less left, another program uses the same credentials, or we ask too much."""
 
 
 async def examine(client: GithubClient, settings: Settings, releases: Releases) -> list[Finding]:
-    """In the order in which one would mend it. Never raises."""
+    """In the order in which you would repair what it finds. Never raises."""
     look = GithubChecks(client, settings, releases)
     first = await _guarded("github", look.credentials)
     if first.health is Health.FAILED:  # whatever else is asked would fail for the same reason
@@ -35,7 +35,7 @@ async def examine(client: GithubClient, settings: Settings, releases: Releases) 
 
 
 class GithubChecks:
-    """One look at GitHub."""
+    """The checks, each with a finding; they change nothing."""
 
     def __init__(self, client: GithubClient, settings: Settings, releases: Releases) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class GithubChecks:
         self._versions: set[str] = set()
 
     async def credentials(self) -> Finding:
-        await self._client.rate_limits()  # free, and open to everybody who is known
+        await self._client.rate_limits()  # free, and open to all valid credentials
         who = f"App {self._github.app_id}" if self._github.app_id else "a token"
         return Finding("github", Health.OK, f"{who} at {self._github.url}")
 
@@ -55,7 +55,7 @@ class GithubChecks:
         with understood(call):
             ours = [one for one in listed if instance_of(self._settings.runner_pool, one["name"])]
             self._versions = {str(one["version"]) for one in ours if one.get("version")}
-        found = f"{self._github.scope}: {len(listed)} runners, {len(ours)} of them ours"
+        found = f"{self._github.scope}: {len(listed)} runners, {len(ours)} of them of this pool"
         return Finding("github scope", Health.OK, found)
 
     async def permissions(self) -> Finding:
@@ -63,24 +63,26 @@ class GithubChecks:
         granted = await self._client.granted()
         if granted is None:
             return Finding(
-                "github permissions", Health.OK, "runners may be registered; of the rest a token tells nothing"
+                "github permissions",
+                Health.OK,
+                "runners can be registered; a token does not report its other permissions",
             )
         if missing := [str(right) for right in self._needed() if not right.is_in(granted)]:
-            remedy = "Grant them to the App, and accept that where it is installed."
+            remedy = "Grant them to the App, and approve the request where it is installed."
             return Finding("github permissions", Health.FAILED, f"missing: {'; '.join(missing)}", remedy)
         return Finding("github permissions", Health.OK, ", ".join(f"{key}: {granted[key]}" for key in sorted(granted)))
 
     async def group(self) -> Finding:
         wanted, groups = self._github.runner_group, await groups_of(self._client)
         if wanted not in groups:
-            remedy = "Make it, or correct github.runner-group."
+            remedy = "Create it, or correct github.runner-group."
             return Finding("github runner group", Health.FAILED, no_group(wanted, groups), remedy)
         return Finding("github runner group", Health.OK, wanted)
 
     async def versions(self) -> Finding:
         releases = await self._releases.known()
         if not releases:
-            found = "GitHub does not tell the releases of its runner: instances are not retired for their version"
+            found = "GitHub does not list the releases of its runner, so instances are not retired for their version"
             return Finding("github versions", Health.WARNING, found, "Watch the version yourself, or try again later.")
         used = sorted(self._versions)
         ends = await self._releases.refusals(used, self._github.drift_margin)
@@ -97,14 +99,14 @@ class GithubChecks:
         limits = await self._client.rate_limits()
         told = ", ".join(f"{one.resource}: {one.remaining} of {one.limit} left" for one in limits)
         if short := [one.resource for one in limits if one.remaining < LITTLE * one.limit]:
-            remedy = "Use credentials of the pool's own; an App's grow with the organisation."
+            remedy = "Use credentials of the pool's own; the limits of an App grow with the organisation."
             return Finding("github rate limits", Health.WARNING, f"{told}: little left of {', '.join(short)}", remedy)
         return Finding("github rate limits", Health.OK, told or "none")
 
     def webhook(self) -> Finding:
         if self._github.webhook_secret:
-            return Finding("github webhook", Health.OK, "its secret is set")
-        found = f"no secret is set: serve asks after runs every {self._github.poll:g} s instead"
+            return Finding("github webhook", Health.OK, "the secret is set")
+        found = f"no secret is set: serve polls the runs every {self._github.poll:g} s instead"
         remedy = "Point a webhook (workflow jobs, workflow runs) to serve, and set github.webhook-secret."
         return Finding("github webhook", Health.WARNING, found, remedy)
 

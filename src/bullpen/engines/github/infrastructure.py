@@ -1,7 +1,7 @@
-"""What a pool on GitHub stands on besides its own ground: a registration token that agents can use.
+"""The infrastructure of a pool on GitHub: that of its store, and a registration token that agents can use.
 
 Where agents ask `serve`, it hands one out and nothing is kept. Where they use the store themselves, the vault holds
-one, and refresh replaces it long before it ends: an agent must not meet one that ends while it registers.
+one, and refresh replaces it long before it expires: it must not expire while an agent registers.
 """
 
 import json
@@ -73,7 +73,7 @@ class GithubInfrastructure:
         await self._vault.write(SECRET, Secret(json.dumps(content, sort_keys=True), expires))
 
     def _place(self) -> dict[str, str]:
-        """Where agents register, as whom: also a reason to write the secret anew, if the settings have changed."""
+        """Where agents register, as whom: also a reason to write the secret again, if the settings have changed."""
         github = self._settings.github
         return {"url": scope_url(self._settings), "group": github.runner_group, "pool": self._settings.runner_pool}
 
@@ -82,9 +82,9 @@ class GithubInfrastructure:
         if secret is None:
             return _NONE
         if (left := secret.expires - self._clock.now()) < timedelta(seconds=self._settings.github.token_rotation):
-            return f"it ends in {left.total_seconds():.0f} s"
+            return f"it expires in {left.total_seconds():.0f} s"
         if any(_told(secret).get(name) != value for name, value in self._place().items()):
-            return "the settings say otherwise"
+            return "the settings have changed"
         return ""
 
 

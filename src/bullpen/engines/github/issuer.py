@@ -1,7 +1,7 @@
-"""Who signs the identities of jobs, and with which keys.
+"""The issuer of the jobs' OIDC tokens, and its keys.
 
-The keys are fetched from where the issuer publishes them, never from where a token says. A key that nobody knows makes
-us look again, but not more often than once a minute: whoever sends us inventions does not make us bother GitHub.
+The keys are fetched from where the issuer publishes them, never from where a token says. An unknown key
+causes another fetch, but at most once a minute: forged tokens must not turn into requests to GitHub.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class IssuerKeys:
         """Raise PermissionDenied if the issuer has no such key, Unavailable if it cannot be asked."""
         if self._must_look(id):
             async with self._fetching:
-                if self._must_look(id):  # else somebody else has looked while we waited
+                if self._must_look(id):  # else another task has looked while we waited
                     await self._look()
         if id not in self._known:
             raise PermissionDenied("signed with a key that the issuer does not have")
@@ -86,7 +86,7 @@ def _usable(url: str, content: bytes) -> dict[str, "PyJWK"]:
     try:
         found = jwt.PyJWKSet.from_dict(msgspec.json.decode(content, type=dict[str, Any]))
     except (jwt.PyJWTError, msgspec.DecodeError, ValueError, RecursionError) as exc:
-        raise Unavailable(f"{url}: its answer is no set of keys") from exc
+        raise Unavailable(f"{url}: the answer is not a key set") from exc
     usable = [key for key in found if key.key_type == "RSA" and key.public_key_use in (None, "sig")]
     return {key.key_id: key for key in usable if isinstance(key.key_id, str)}
 
@@ -102,7 +102,7 @@ async def _fetched(url: str) -> bytes:
             async for part in response.aiter_bytes():
                 content += part
                 if len(content) > LARGEST_ANSWER:
-                    raise Unavailable(f"{url}: its answer is too large")
+                    raise Unavailable(f"{url}: the answer is too large")
             return content
     except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as exc:
         raise Unavailable(f"{url}: did not answer ({type(exc).__name__})") from exc

@@ -1,7 +1,7 @@
 """Registrations for one job each, made here: GitHub gives the runner's name, id and secret in one.
 
 An agent waits a few seconds, GitHub may take longer. So making one goes on without the agent, which gets it when it
-asks again in the same round. What nobody has fetched by then is deleted, before it fills GitHub's list.
+asks again in the same round. What no agent has fetched by then is deleted, before it fills GitHub's list.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class JitRunners:
         if self._group is None:
             groups = await groups_of(self._client)
             if wanted not in groups:
-                raise Refused(no_group(wanted, groups), remedy="Make it, or correct github.runner-group.")
+                raise Refused(no_group(wanted, groups), remedy="Create it, or correct github.runner-group.")
             self._group = groups[wanted]
         return self._group
 

@@ -3,7 +3,7 @@
     primary     so many requests an hour for each resource; `x-ratelimit-remaining: 0` closes it until its reset
     secondary   too much at once; `retry-after`, or a minute where it does not say, closes everything
 
-Both come as 403 or 429. Whoever goes on asking is shut out for longer, so a closed gate is not even knocked at. Times
+Both come as 403 or 429. A client that goes on asking is shut out for longer, so no call is made before its time. Times
 are measured against the clock that GitHub answers with: ours may be wrong.
 """
 
@@ -28,7 +28,7 @@ class RateLimits:
     def __init__(self) -> None:
         self.limits: dict[str, Limit] = {}
         self._closed: dict[str, float] = {}  # resource → until
-        self._resources: dict[str, str] = {}  # kind of call → resource, as the answers have told
+        self._resources: dict[str, str] = {}  # kind of call → resource, as the answers have said
 
     def wait(self, call: GithubCall, at: float) -> float:
         """Seconds for which a call must not be made."""
@@ -59,7 +59,7 @@ def is_limited(answer: GithubAnswer) -> bool:
 
 
 def limits_of(body: object) -> list[Limit]:
-    """Those that GET /rate_limit tells and that we draw on."""
+    """Those in the answer of GET /rate_limit that we use."""
     found = body.get("resources", {}) if isinstance(body, dict) else {}
     ours = (USUAL, "actions_runner_registration")
     return [

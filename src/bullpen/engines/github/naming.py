@@ -1,7 +1,7 @@
-"""What our runners are called at GitHub: `<pool>.<instance id>.<round>`, and `.<n>` where one round registers often.
+"""The names of Bullpen's runners at GitHub: `<pool>.<instance id>.<round>`, and `.<n>` where one round registers often.
 
 A fresh name for every registration: it meets no session of the one before, replaces no ghost, and a job's runner name
-tells under which claim it ran. Agents name themselves by the same rule, so this needs nothing but Python.
+shows under which claim it ran. Agents name themselves by the same rule, so this needs nothing but Python.
 """
 
 import re
@@ -18,12 +18,12 @@ _NUMBERS = 999_999
 
 
 def fresh_number(seconds: float) -> int:
-    """What tells a registration that is made at this time, in seconds since 1970, from all others of its round."""
+    """A number for a registration made at this time, in seconds since 1970: unique within its round."""
     return 1 + int(seconds) % _NUMBERS
 
 
 def runner_name(pool: str, instance_id: str, round: str, n: int = 0) -> str:
-    """The name of a registration of an instance in a round; `n` tells several of one round apart.
+    """The name of a registration of an instance in a round; `n` distinguishes several of one round.
 
     Where a long pool's name leaves too little room, the round gives way: pool and instance are what it is found by.
     """

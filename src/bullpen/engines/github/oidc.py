@@ -1,8 +1,8 @@
-"""Who is this job? GitHub signs it: which run of which repository it belongs to, and what set that run off.
+"""The OIDC token of a job: GitHub signs which run of which repository it belongs to, and which event started that run.
 
     token ─▶ header: RS256 and a key id ─▶ the issuer's key ─▶ signature, issuer, audience ─▶ times ─▶ our scope
 
-Errors say what was wrong with a token and never show it: until it expires it is as good as the job's own word.
+Errors say what was wrong with a token and never show it: until it expires, its holder can act as the job.
 """
 
 from datetime import datetime
@@ -71,12 +71,12 @@ def _key_id(token: str) -> str:
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError) as exc:
-        raise PermissionDenied("no token by its shape") from exc
+        raise PermissionDenied("not a JWT") from exc
     if header.get("alg") != "RS256":
-        raise PermissionDenied("signed in another way than RS256")
+        raise PermissionDenied("not signed with RS256")
     id = header.get("kid")
     if not isinstance(id, str) or not 1 <= len(id) <= 256:
-        raise PermissionDenied("signed with a key without a name")
+        raise PermissionDenied("its header names no key (kid)")
     return id
 
 
@@ -91,15 +91,15 @@ def _claims(token: str, key: "PyJWK", audience: str, issuer: str) -> _Claims:
     except jwt.InvalidSignatureError as exc:
         raise PermissionDenied("the signature is wrong") from exc
     except jwt.InvalidAudienceError as exc:
-        raise PermissionDenied("made out to another audience than github.oidc-audience") from exc
+        raise PermissionDenied("its audience is not github.oidc-audience") from exc
     except jwt.InvalidIssuerError as exc:
-        raise PermissionDenied("made by another issuer") from exc
+        raise PermissionDenied("it comes from another issuer") from exc
     except jwt.MissingRequiredClaimError as exc:
-        raise PermissionDenied(f"it does not say its {exc.claim}") from exc
+        raise PermissionDenied(f"the claim {exc.claim} is missing") from exc
     except msgspec.ValidationError as exc:
         raise PermissionDenied(f"its claims are not those of a job: {exc}") from exc
     except (jwt.PyJWTError, ValueError, RecursionError) as exc:
-        raise PermissionDenied("no token by its shape") from exc
+        raise PermissionDenied("not a JWT") from exc
 
 
 def _check_times(found: _Claims, now: float) -> None:

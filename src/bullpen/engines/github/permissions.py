@@ -1,4 +1,4 @@
-"""The permissions that our calls need, by the names under which GitHub grants them."""
+"""The permissions that Bullpen's calls need, by GitHub's names."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
 """Versions of GitHub's runner: until when each is accepted.
 
 A runner that does not update itself must be replaced within 30 days of the next release, or GitHub gives it no more
-jobs. Our runners do not: a machine in use would change under its jobs. So instances are retired in time.
+jobs. Bullpen's runners do not update themselves, because a machine would change under its jobs. So instances are
+retired in time.
 """
 
 import re
@@ -39,7 +40,8 @@ class Releases:
         self._look_again = clock.now()
 
     async def known(self) -> list[Release]:
-        """Newest first. Empty if GitHub does not tell: then nobody is retired, and a server of one's own has none."""
+        """Newest first. Empty if GitHub does not list them, as on a server of one's own: then no instance is
+        retired."""
         if self._clock.now() >= self._look_again:
             await self._look.result()
         return self._known
@@ -51,7 +53,7 @@ class Releases:
         return oldest_accepted(self._known, self._clock.now())
 
     async def oldest(self) -> str:
-        """The oldest version that GitHub accepts now; empty if nobody can tell.
+        """The oldest version that GitHub accepts now; empty if it is not known.
 
         Without a margin: that retires idle instances in time, but where every new one is as old as they are, no run
         should fail before it must.
@@ -75,7 +77,7 @@ class Releases:
 
 
 def released(listed: Any) -> list[Release]:
-    """What everybody was offered, newest first: no drafts, and no releases on trial."""
+    """Public releases, newest first: no drafts, and no releases on trial."""
     found = [
         Release(str(one["tag_name"]).removeprefix("v"), moment(one["published_at"]))
         for one in rows(listed)

@@ -1,11 +1,11 @@
-"""GitHub's self-hosted runners as the CI: ours are known by their names, and serve one label each.
+"""GitHub's self-hosted runners as the CI: those of the pool are known by their names, and serve one label each.
 
     persistent   an agent is handed a registration token, and registers itself under the name it is given
     jit          the registration is made here, for one job
 
-Whoever asks for a pass must still belong to the run, in the round that it names: the record decides, before GitHub is
-asked and after. Lists lag, so that nothing is concluded from one look; a runner that works is never removed, GitHub
-itself sees to that.
+An agent that asks for credentials must still belong to the run, in the round that it names: the record decides, before
+GitHub is asked and after. Lists lag, so that nothing is concluded from one look; GitHub
+itself never removes a runner that works.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from bullpen.engines.github.jit import JitRunners
 from bullpen.engines.github.naming import fresh_number, instance_of, runner_name
 from bullpen.engines.github.permissions import runners
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.token_cache import Lasting
+from bullpen.engines.github.token_cache import TokenCache
 from bullpen.engines.github.tokens import make_token
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
 from bullpen.ports import Clock, Records, Registration, RegistrationCredentials, Removal
@@ -39,7 +39,7 @@ class GithubCI:
         self._releases = releases
         self._pool = settings.runner_pool
         self._list = GithubCall("GET", f"{client.scope_path}/actions/runners", runners(settings.github.scope, "read"))
-        self._token = Lasting(partial(make_token, client, "registration"), clock, client.flights)
+        self._token = TokenCache(partial(make_token, client, "registration"), clock, client.flights)
         self._jit = JitRunners(client, settings, clock)
 
     async def registrations(self) -> list[Registration]:

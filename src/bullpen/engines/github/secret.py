@@ -1,4 +1,4 @@
-"""Secrets of the `[github]` table: said in the settings, or kept in a file that they name."""
+"""Secrets of the `[github]` table: in the settings themselves, or in a file that they name."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def read_secret(setting: str, value: str) -> str:
     try:
         found = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        why = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise ConfigError(f"github.{setting}: {path} cannot be read ({why})") from exc
     if not found:
         raise ConfigError(f"github.{setting}: {path} is empty")

@@ -1,7 +1,8 @@
-"""What is asked of GitHub once for everybody who waits for it.
+"""Single flight: one request to GitHub for all callers that wait for its result.
 
-Whoever gives up waiting takes nothing from the others, nor from whoever asks next: an attempt goes on without them. And
-its failure is everybody's answer for a while: where GitHub is mute, nobody stands in line only to hear the same.
+A caller that is cancelled does not cancel the request: the other callers, and the next one, still get its result. A
+failure is remembered for some seconds and raised to every caller: while GitHub does not answer, callers do not queue
+up.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 
 class Flights:
-    """All that are at work. None outlives `aclose`."""
+    """The requests in flight. None outlives `aclose`."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
@@ -36,11 +37,11 @@ class Flights:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.remove(task)
         if not task.cancelled():
-            task.exception()  # raised to whoever waited; if nobody did, the next one to ask hears of it
+            task.exception()  # raised to those that waited; the next caller gets it as well
 
 
 class SingleFlight(Generic[T]):
-    """One thing to be had of GitHub: at most one attempt at it at a time."""
+    """One result from GitHub: at most one request for it at a time."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], flights: Flights) -> None:
         self._make = make
@@ -50,13 +51,13 @@ class SingleFlight(Generic[T]):
         self._failed_at = 0.0
 
     async def result(self) -> T:
-        """Of the attempt at work, or of one that is begun. Raise as it does, or as the last did some moments ago."""
+        """Of the request in flight, or of a new one. Raise as it does, or as the last did some moments ago."""
         if (failure := self._recent_failure()) is not None:
             raise failure
         return await asyncio.shield(self._at_work())
 
     def begin(self) -> None:
-        """Have it tried, and wait for nothing."""
+        """Start a request, and do not wait for it."""
         if self._recent_failure() is None:
             self._at_work()
 

@@ -1,4 +1,4 @@
-"""Tokens that GitHub makes for an hour: one for all who ask within its time, and another before it ends.
+"""Tokens that GitHub makes for an hour: one for all callers within its time, and another before it expires.
 
 made ───────────────────────── RENEWED before its end ───────── NEEDED before its end ───
       handed out                  handed out, and another          another is waited for
@@ -13,8 +13,8 @@ from typing import Any
 from bullpen.engines.github.single_flight import Flights, SingleFlight
 from bullpen.ports import Clock
 
-RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before anybody notices
-NEEDED = timedelta(minutes=5)  # whoever is handed one has this long to use it
+RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before a caller notices
+NEEDED = timedelta(minutes=5)  # a caller has this long to use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Issued:
     expires: datetime
 
 
-class Lasting:
+class TokenCache:
     """A token that is there whenever it is asked for."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Issued]], clock: Clock, flights: Flights) -> None:
@@ -42,7 +42,7 @@ class Lasting:
         return self._issued.value
 
     def drop(self, refused: str) -> None:
-        """GitHub does not take this one any more. If it is no longer ours, somebody has noticed before."""
+        """GitHub does not take this one any more. If it was replaced meanwhile, another caller has noticed before."""
         if self._issued is not None and self._issued.value == refused:
             self._issued = None
 

@@ -1,7 +1,7 @@
-"""What GitHub tells unasked: a delivery is believed if it is signed, and even then only that something has happened.
+"""Webhooks from GitHub: a delivery counts if it is signed, and even then it only says that something has happened.
 
 Deliveries come late, twice, in any order, or not at all. So all that is read of one is which run it speaks of; how that
-run stands is asked of GitHub. A delivery that somebody recorded and sends again wakes us once more, and does no harm.
+run stands is asked of GitHub. A recorded delivery that is sent again wakes us once more, and does no harm.
 """
 
 import hmac
@@ -65,15 +65,15 @@ class Webhooks:
     def check(self, signature: str, body: bytes) -> None:
         """Raise PermissionDenied unless `X-Hub-Signature-256` is ours, over exactly these bytes."""
         if not signature:
-            raise PermissionDenied("a delivery without a signature")
+            raise PermissionDenied("the delivery has no signature")
         right = "sha256=" + hmac.digest(self._secret, body, "sha256").hex()
         if not hmac.compare_digest(right.encode(), signature.encode()):
-            raise PermissionDenied("a delivery whose signature is not that of github.webhook-secret")
+            raise PermissionDenied("the signature of the delivery does not match github.webhook-secret")
 
     def read(self, event: str, body: bytes) -> RunEvent | IgnoredEvent:
         """What a delivery is about. Raise msgspec's DecodeError, or RecursionError, for what GitHub would not send."""
         if (decoder := self._decoders.get(event)) is None:
-            return IgnoredEvent("a ping" if event == "ping" else "an event of no interest")
+            return IgnoredEvent("a ping" if event == "ping" else "an event that Bullpen does not use")
         found = decoder.decode(body)
         if not covers(self._scope, found.repository.full_name):
             return IgnoredEvent("a repository outside github.scope")

@@ -1,4 +1,4 @@
-"""Workflow runs of GitHub Actions: how they stand, and the little that may be done about them."""
+"""Workflow runs of GitHub Actions: reads their state, runs jobs again, cancels."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from bullpen.settings.github import covers
 
 SPACING = 1.0  # seconds between re-runs: GitHub asks for that of everything that sets off more
-MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again by somebody
+MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again meanwhile
 NO_MORE = ("cannot be retried", "unable to retry", "cannot be re-run")  # too old, too often, or never
 
 _CONCLUSIONS = {
@@ -95,12 +95,12 @@ class GithubWorkflows:
     def _repository(self, repository: str) -> str:
         """Whatever names a run may come from a job: no path is built of what is no repository of ours."""
         if not covers(self._client.settings.scope, repository) or repository.rpartition("/")[2] in (".", ".."):
-            raise NotFound(f"{repository!r:.140} is no repository of {self._client.settings.scope}")
+            raise NotFound(f"{repository!r:.140} is not a repository of {self._client.settings.scope}")
         return f"/repos/{repository}"
 
 
 def _not_rerun(call: GithubCall, answer: GithubAnswer) -> Conflict | Refused | NotFound:
-    """What a refused re-run means: GitHub says 403 for everything, and only its words tell."""
+    """What a refused re-run means: GitHub says 403 for everything, and only its message says why."""
     said, words = f"{call}: {answer.message} ({answer.status})", answer.message.lower()
     if answer.status == 409 or any(sign in words for sign in MOVED_ON):
         return Conflict(said)
@@ -112,7 +112,9 @@ def _not_rerun(call: GithubCall, answer: GithubAnswer) -> Conflict | Refused | N
 
 
 def _missing(repository: str, run: str) -> NotFound:
-    return NotFound(f"run {run:.40} of {repository:.140} does not exist, or we may not see it (needs the {READ_RUNS})")
+    return NotFound(
+        f"run {run:.40} of {repository:.140} does not exist, or the credentials may not see it (needs the {READ_RUNS})"
+    )
 
 
 def _job(one: Mapping[str, Any], attempt: int) -> WorkflowJob:

@@ -98,7 +98,7 @@ class LocalCompute:
             if names is not None:
                 message += f": each needs a user of its own, and {users.SETTING} names {len(names)}"
             for name, pids in strange.items():
-                message += f"; {name!r} must be for jobs alone, and has processes already: {pids}"
+                message += f"; {name!r} must be used for jobs only, but already has processes: {pids}"
             errors.append(FleetError("InsufficientInstanceCapacity", message))
         if given is not None:
             failures = await self._start(given)
@@ -181,7 +181,7 @@ class LocalCompute:
             return machines.note_starts(transaction, started)
 
         for id_ in await self._database.write(note):
-            # Somebody ended the machine between its line and its process, and found nothing to end.
+            # Another process ended the machine between its line and its process, and found nothing to end.
             await self._by_hand(partial(end, self._home, id_, started[id_]))
             failures[id_] = FleetError("InternalError", f"{id_} was terminated while it started")
         return failures
@@ -199,7 +199,7 @@ class LocalCompute:
         held = None
         if (uid := users.number_at_end(line.user, line.uid)) is not None:
             # Others may have ended the machine while we were on our way, and given its user to a new one. So the user's
-            # processes are looked for, and the end is noted, while nobody else can have the user.
+            # processes are looked for, and the end is noted, while no other process can have the user.
             held = await self._hold(line.id, uid)
             seen = await self._database.read(lambda snapshot: machines.of_ids(snapshot, [line.id]))
             if not seen or seen[0].has_ended:
@@ -223,12 +223,12 @@ class LocalCompute:
             return await self._by_hand(partial(_end_all, held, self._home, line, uid))
         except OSError as exc:
             subject = f"what runs as user {line.user!r}, or shall run later"
-            self._stay[line.id] = f"{subject}, cannot be ended: {exc}; mend that, and it will be"
+            self._stay[line.id] = f"{subject}, cannot be ended: {exc}; fix that, and Bullpen ends it"
             return False
 
     async def _hold(self, instance_id: str, uid: int) -> users.Hold | None:
-        """None if somebody keeps the user for so long that the end must be tried again, and if there is no way to have
-        it, which is noted: only an operator can help."""
+        """None if another process keeps the user for so long that the end must be tried again, and if there is no way
+        to have it, which is noted: only an operator can help."""
         try:
             for _ in range(round(FREED_WITHIN / LOOK_AGAIN_AFTER)):
                 if (held := users.hold(uid)) is not None:
@@ -244,7 +244,7 @@ class LocalCompute:
     def _runs(self, line: Line) -> bool:
         if line.process is not None:
             return is_running(line.process)
-        # Its launcher was killed before it could note the process, if it came so far: then the mark still tells.
+        # Its launcher was killed before it could note the process, if it came so far: then the mark still shows it.
         is_young = self._clock.now() - line.launched_at <= LAUNCH_LASTS
         return is_young or bool(descendants(None, mark_of(line.id)))
 
@@ -275,7 +275,7 @@ def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool:
     Raise OSError. The user is ours for as long as this runs, for it refers to `held`."""
     scheduled_jobs.clear(line.user, uid)  # first, or cron would start the next of what we end
     while is_certain := end(home, line.id, line.process, uid) is not False:
-        if not scheduled_jobs.clear(line.user, uid):  # whoever was ended just now may have had time for another
+        if not scheduled_jobs.clear(line.user, uid):  # a process that ended just now may have added another
             break
     return is_certain
 

@@ -34,14 +34,14 @@ log = logging.getLogger("bullpen.engines.local")
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
-"""What a machine inherits of our environment. Nothing else: whoever calls us may hold tokens that no job must see."""
+"""What a machine inherits of our environment. Nothing else: our caller may hold tokens that no job must see."""
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """And the way out to GitHub, where jobs are GitHub's: its runner, and what it is fetched from, go by these."""
 
 PATIENCE = 10.0  # seconds for a killed tree to leave; what stays longer is stuck in the kernel
 
 
-FREED_WITHIN = 2.0  # seconds in which whoever ended the user's last machine lets go of it
+FREED_WITHIN = 2.0  # seconds in which the process that ended the user's last machine lets go of it
 LOOK_AGAIN_AFTER = 0.02
 HELD_AS = 3  # the agent's open file by which it has its user; it passes none on
 
@@ -51,7 +51,7 @@ class NotLaunched(Exception):
 
 
 class UserTaken(NotLaunched):
-    """Somebody else has the user as whom its jobs were to run, or something runs as it."""
+    """Another machine has the user as whom its jobs were to run, or something runs as it."""
 
 
 def directory_of(home: Path, instance_id: str) -> Path:
@@ -114,7 +114,7 @@ def _make_directory(home: Path, directory: Path, work_dir: str, *, for_user: boo
         # It is not ours to close; and one job could put another directory in the place of its neighbour's.
         raise PermissionError(f"local.work-dir: others may write to {place}: chmod go-w {place}")
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The link first: killed here, it leads nowhere, and whoever ends the machine removes it.
+    # The link first: killed here, it leads nowhere, and the end of the machine removes it.
     directory.symlink_to(place / directory.name)
     (place / directory.name).mkdir(mode=0o700)
 
@@ -136,20 +136,24 @@ def _hold(user: str) -> users.Hold:
     """Raise UserTaken. What runs as the user would be ended with the machine, and could read what its jobs have."""
     uid = users.number_of(user)
     if uid is None:
-        raise UserTaken(f"no job can run as {user!r}: there is no such user, or it is root or our own")
+        raise UserTaken(
+            f"no job can run as {user!r}: there is no such user, or it is root or the user that runs Bullpen"
+        )
     give_up = time.monotonic() + FREED_WITHIN
     try:
         users.note_turn(uid)
         while (held := users.hold(uid)) is None:
             if time.monotonic() >= give_up:
                 pids = users.strangers(uid)
-                raise UserTaken(f"user {user!r} is another machine's, perhaps of another home (processes: {pids})")
+                raise UserTaken(
+                    f"user {user!r} is used by another machine, perhaps of another home (processes: {pids})"
+                )
             time.sleep(LOOK_AGAIN_AFTER)
     except users.Unusable as exc:
         raise NotLaunched(str(exc)) from exc
     if pids := users.strangers(uid):
         held.release()
-        raise UserTaken(f"user {user!r} must be for jobs alone, and has processes already: {pids}")
+        raise UserTaken(f"user {user!r} must be used for jobs only, but already has processes: {pids}")
     return held
 
 

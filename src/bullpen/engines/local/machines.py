@@ -1,7 +1,7 @@
-"""The local engine's book of machines, and the types it offers.
+"""The local engine's table of machines, and the types it offers.
 
 A machine is written here before its process is started and gets its pid after: a crash in between leaves a line without
-a pid, which everybody can see, and never a process that nobody knows of.
+a pid, which every process can see, and never a process that is unknown.
 """
 
 import json
@@ -49,7 +49,7 @@ class Line:
     launched_at: datetime
     has_ended: bool
     process: ProcessIdentity | None
-    user: str  # as whom its jobs run, and nobody else's; empty: as we do
+    user: str  # as whom its jobs run, and no others; empty: as we do
     uid: int | None = None  # whom that name meant when the machine was booked
 
     @property
@@ -117,7 +117,7 @@ def book(
 
 
 def forget(transaction: Transaction, before: datetime) -> None:
-    """Drop what ended, and tokens that were answered, before a time: nobody repeats a request that old."""
+    """Drop what ended, and tokens that were answered, before a time: no request is repeated that late."""
     transaction.execute("DELETE FROM machines WHERE ended_at < ?", (to_micros(before),))
     transaction.execute("DELETE FROM fleets WHERE answered_at < ?", (to_micros(before),))
 
@@ -139,7 +139,7 @@ def note_ends(transaction: Transaction, ids: Collection[str], at: datetime) -> N
         ended = "UPDATE machines SET ended_at = ? WHERE id = ? AND ended_at IS NULL"
         transaction.execute(ended, (to_micros(at), id_))
         transaction.execute("DELETE FROM registrations WHERE name = ?", (id_,))
-        transaction.wake(id_)  # nobody listens: which removes the socket that a killed agent left
+        transaction.wake(id_)  # removes the socket that a killed agent left
     if ids:
         transaction.wake_control()
 

@@ -1,4 +1,4 @@
-"""As whom the jobs of a machine run, where that is not as we do, which only root can choose.
+"""The users that jobs run as, where that is not the user that runs Bullpen. Only root can choose them.
 
 Each machine has a user of its own for as long as it lives. So it is the kernel that keeps its jobs away from the files,
 the processes and the secrets of other machines; and whatever runs as that user is the machine's, and ends with it.
@@ -39,7 +39,7 @@ def offered(settings: Settings) -> tuple[str, ...] | None:
         except KeyError:
             raise Unusable(f"{SETTING}: there is no user {name!r}") from None
         if found.pw_uid == 0:
-            raise Unusable(f"{SETTING}: {name!r} is root, as whom no job must run")
+            raise Unusable(f"{SETTING}: {name!r} is root: jobs must not run as root")
         for number in (f"user id {found.pw_uid}", f"group id {found.pw_gid}"):
             if (other := owners.setdefault(number, name)) != name:
                 raise Unusable(
@@ -55,7 +55,7 @@ def free(users: Collection[str] | None, taken: Collection[str], most: int) -> li
 
 
 def number_of(user: str) -> int | None:
-    """None if it is nobody's, has been removed, or is what no job must run as: root, or we."""
+    """None if there is no such user, or if no job must run as it: root, or the user that runs Bullpen."""
     try:
         number = pwd.getpwnam(user).pw_uid if user else None
     except KeyError:
@@ -87,7 +87,7 @@ def busy(names: Collection[str]) -> dict[str, str]:
 class Hold:
     """A user is ours, and no other launcher's, agent's or terminator's of any home, until nothing refers to this.
 
-    A thread that ends processes keeps it so for as long as it works, even if whoever awaited it was cancelled. The
+    A thread that ends processes keeps it so for as long as it works, even if its caller was cancelled. The
     agent of a machine inherits the open file and has the user for its life: the kernel takes it back when it dies.
     """
 
@@ -103,11 +103,11 @@ class Hold:
 
 
 def hold(uid: int) -> Hold | None:
-    """None if somebody else has the user now; never waits. Raise Unusable."""
+    """None if another process has the user now; never waits. Raise Unusable."""
     try:
         handle = os.open(_locks() / str(uid), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as exc:
-        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
+        raise Unusable(f"{SETTING}: cannot lock user id {uid}: {exc}") from exc
     held = Hold(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,7 +122,7 @@ def note_turn(uid: int) -> None:
     try:
         (_locks() / str(uid)).touch(mode=0o600)
     except OSError as exc:
-        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
+        raise Unusable(f"{SETTING}: cannot lock user id {uid}: {exc}") from exc
 
 
 def _last_turn(uid: int) -> int:
@@ -132,11 +132,11 @@ def _last_turn(uid: int) -> int:
     except FileNotFoundError:
         return 0
     except OSError as exc:
-        raise Unusable(f"{SETTING}: no file to lock user id {uid} by: {exc}") from exc
+        raise Unusable(f"{SETTING}: cannot lock user id {uid}: {exc}") from exc
 
 
 def _locks() -> Path:
-    """Where all homes of this box find the locks, and nobody but root can make or open one. Raise OSError."""
+    """Where all homes of this box find the locks, and only root can make or open one. Raise OSError."""
     try:
         LOCKS.mkdir(mode=0o700, exist_ok=True)
         directory = LOCKS
@@ -146,5 +146,5 @@ def _locks() -> Path:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o077:
         mend = f"chown root {directory}; chmod 700 {directory}"
-        raise PermissionError(f"{directory} must be a directory of root's alone: {mend}")
+        raise PermissionError(f"{directory} must be a directory that only root can use: {mend}")
     return directory

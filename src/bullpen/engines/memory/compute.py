@@ -1,4 +1,4 @@
-"""Compute in memory: machines that exist by being listed."""
+"""Compute in memory."""
 
 import hashlib
 from collections import deque
@@ -64,9 +64,9 @@ class Yard:
         return max(room, 0)
 
     def launch(self, plan: FleetPlan, count: int, clock: Clock) -> FleetAnswer:
-        """Launch `count` machines, fewer than `plan.count` if there are no more to be had, and remember the answer."""
+        """Launch `count` machines, fewer than `plan.count` if there are no more, and remember the answer."""
         kind = self._type_for(plan)
-        trouble: FleetError | BullpenError = FleetError(NO_CAPACITY, f"no more {kind.name} to be had")
+        trouble: FleetError | BullpenError = FleetError(NO_CAPACITY, f"no more {kind.name} available")
         if self.troubles:
             most, trouble = self.troubles.popleft()
             count = min(count, most)
@@ -122,7 +122,7 @@ class MemoryCompute:
             return self._yard.answers[plan.client_token]
         rates = self._faults.rates
         if self._faults.happens(rates.refused_fleet):
-            raise InsufficientCapacity(f"{NO_CAPACITY}: no machine of class {plan.resource_class} is to be had")
+            raise InsufficientCapacity(f"{NO_CAPACITY}: no machine of class {plan.resource_class} is available")
         count = min(plan.count, self._yard.room(plan.usage_class))
         if count and self._faults.happens(rates.short_fleet):
             count = self._faults.random.randrange(count)

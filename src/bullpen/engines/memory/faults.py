@@ -1,7 +1,7 @@
-"""The way between one process and the services, and everything that can go wrong on it.
+"""The network between one process and the services, and everything that can go wrong on it.
 
 A call travels there, is done in one go, and its answer travels back; the caller may be killed on both ways. So a
-request may be lost before it lands, or land and lose its answer, and the caller cannot tell one from the other.
+request may be lost before it lands, or land and lose its answer, and the caller cannot distinguish them.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Faults:
         return rate > 0.0 and self.random.random() < rate
 
     async def call(self, kind: str, work: Callable[[], T]) -> T:
-        """One request. `work` is done without an await inside: nobody sees half of it."""
+        """One request. `work` is done without an await inside: no other task sees half of it."""
         self.requests[kind] += 1
         failure = self._failure(kind)
         await self._travel()

@@ -114,7 +114,7 @@ class MemoryGithub:
     # ---- what people and machines do
 
     def start(self, repository: str, *specs: JobSpec) -> str:
-        """Somebody starts a workflow; returns the run's number."""
+        """Start a workflow; returns the run's number."""
         run = GithubRun(repository, str(self._next()))
         self.runs[run.id] = run
         run.attempts.append([self._job(run, spec) for spec in specs])
@@ -155,7 +155,7 @@ class MemoryGithub:
         self._go_on(run)
 
     def cancel(self, run: GithubRun) -> None:
-        """What runs on a machine that lives ends at once; what nobody can be told about ends when it is given up."""
+        """What runs on a machine that lives ends at once; what a dead machine ran ends when GitHub gives it up."""
         run.cancelled = True
         for job in [one for one in run.jobs if not one.completed]:
             found = next((one for one in self._registered.values() if one.handle == job.runner), None)
@@ -164,7 +164,7 @@ class MemoryGithub:
             else:
                 self._finish(run, job, Conclusion.CANCELLED)
 
-    # ---- what everybody sees, a little later
+    # ---- what clients see, a little later
 
     def seen(self, repository: str, number: str) -> tuple[WorkflowRun, list[list[WorkflowJob]]]:
         run = self.of(repository, number)
@@ -233,7 +233,7 @@ class MemoryGithub:
         self._go_on(run)
 
     def _later(self, seconds: float, run: GithubRun, job: GithubJob, conclusion: Conclusion) -> None:
-        """No process's timer: GitHub lives whoever dies."""
+        """No process's timer: GitHub outlives them all."""
         if (timer := self._ends.pop(job.id, None)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from bullpen.ports import Message
 
 
 class Messages:
-    """The messages of one queue: those to be had, and those hidden until their time. Times are the loop's."""
+    """The messages of one queue: the visible ones, and those hidden until their time. Times are the loop's."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[float, str]] = deque()  # until when, and what
@@ -32,7 +32,7 @@ class Messages:
         heapq.heappush(self._hidden, (visible_at, self._sent, until, body))
 
     def ready(self, now: float) -> deque[tuple[float, str]]:
-        """Those to be had now, some of them expired perhaps."""
+        """The visible ones, some of them expired perhaps."""
         while self._hidden and self._hidden[0][0] <= now:
             _, _, until, body = heapq.heappop(self._hidden)
             self._ready.append((until, body))

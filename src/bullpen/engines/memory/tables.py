@@ -1,4 +1,4 @@
-"""The truth in memory: records, their stories, and the one place where a change lands."""
+"""Records and their stories in memory, and the one place where a change lands."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -205,7 +205,7 @@ def _assert_consistent(record: Instance) -> None:
     idle = record.state is instances.IDLE
     assert not record.attested or (idle and not record.run_id), f"{record} is attested, but not idle and free"
     assert not idle or not record.run_id, f"{record} is idle and has a run"
-    assert record.state is not instances.CLAIMED or record.run_id, f"{record} is claimed by nobody"
+    assert record.state is not instances.CLAIMED or record.run_id, f"{record} is claimed and has no run"
     assert not idle or record.attested or (record.owes and record.owes.kind is instances.InstanceDebt.OFFER), (
         f"{record} is neither on offer nor on its way there"
     )

@@ -25,7 +25,7 @@ class Shelf:
     def add(self, token: StoredToken) -> None:
         self.required = True
         if self.tokens.setdefault(token.name, token).id != token.id:
-            raise Conflict(f"token {token.name}: there is one of that name")
+            raise Conflict(f"token {token.name} already exists")
 
     def revoke(self, name: str, now: datetime) -> bool:
         if name not in self.tokens:

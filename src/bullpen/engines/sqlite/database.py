@@ -175,7 +175,7 @@ class Changes:
 
     def note(self) -> None:
         """Something may have changed. May be called from any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no coroutine waits any more
             self._loop.call_soon_threadsafe(self._count_one)
 
     def close(self) -> None:
@@ -191,5 +191,5 @@ class Changes:
 
     def _count_one(self) -> None:
         self.count += 1
-        self._happened.set()  # wakes all who wait now …
-        self._happened = asyncio.Event()  # … and none who waits later
+        self._happened.set()  # wakes all that wait now …
+        self._happened = asyncio.Event()  # … and none that waits later

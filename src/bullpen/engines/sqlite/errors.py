@@ -1,4 +1,4 @@
-"""What went wrong in SQLite, said in Bullpen's errors: the file, what happened, what to do."""
+"""Translates SQLite's errors into Bullpen's: the file, what happened, what to do."""
 
 import sqlite3
 from pathlib import Path
@@ -42,7 +42,7 @@ def is_full(exc: Exception) -> bool:
 
 def low(database: Path) -> Unavailable:
     return Unavailable(
-        f"{database.parent}: its disk is full, or nearly: no new work is begun, and nothing was written",
+        f"{database.parent}: the disk is full or nearly full; no new work is started, and nothing was written",
         remedy=f"Free space on the file system of {database.parent}; `bullpen release`, `refresh` and `down` still "
         "work, and free what jobs have left. With local.work-dir jobs fill another file system.",
     )

@@ -38,14 +38,14 @@ def remove_logs(home: Path, jobs: Iterable[tuple[str, int]]) -> None:
     """The logs of every assignment of these jobs, each named with its last fence."""
     for job_id, last in jobs:
         for fence in range(last + 1):
-            with suppress(OSError, Refused):  # what cannot be removed is left to a person; it is in nobody's way
+            with suppress(OSError, Refused):  # what cannot be removed stays, and does no harm
                 _path_of(home, job_id, fence).unlink()
 
 
 def _path_of(home: Path, job_id: str, fence: int) -> Path:
     """Raise Refused for an id that is none: it must not lead out of the folder."""
     if not _NAME.fullmatch(job_id) or fence < 0:
-        raise Refused(f"{job_id!r} is no id of a job that has a log")
+        raise Refused(f"{job_id!r} is not the id of a job with a log")
     return home / FOLDER / f"{job_id}.{fence}.log"
 
 

@@ -17,7 +17,7 @@ from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connec
 from bullpen.errors import ConfigError
 
 FILE = "bullpen.db"
-APPLICATION_ID = 0x62756C6C  # "bull": tells our file from any other SQLite database
+APPLICATION_ID = 0x62756C6C  # "bull": distinguishes our file from other SQLite databases
 SCRIPTS = Path(__file__).parent
 
 
@@ -71,7 +71,7 @@ def _migrated(database: Path, scripts: Sequence[Path]) -> sqlite3.Connection:
     connection = connect(database, create=True)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        # Read again: whoever held the turnstile before us may have migrated already.
+        # Read again: the process before us may have migrated already.
         for number in range(_version(connection, database, len(scripts)) + 1, len(scripts) + 1):
             connection.executescript(
                 f"BEGIN IMMEDIATE;\n{scripts[number - 1].read_text()}\n;"

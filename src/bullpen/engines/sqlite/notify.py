@@ -25,14 +25,14 @@ LARGEST_PAYLOAD = 4096
 
 
 class UnsafeDirectory(Exception):
-    """The directory for sockets belongs to somebody else, or is none."""
+    """The directory for sockets belongs to another user, or is not a directory."""
 
 
 def socket_directory(home: Path) -> Path:
     """The directory of the home's sockets, created if missing, ours alone.
 
     `<home>/wake`, unless a socket's path would be longer than the kernel takes: then one with a short name under /tmp,
-    keyed by the real path of the home. Raise UnsafeDirectory if somebody else was there first.
+    keyed by the real path of the home. Raise UnsafeDirectory if another user was there first.
     """
     real = home.resolve()
     directory = real / "wake"
@@ -44,7 +44,10 @@ def socket_directory(home: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeDirectory(f"{directory} is not a directory: remove it")
     if found.st_uid != os.geteuid():
-        raise UnsafeDirectory(f"{directory} belongs to user {found.st_uid}, not to us: remove it or use another home")
+        raise UnsafeDirectory(
+            f"{directory} belongs to user {found.st_uid}, not to the user that runs Bullpen: remove"
+            " it or use another home"
+        )
     if found.st_mode & 0o077:
         directory.chmod(0o700)
     return directory

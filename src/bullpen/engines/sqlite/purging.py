@@ -1,4 +1,4 @@
-"""Removing records that nobody needs any more, with everything that belongs to them."""
+"""Removes records whose time is over, with everything that belongs to them."""
 
 import asyncio
 from functools import partial

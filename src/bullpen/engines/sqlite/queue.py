@@ -22,7 +22,7 @@ TAKE = f"""
 SEND = "INSERT INTO tickets (resource_class, visible_at, expires_at, body) VALUES (?, ?, ?, ?)"
 COUNT = f"SELECT count(*) FROM tickets INDEXED BY tickets_visible WHERE resource_class = ?1 AND {LASTS}"
 SWEEP = "DELETE FROM tickets WHERE id IN (SELECT id FROM tickets WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
-SWEPT = 1000  # expired tickets removed by one call: none waits long for those that somebody let pile up
+SWEPT = 1000  # expired tickets removed by one call: no call waits long for a pile of them
 NAMES = "SELECT resource_class FROM queues ORDER BY resource_class"
 ENSURE = "INSERT INTO queues (resource_class) VALUES (?) ON CONFLICT DO NOTHING"
 EMPTY = "DELETE FROM tickets WHERE resource_class = ?"

@@ -34,7 +34,7 @@ def deliver(outcomes: Iterable[WorkOutcome]) -> None:
     for outcome in outcomes:
         by_loop.setdefault(outcome.future.get_loop(), []).append(outcome)
     for loop, share in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+        with suppress(RuntimeError):  # the loop is closed: no coroutine awaits it any more
             loop.call_soon_threadsafe(_resolve, share)
 
 

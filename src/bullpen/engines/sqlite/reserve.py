@@ -3,14 +3,14 @@
     bullpen.db           has free pages: what is written down at the end needs some, and the file need not grow
     bullpen.db-wal       SQLite's log has blocks of its own from the start: a commit needs no new ones
     bullpen.db-reserve   the same file by another name: SQLite removes its log with the last connection, and the blocks
-                         stay ours. Whoever connects next links it back into place
+                         stay ours. The next connection links it back into place
     bullpen.db-spare     is removed when the first connection to a database needs a few blocks more, for bullpen.db-shm
 
 Freeing a file when the disk is full would not do: a job that goes on writing takes the blocks before we do.
 
 SQLite ignores what stands behind the end of its log, and a log whose header is no header: it is empty. A reserve is
-emptied so, and linked, only under its lock, while there is no log and no other name for it. So nobody's log is emptied,
-and nobody meets pages of an earlier life.
+emptied so, and linked, only under its lock, while there is no log and no other name for it. So no log in
+use is emptied, and no connection meets old pages.
 
 New work is not begun while little room is left: see `is_low`.
 

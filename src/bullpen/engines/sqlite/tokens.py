@@ -49,7 +49,7 @@ class SqliteTokens:
             return transaction.execute(STANDING, (token.id,)).fetchone() is not None
 
         if not await self._database.write(write):
-            raise Conflict(f"token {token.name}: there is one of that name")
+            raise Conflict(f"token {token.name} already exists")
 
     async def revoke(self, name: str, now: datetime) -> bool:
         row = (to_micros(now), name)

@@ -1,12 +1,12 @@
 """A fair lock among the processes that write one SQLite database, and how all of them connect to it.
 
-SQLite's own busy handler sleeps and tries again, so under load whoever sleeps loses: some writers starve for seconds.
+SQLite's own busy handler sleeps and tries again, so under load a writer that sleeps loses: some starve for seconds.
 Two file locks make an orderly line instead:
 
     lock `turn` ── lock `db` ── unlock `turn` ── BEGIN IMMEDIATE … COMMIT ── unlock `db`
          │             │
          │             └ at most one waits here: the next
-         └ everybody else waits here
+         └ all others wait here
 
 The locks are flock(2), which belongs to an open file. fcntl(2) locks belong to the process: two databases of one
 process would not exclude each other, and closing any descriptor of the file would drop the lock of all. The kernel
@@ -26,8 +26,8 @@ from pathlib import Path
 
 from bullpen.engines.sqlite import reserve
 
-PATIENCE = 5.0  # seconds; a hold lasts milliseconds, so whoever waits this long waits for a stopped process
-BUSY_TIMEOUT = 5.0  # seconds; only a net: within the turnstile nobody but a checkpoint on close is in the way
+PATIENCE = 5.0  # seconds; a hold lasts milliseconds, so a wait this long is for a stopped process
+BUSY_TIMEOUT = 5.0  # seconds; only a net: within the turnstile only a checkpoint on close is in the way
 CACHED_STATEMENTS = 256
 CACHE_KIB = 64 * 1024  # at most; a large pool whose pages do not fit is read from the file again and again
 CHECKPOINT_PAGES = 4000  # 16 MB of log, four times SQLite's own: heartbeats rewrite the same pages over and over
@@ -118,7 +118,7 @@ class _Place:
             return self._wanted
 
     def rejoin(self) -> bool:
-        """Want the place again; False if the turn came and went while nobody wanted it."""
+        """Want the place again; False if the turn came and went meanwhile."""
         with self._mutex:
             self._wanted = not self._passed.is_set()
             return self._wanted
@@ -133,7 +133,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection with our settings, in autocommit: transactions are begun by hand, within the turnstile.
 
     It may travel between threads, one at a time. Unless `create`, a missing file is an error, never an empty database.
-    WAL is a property of the file and set by whoever creates it.
+    WAL is a property of the file and set when it is created.
     """
     if create:
         _make_private(path)

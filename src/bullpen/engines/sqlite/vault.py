@@ -1,6 +1,6 @@
 """Secrets as files of a home: `<home>/vault/<name>.json`, for their owner only.
 
-Agents on the same machine read them as they lie there (`agent.actions.vault`), so the file's form is an agreement:
+Agents on the same machine read these files (`agent.github.token_source`), so their form must stay:
 `{"content": …, "expires": seconds since 1970}`, replaced whole by a rename.
 """
 

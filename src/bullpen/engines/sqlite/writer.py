@@ -3,8 +3,9 @@
     wait for work ── turnstile ── BEGIN ── each waiting function in its savepoint ── COMMIT ── answer ── wake
 
 A durable commit costs one fsync however many functions it holds, so whatever arrives while the thread waits for its
-turn or for the disk shares the next commit. A function that raises is rolled back alone. Nobody hears of success before
-the commit; if the commit fails, the whole group hears so and nothing of it was written.
+turn or for the disk shares the next commit. A function that raises is rolled back alone. No caller
+hears of success before the commit; if the commit fails, all callers of the group get the error, and nothing was
+written.
 """
 
 import asyncio

@@ -2,8 +2,9 @@
 
     UPDATE … SET the difference WHERE id AND version AND state AND every guard RETURNING the record
 
-No row returned means that the condition failed, and the stored record tells why: if it carries the very round that the
-change drew, at its version, an attempt whose answer was lost has landed before; otherwise somebody moved it first.
+No row returned means that the condition failed, and the stored record shows why: if it carries the very round that the
+change drew, at its version, an attempt whose answer was lost has landed before; otherwise another writer changed it
+first.
 
 A statement is prepared on the event loop and executed on the writer's thread, where every other process waits for it.
 """
@@ -114,7 +115,7 @@ def _land(transaction: Transaction, landing: PreparedChange) -> Row | Conflict |
     try:
         row: Row | None = transaction.execute(landing.statement, landing.parameters).fetchone()
     except sqlite3.IntegrityError as exc:
-        refusal = Refused(f"{change.after.id}: {change.step} would break a rule of the store ({exc})")
+        refusal = Refused(f"{change.after.id}: {change.step} violates a constraint of the store ({exc})")
         refusal.__cause__ = exc
         return refusal
     if row is None:
@@ -155,7 +156,7 @@ def _wake(transaction: Transaction, landing: PreparedChange) -> None:
             if landed.state is not provision.OPEN or landing.change.before.waits_for not in ("", landed.waits_for):
                 transaction.wake_control()  # the process that works for it stops; those behind it in a queue move up
         case Job() as followed:
-            transaction.wake_control()  # whoever follows the job
+            transaction.wake_control()  # processes that follow the job
             if followed.cancelling:
                 transaction.wake(followed.instance_id)
         case _:

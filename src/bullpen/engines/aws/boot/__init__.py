@@ -1,1 +1,1 @@
-"""How a machine gets its agent, and how it proves who it is."""
+"""How a machine gets its agent, and how it proves its identity."""

@@ -3,7 +3,7 @@
 It holds exactly the modules that the agent imports, found by following the imports. The same sources make the same
 bytes on every machine, for its checksum is part of the user data, and so of the launch template's name: two machines
 that disagreed would make templates in turns. Hence a fixed order, times and modes, no compression inside the zip, and
-bzip2 around it: deflate's output differs between the zlibs of this world, bzip2's does not.
+bzip2 around it: deflate's output differs between versions of zlib, bzip2's does not.
 """
 
 import ast

@@ -11,7 +11,8 @@ agent=$code/agent-@VERSION@.pyz
 state=$root/var/lib/bullpen
 log=$root/var/log/bullpen-boot.log
 units=$root/etc/systemd/system
-life=$root/run/bullpen # gone with this life of the machine; empty until its agent runs
+# Gone when the machine restarts; empty until its agent runs.
+life=$root/run/bullpen
 python=
 
 owns_machine() { [[ -z $root || -n ${BULLPEN_STUBS:-} ]]; }
@@ -26,7 +27,8 @@ leave() {
   if [[ -n $python && -s $code/boot.pyz ]]; then
     "$python" -I -S "$code/boot.pyz" report "$log" || echo 'and could not be reported'
   fi
-  tail -n 50 "$log" >&3 # to the console of the machine, for there is nowhere else
+  # To the console of the machine: there is nowhere else.
+  tail -n 50 "$log" >&3
   if owns_machine; then shutdown -h now; fi
   exit "$status"
 }
@@ -52,7 +54,8 @@ ConditionPathExists=!$life
 Type=oneshot
 ExecStart=$(command -v shutdown) -h now
 UNIT
-  ln -sf ../bullpen-again.service "$units/multi-user.target.wants/" # as systemctl enable does, which may hang
+  # As systemctl enable does, which may hang.
+  ln -sf ../bullpen-again.service "$units/multi-user.target.wants/"
 fi
 
 # Another package manager may be at work just after the start, and the network may still be coming up.
@@ -117,7 +120,7 @@ fi
 
 id runner || useradd --system --user-group --no-create-home --home-dir "$state/home" --shell /bin/bash runner
 # What these daemons start comes when they like: also while a cleaning looks for processes, which would not find it.
-# An image that says whom they serve has its reasons. Packages bring lists of those whom they do not: not ours to make.
+# An image that brings its own allow list keeps it. Packages bring deny lists, which are left alone.
 for allowed in "$root"/etc/{cron,at}.allow; do
   [[ -e $allowed ]] || (umask 022 && echo root >"$allowed")
 done
@@ -148,5 +151,6 @@ UNIT
 systemctl daemon-reload
 systemctl start bullpen-agent.service
 echo 'the agent runs' >"$life"
-systemctl is-active bullpen-agent.service # from here on it ends the machine; had it ended before, nobody would
+# From here on the agent ends the machine. If it has ended already, nothing would.
+systemctl is-active bullpen-agent.service
 shutdown -c

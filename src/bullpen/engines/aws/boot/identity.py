@@ -1,8 +1,9 @@
-"""Who is this instance? `serve` asks STS, with a request that the instance has signed. See `bullpen.model.proof`.
+"""The identity of an instance: `serve` asks STS, with a request that the instance has signed. See
+`bullpen.model.proof`.
 
-The caller names nothing: method, URL, body and audience are ours, and the signature fits them or not. So nobody makes
-us call another service or another operation, and a request that was signed for somebody else is refused. Whether the
-pool still has the instance that signed is a question for the records.
+The caller chooses nothing: `serve` sets method, URL, body and audience, and the signature fits them or not. So no
+caller makes it call another service or operation, and a request that was signed for another audience is refused.
+Whether the pool still has the instance that signed is a question for the records.
 """
 
 import asyncio
@@ -58,12 +59,12 @@ class Attestor:
     def _named(self, arn: str) -> str:
         found = re.fullmatch(ARN, arn)
         if found is None:
-            raise PermissionDenied(f"{arn} is no machine")
+            raise PermissionDenied(f"{arn} is not the session of an EC2 instance")
         partition, account, role, instance_id = found.groups()
         # A role's session shows no path. It need not: within an account a role's name is unique.
         configured = re.sub(":role/.*/", ":role/", self._role)
         if configured != f"arn:{partition}:iam::{account}:role/{role}":
-            raise PermissionDenied(f"{arn} is no session of aws.instance-role {self._role}")
+            raise PermissionDenied(f"{arn} is not a session of aws.instance-role {self._role}")
         return instance_id
 
 
@@ -86,18 +87,18 @@ def _check(given: InstanceProof, now: datetime) -> None:
     try:
         at = datetime.strptime(given.date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError as exc:
-        raise PermissionDenied("a proof without a time") from exc
+        raise PermissionDenied("the proof has no date") from exc
     if not is_shaped or not given.date.isascii() or len(given.date) != 16:
-        raise PermissionDenied("a proof of another shape")
+        raise PermissionDenied("the proof is malformed")
     if abs((now - at).total_seconds()) > proof.LASTS:
-        raise PermissionDenied("a proof of another time")
+        raise PermissionDenied("the date of the proof is too far from now")
 
 
 def _arn(content: bytes) -> str:
     try:
         found = ElementTree.fromstring(content).findtext(".//{*}Arn")
     except ElementTree.ParseError as exc:
-        raise Unavailable("STS GetCallerIdentity: its answer is no XML") from exc
+        raise Unavailable("STS GetCallerIdentity: its answer is not XML") from exc
     return found or ""
 
 

@@ -1,7 +1,7 @@
 """User data: the script that turns a bare machine into an instance. The same for all machines of the same settings.
 
 It carries only what fetches the agent from the table and checks it; the agent's checksum is pinned in it. Nothing of it
-is secret: whoever may describe instances can read it.
+is secret: every principal that may describe instances can read it.
 """
 
 import base64

@@ -31,7 +31,7 @@ from bullpen.model.transition import Change
 from bullpen.model.worker import ABSENT, ACTIVE, Accepted, Beat, Code, Rejected, Worker
 
 AT_ONCE = 32
-"""Beats in flight from one call: half of the client's connections are left to everybody else."""
+"""Beats in flight from one call: half of the client's connections are left to other calls."""
 
 ATTEMPTS = 8
 """Writes tried for one beat. Each that fails has met another writer of the same worker, of which there are few."""
@@ -43,7 +43,7 @@ log = logging.getLogger("bullpen.engines.aws")
 
 
 class _Foreign(Exception):
-    """Somebody else wrote this item."""
+    """Another program wrote this item."""
 
 
 class DynamoBeats:
@@ -85,7 +85,7 @@ class DynamoBeats:
             return await self._receive_by_the_model(stored, key, beat, forgotten_epoch)
         except _Foreign as exc:
             # Its beat fails alone, and its worker goes on under a new key.
-            log.warning("%s: its beat is refused: %s", key, exc)
+            log.warning("%s: heartbeat refused: %s", key, exc)
             return Rejected(Code.UNKNOWN, ABSENT, 0)
 
     async def _receive_by_the_model(
@@ -99,7 +99,7 @@ class DynamoBeats:
             if not isinstance(landed, Conflict):
                 return Accepted(landed, resurrected=outcome.step == workers.resurrect.step)
             stored = landed.found
-        raise Unavailable(f"{key}: {ATTEMPTS} writes of its beat met others")
+        raise Unavailable(f"{key}: {ATTEMPTS} writes of its heartbeat conflicted with other writers")
 
     async def _land(self, change: Change[Worker]) -> Worker | Conflict:
         landing = DynamoLanding(change, self._table.chance.token())
@@ -153,7 +153,7 @@ def stored_worker(item: Item | None) -> Worker | None:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Apart from every other refusal: only what somebody else wrote costs a worker its key."""
+    """Apart from every other refusal: only an item of another program costs a worker its key."""
     try:
         yield
     except Refused as exc:

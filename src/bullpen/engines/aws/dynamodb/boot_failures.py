@@ -40,4 +40,4 @@ class BootFailures:
 def _text(item: Item) -> str:
     """A machine may write anything."""
     said = item.get("text", {}).get("S", "")
-    return said[:TEXT_LIMIT] or "the boot failed, and did not say why"
+    return said[:TEXT_LIMIT] or "the boot failed and gave no reason"

@@ -1,7 +1,7 @@
 """Bullpen's own CI, as the control plane sees it: `TYPE#Registration` says which runner serves which label.
 
-Agents write these items, or `serve` for them. Busy is who says so, and who holds a running job: agents that reach us
-over HTTP have their jobs assigned for them.
+Agents write these items, or `serve` for them. A runner is busy if it says so, or if it holds a running job: jobs are
+assigned to agents that use HTTP.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ class DynamoCI:
         return RegistrationCredentials(name, label)
 
     async def remove(self, handle: str) -> Removal:
-        # No job begins between the look and the removal: whoever is removed has lost its instance to its run first, and
-        # a job is assigned only under the condition that the instance runs for it.
+        # No job begins between the look and the removal: a runner that is removed has lost its instance to its run
+        # first, and a job is assigned only under the condition that the instance runs for it.
         for _ in range(ATTEMPTS):
             item = await self._table.get(raw_key(KIND, handle))
             if item is None:

@@ -1,8 +1,8 @@
 """Workers that beat by themselves: agents that write their heartbeat into the table, without `bullpen serve`.
 
 Such an agent writes a number that it counts up (`seq`, the worker's token) and the length of its lease. It sets no
-deadline, for its clock is not ours: whoever sweeps accepts the beat, when he first sees the number, by his own clock.
-The number is then the worker's request id as well, by which everybody knows that it has been seen.
+deadline, for its clock is not ours: a sweeper accepts the beat when it first sees the number, by its own clock.
+The number is then the worker's request id as well, by which every process knows that it has been seen.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ def is_direct(worker_id: str) -> bool:
 
 
 def is_unseen(worker: Worker) -> bool:
-    """True if its last beat has not been accepted by anybody: its deadline says nothing yet."""
+    """True if no sweeper has accepted its last beat: its deadline says nothing yet."""
     return is_direct(worker.id) and worker.request_id != str(worker.token)
 
 

@@ -23,7 +23,7 @@ LEASE_SHARDS = 4
 """Only leases are spread: every worker's timer moves with its lease, and an index partition takes 1,000 writes/s."""
 
 UNTIMED = "0"
-"""Sorts before every time: a lease whose deadline nobody has set yet is due at once."""
+"""Sorts before every time: a lease without a deadline is due at once."""
 
 Entry = tuple[str, str]  # hash and range; the range of `pool` and `live` is the table's own
 _NONE = ("", "")

@@ -135,7 +135,7 @@ def has_landed(change: Change[Any], stamp: str, item: Item) -> bool:
 
 
 def conflict_of(change: Change[Any], item: Item | None) -> Conflict:
-    """Why a change does not land on what stands there. Raise Refused if nobody can read that."""
+    """Why a change does not land on what stands there. Raise Refused if that cannot be read."""
     seen = change.before
     if not item:
         return Conflict(f"{seen.id}: {change.step} found no record")
@@ -178,7 +178,7 @@ def _condition(expression: Expression, shape: Shape, change: Change[Any]) -> str
 
 def _guards(change: Change[Any]) -> tuple[Guard, ...]:
     """Those of the step, and for a worker its token: an agent that beats by itself raises it without a new version, and
-    nobody may give up a worker over a beat that he has not seen."""
+    no sweeper may give up a worker over a beat that it has not seen."""
     if not isinstance(change.before, Worker):
         return change.guards
     return (*(guard for guard in change.guards if guard.field != "token"), Guard("token", "is", change.before.token))

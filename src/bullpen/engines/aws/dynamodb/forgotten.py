@@ -18,7 +18,8 @@ LASTS = 5.0
 """Seconds for which the epoch is remembered by those who receive first beats: far shorter than a tombstone lives."""
 
 LARGEST = 10**9
-"""No worker comes back so often: an agent that beats by itself wrote such an epoch, and must not move everybody's."""
+"""No worker comes back so often: an agent that beats by itself wrote such an epoch, and must not move that of all
+others."""
 
 
 class ForgottenEpoch:

@@ -54,5 +54,7 @@ def _decoded(item: Item, now: datetime) -> list[FailingLoop]:
         loops = json.loads(item["loops"]["S"])
         return [FailingLoop(one["loop"], parse_moment(one["since"]), str(one["error"]), process) for one in loops]
     except (KeyError, TypeError, ValueError) as exc:
-        log.warning("DynamoDB item %s / %s: not ours (%r); left out", item["PK"]["S"], item["SK"]["S"], exc)
+        log.warning(
+            "DynamoDB item %s / %s: not written by Bullpen (%r); ignored", item["PK"]["S"], item["SK"]["S"], exc
+        )
         return []

@@ -2,12 +2,12 @@
 
     PK, SK              TYPE#<Kind>, ID#<id>
     a field             an attribute named in camelCase, typed by the dataclass; a new field needs nothing here
-    absent              None, "" and False, where that is the field's default; `runId` is "" when nobody has it
+    absent              None, "" and False, where that is the field's default; `runId` is "" without a run
     times               UTC with six decimals, so that they sort as text
     story               a map of 16 slots, one line of the record's story in each
 
 What follows from a record (its entries in the indexes, its time to live) is in `entries.py`. Every item is checked when
-it is read: one that somebody else wrote is Refused, by key and attribute.
+it is read: one that another program wrote is Refused, by key and attribute.
 """
 
 import re
@@ -50,15 +50,15 @@ def moment(at: datetime) -> str:
 
 
 YEARS = range(2000, 3000)
-"""Those in which anything of ours happens. What an instance writes of itself may name any other, and sums with such a
-time overflow."""
+"""The years of Bullpen's times. What an instance writes of itself may name any other year, and sums with such a time
+overflow."""
 
 LARGEST, MOST_SECONDS = 10**30, 1e9
 """Beyond them a count does not fit into an item any more, and a time that many seconds away is none."""
 
 
 def parse_moment(written: str) -> datetime:
-    """Raise ValueError for what is no time of ours."""
+    """Raise ValueError for anything else than a time in `YEARS`."""
     try:
         at = parse_time(written)
     except OverflowError as exc:
@@ -137,7 +137,7 @@ class Attribute:
         try:
             return self.codec.decode(found)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as exc:
-            raise ValueError(f"`{self.attribute}` is {str(found)[:80]}, which says nothing to us") from exc
+            raise ValueError(f"`{self.attribute}` is {str(found)[:80]}, which Bullpen cannot read") from exc
 
 
 def _fields_of(record: type[Any], owed: type[StrEnum], names: Mapping[str, str] | None = None) -> dict[str, Attribute]:
@@ -209,7 +209,8 @@ SHAPES: Mapping[type[Any], Shape] = {
     Provision: _shape("Provision", Provision, owed=provision.ProvisionDebt),
     Job: _shape("Job", Job),
     Control: _shape("Control", Control),
-    # The item is the heartbeat, and an agent that beats by itself writes it before anybody has looked at the worker.
+    # The item is the heartbeat, and an agent that beats by itself writes it before the control plane has seen the
+    # worker.
     Worker: _shape(
         "Heartbeat",
         Worker,
@@ -256,7 +257,7 @@ def decode(record: type[R], item: Item) -> R:
     except ValueError as exc:
         raise Refused(
             f"DynamoDB item {item['PK']['S']} / {item['SK']['S']}: {exc}",
-            remedy="somebody else wrote it: repair or delete it, or give Bullpen a table of its own",
+            remedy="another program wrote it: repair or delete it, or give Bullpen a table of its own",
         ) from exc
     made: R = shape.record(id=id_of(record, item), **found)
     return made

@@ -1,7 +1,7 @@
 """Jobs of Bullpen's own CI in DynamoDB. Indexes say where to look, the jobs themselves whether they are asked for.
 
-What somebody else wrote is left out, with a warning: one job that nobody can read stops neither a crowd of heartbeats
-that names it nor a pass over all that was lost.
+An item of another program is left out, with a warning: one unreadable job stops neither the heartbeats that
+name it nor a pass over all lost jobs.
 """
 
 import logging
@@ -92,7 +92,7 @@ def _marked(marker: Item) -> str:
     """The id of the job; empty for a marker that is none of ours."""
     if found := re.fullmatch(r"ID#\d{12}#(.+)", marker["SK"]["S"]):
         return found[1]
-    log.warning("DynamoDB item %s / %s: not ours; left out", marker["PK"]["S"], marker["SK"]["S"])
+    log.warning("DynamoDB item %s / %s: not written by Bullpen; ignored", marker["PK"]["S"], marker["SK"]["S"])
     return ""
 
 

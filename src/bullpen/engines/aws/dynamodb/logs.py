@@ -1,8 +1,8 @@
 """What jobs print, as chunks in DynamoDB: `TYPE#Log#<job>#<fence>` / `ID#<offset>`, each where the one before it ends.
 
-A chunk is only ever written at the end of the log, on the condition that there is none. So whoever knows an end that
-once was true may write there: of two who do, one is told that the log has grown, and looks where it ends now. There is
-neither a gap nor an overlap, whatever raced or was repeated.
+A chunk is only ever written at the end of the log, on the condition that there is none. So a writer may use
+an end that it remembers: of two that do, one gets the answer that the log has grown, and looks where it ends now. There
+is neither a gap nor an overlap, whatever raced or was repeated.
 """
 
 from bullpen.engines.aws.dynamodb.expressions import Expression
@@ -12,7 +12,7 @@ from bullpen.errors import Refused
 from bullpen.ports import LOG_LIMIT, Clock
 
 CHUNK = 64 * 1024
-"""Bytes of one item. It may have 400 KB, but whoever wants some bytes of a chunk pays for reading all of it."""
+"""Bytes of one item. It may have 400 KB, but a reader of some bytes of a chunk pays for all of it."""
 
 PAGE = 8
 """Chunks read at a time: half a megabyte at most, a few kilobytes as jobs usually print."""
@@ -40,7 +40,7 @@ class DynamoLogs:
         if end < min(offset, LOG_LIMIT):
             raise Refused(f"{job_id}: its log has {end} bytes, none at {offset} yet")
         while len(self._ends) >= ENDS:
-            del self._ends[next(iter(self._ends))]  # the one that nobody has added to for the longest time
+            del self._ends[next(iter(self._ends))]  # the one that has not grown for the longest time
         self._ends[log] = end
         return end
 
@@ -53,7 +53,7 @@ class DynamoLogs:
                 if not printed and _offset(chunk) != offset:
                     printed = await self._rest_of_chunk(log, offset)
                 printed += chunk["content"]["B"]
-        # Nobody begins at `offset`: it is at the end, or inside the last chunk.
+        # No chunk begins at `offset`: it is at the end, or inside the last chunk.
         return (printed or await self._rest_of_chunk(log, offset))[:limit]
 
     async def _append(self, log: str, offset: int, content: bytes, end: int | None) -> int:

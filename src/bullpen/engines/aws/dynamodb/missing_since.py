@@ -9,11 +9,11 @@ from bullpen.model.ticket import parse_time
 
 KIND = "Gone"
 NOTES_LAST = 86400
-"""Seconds: ids are not used again, and whoever owes the end of a machine asks within minutes."""
+"""Seconds: ids are not used again, and a process that owes the end of a machine asks within minutes."""
 
 
 class GoneNotes:
-    """Shared by all processes of a pool: whoever asks later may know that another one missed the machine before."""
+    """Shared by all processes of a pool: a later one learns that another one missed the machine before."""
 
     def __init__(self, table: TableClient) -> None:
         self._table = table

@@ -1,6 +1,6 @@
 """What refresh saw before, in DynamoDB: an item for each key under the kind `Observation#<topic>`, since when.
 
-Two who observe at once may note the same key twice: the first one's time stays. What they forget is gone either way.
+Two processes that observe at once may note the same key twice: the earlier time stays.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_momen
 from bullpen.engines.aws.dynamodb.table import TableClient
 
 AT_ONCE = 16
-"""Writes in flight: a zone that fails makes hundreds of news, and nobody waits for them."""
+"""Writes in flight: a zone that fails makes hundreds of notes, and no caller waits for them."""
 
 OBSERVATIONS_LAST = 7 * 86400
-"""Seconds after which a note goes by itself, where nobody observes its topic any more."""
+"""Seconds after which a note goes by itself, once its topic is not observed any more."""
 
 log = logging.getLogger("bullpen.engines.aws")
 
@@ -59,7 +59,9 @@ def _since(item: Item) -> datetime | None:
     try:
         return parse_moment(item["since"]["S"])
     except (KeyError, TypeError, ValueError) as exc:
-        log.warning("DynamoDB item %s / %s: not ours (%r); left out", item["PK"]["S"], item["SK"]["S"], exc)
+        log.warning(
+            "DynamoDB item %s / %s: not written by Bullpen (%r); ignored", item["PK"]["S"], item["SK"]["S"], exc
+        )
         return None
 
 

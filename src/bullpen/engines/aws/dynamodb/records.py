@@ -1,8 +1,8 @@
-"""Instances and provisions in DynamoDB. Writes are in `landing.py`; here are the questions.
+"""Instances and provisions in DynamoDB. Writes are in `writes.py`; here are the queries.
 
 An index is a hint that may lag: it says what to look at. Where it holds only keys, the items are then read (consistent,
-a hundred at a time), and the model's own words decide whether they are what was asked for. An item that nobody can read
-is left out, with a warning: it must not stop the pool. `known` tells it from one that is absent.
+a hundred at a time), and the model's own words decide whether they are what was asked for. An
+unreadable item is left out, with a warning: it must not stop the pool. `known` distinguishes it from an absent one.
 """
 
 import logging
@@ -162,7 +162,7 @@ def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
         try:
             found.append(decode(kind, item))
         except Refused as exc:
-            log.warning("left out: %s; %s", exc, exc.remedy)
+            log.warning("ignored: %s; %s", exc, exc.remedy)
     return found
 
 

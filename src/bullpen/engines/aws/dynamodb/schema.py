@@ -1,10 +1,10 @@
 """The one table as data: keys, sparse indexes, time to live. Refresh makes it from this, Terraform is held to it.
 
     PK, SK    TYPE#<Kind>, ID#<id>
-    run       what belongs to a run: its live instances, the provisions told of it, its jobs
+    run       what belongs to a run: its live instances, its provisions, its jobs
     pool      what a class has on offer, has on its way, or has promised: read without a second request
-    due       what somebody must look at, and when: thresholds, leases, verifications
-    todo      what is owed, and what waits for somebody
+    due       what must be looked at, and when: deadlines, leases, verifications
+    todo      what is owed, and what waits
     live      everything that is not over, for lists and counts
 
 An item is in an index only while it has both of its attributes, so each index is as small as its question.
@@ -88,7 +88,7 @@ def table_definition(pool: str) -> dict[str, Any]:
 
 
 def ttl_specification(pool: str) -> dict[str, Any]:
-    """The arguments of UpdateTimeToLive: terminated records go by themselves, once nobody asks for them."""
+    """The arguments of UpdateTimeToLive: terminated records go by themselves, once they are not needed."""
     return {"TableName": pool, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": TTL_ATTRIBUTE}}
 
 

@@ -5,7 +5,7 @@ the item of the instance names it. Where an instance pointed last is remembered,
 of it at once. An instance has one agent, which takes another key only when it is denied the one it had; but should two
 beat for it, the newest beat of either is its heartbeat.
 
-Nobody is woken by DynamoDB: whoever waits looks again after a while.
+DynamoDB wakes no process: those that wait look again after a while.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ REMEMBERED = 10_000
 """Instances whose pointer, and whose last signal, are remembered."""
 
 FOLLOWED = 8
-"""Workers of one instance that are asked for: the last that began, and others. Nobody makes us read thousands."""
+"""Workers of one instance that are asked for: the last that began, and others. No instance makes us read thousands."""
 
 LONGEST_KEY = 1024
 """Bytes that DynamoDB takes for a sort key."""
@@ -98,7 +98,7 @@ class DynamoSignals:
         return True
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
-        """On behalf of an agent that sends bare heartbeats: by our clock, so nobody has to accept it later."""
+        """On behalf of an agent that sends bare heartbeats: by our clock, so no sweeper has to accept it later."""
         key = key_of(Worker, direct_key(heartbeat.instance_id))
         for _ in range(ATTEMPTS):
             stored = stored_worker(await self._table.get(key))
@@ -112,7 +112,7 @@ class DynamoSignals:
             except Conflict:
                 continue
             return True
-        raise Unavailable(f"{heartbeat.instance_id}: {ATTEMPTS} writes of its heartbeat met others")
+        raise Unavailable(f"{heartbeat.instance_id}: {ATTEMPTS} writes of its heartbeat conflicted with other writers")
 
     async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
         keys = [raw_key(kind, id) for id in ids for kind in ("WS", "Heartbeat")]
@@ -158,7 +158,7 @@ class DynamoSignals:
             return None
         known = self._signals.get(signal.instance_id)
         if known is not None and known.round == signal.round and signal.seq > known.seq + SEQ_STEP:
-            log.debug("%s: signal %s after %s in one round: not believed", known.instance_id, signal.seq, known.seq)
+            log.debug("%s: signal %s after %s in one round: rejected", known.instance_id, signal.seq, known.seq)
             return known
         _remember(self._signals, signal.instance_id, signal)
         return signal
@@ -173,7 +173,7 @@ def _remember(known: dict[str, T], id: str, news: T) -> None:
 
 
 def _is_key(worker: str) -> bool:
-    """An instance may point anywhere: a key that DynamoDB does not take would fail the read of everybody."""
+    """An instance may point anywhere: a key that DynamoDB does not take would fail the read of all instances."""
     return bool(worker) and len(key_of(Worker, worker)["SK"]["S"].encode()) <= LONGEST_KEY
 
 
@@ -204,7 +204,7 @@ def _signal(id: str, item: Item | None) -> Signal | None:
             raise ValueError(f"seq {seq} is out of bounds")
         return Signal(id, kind, run_id, item["round"]["S"], seq, said)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        log.warning("%s: somebody else wrote its signal (%r); taken for none", id, exc)
+        log.warning("%s: another program wrote its signal (%r); ignored", id, exc)
         return None
 
 
@@ -216,5 +216,5 @@ def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:
         leaving = parse_moment(item["leaving"]["S"]) if "leaving" in item else None
         return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]), activity, leaving)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        log.warning("%s: somebody else wrote its heartbeat (%r); taken for none", id, exc)
+        log.warning("%s: another program wrote its heartbeat (%r); ignored", id, exc)
         return None

@@ -189,7 +189,7 @@ class TableClient:
     ) -> dict[str, Any]:
         """Any call of DynamoDB, repeated while that may help; a table that is missing or not ours is a ConfigError.
 
-        Whoever repeats for a reason of his own gives his `patience`, which is then the bound of both.
+        A caller that repeats for its own reason passes its `patience`, which then bounds both.
         """
         client = await self._cloud.client("dynamodb", repeats=False)
         patience = patience or Patience(self.chance)
@@ -207,7 +207,7 @@ class TableClient:
             await patience.wait(failure)
 
     async def _timed(self, client: Any, method: str, expecting: Collection[str], request: Request) -> dict[str, Any]:
-        """One call, whose answer tells the time as well."""
+        """One call, whose answer carries the time as well."""
         if self._clock is None:
             return await call(client, method, expecting=expecting, **request)
         sent = self._clock.local.now()
@@ -255,7 +255,8 @@ class TableClient:
 
     def _worn_out(self, call: str) -> Throttled:
         return Throttled(
-            f"DynamoDB {call}: for {PATIENCE:g} s, every attempt on table {self.name} met others or was throttled",
+            f"DynamoDB {call}: for {PATIENCE:g} s, every attempt on table {self.name} conflicted with"
+            " other writers or was throttled",
             retry_after=RETRY_AFTER,
         )
 
@@ -267,7 +268,7 @@ class TableClient:
         if any(sign in declined.message for sign in _ABOUT_AN_ITEM):
             return Unwritable(f"{call}: an item of {where} cannot be written: {declined.message}")
         return ConfigError(
-            f"{call}: {where} is not one of ours ({declined.message})",
+            f"{call}: {where} is not a table of Bullpen ({declined.message})",
             remedy="run `bullpen refresh`, or name another pool in aws.pool",
         )
 
@@ -303,7 +304,7 @@ class Walk:
 
 
 def part_of(answer: Mapping[str, Any], call: str, name: str) -> Any:
-    """What every answer to a call has. One without it comes from somebody in between, and does not mean `none`."""
+    """What every answer to a call has. One without it comes from a proxy, and does not mean `none`."""
     if name not in answer:
         raise Unavailable(f"DynamoDB {call}: an answer without {name}", remedy="see aws.endpoints and any proxy")
     return answer[name]

@@ -54,7 +54,7 @@ class DynamoTokens:
                 {**request, "ConditionExpression": "attribute_not_exists(#tokenId) OR #tokenId = :0"}
             )
         except Unmet as exc:
-            raise Conflict(f"token {token.name}: there is one of that name") from exc
+            raise Conflict(f"token {token.name} already exists") from exc
 
     async def revoke(self, name: str, now: datetime) -> bool:
         request = _first(name, {"revokedAt": text(moment(now))}, {"ttl": _gone(now)})

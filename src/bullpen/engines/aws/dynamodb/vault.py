@@ -1,7 +1,7 @@
-"""Secrets in DynamoDB: `TYPE#Secret` / `ID#<name>`, a kind of its own so that policies can tell who may read it.
+"""Secrets in DynamoDB: `TYPE#Secret` / `ID#<name>`, a kind of its own so that policies can say who may read it.
 
-Agents that use the table themselves read the same item (`agent.actions.vault`): `content`, `expiresAt`, and the time to
-live by which it goes once it is good for nothing.
+Agents that use the table themselves read the same item (`agent.github.token_source`): `content`, `expiresAt`, and a
+time to live, by which DynamoDB removes it once it has expired.
 """
 
 import logging
@@ -31,7 +31,9 @@ class DynamoVault:
         try:
             found = Secret(str(item["content"]["S"]), parse_moment(item["expiresAt"]["S"]))
         except (KeyError, TypeError, ValueError):
-            log.warning("DynamoDB item TYPE#%s / ID#%s: not ours; taken for none", KIND, name)  # never what it holds
+            log.warning(
+                "DynamoDB item TYPE#%s / ID#%s: not written by Bullpen; ignored", KIND, name
+            )  # never what it holds
             return None
         return found if found.expires > self._clock.now() else None
 

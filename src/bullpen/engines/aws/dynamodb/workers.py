@@ -1,8 +1,8 @@
 """Workers and their leases in DynamoDB: an item per worker, which is also its heartbeat.
 
-An index says whom to look at, the item itself what is true. One pass of a sweeper asks several questions about the same
-moment: what the first one has seen in the index is kept for the others, who read the items again. Beats are in
-`beats.py`; those that agents write themselves are accepted here, by whoever sweeps (`direct.py`).
+An index says which workers to look at, the item itself what is true. One pass of a sweeper asks several questions about
+the same moment: what the first one has seen in the index is kept for the others, which read the items again. Beats are
+in `beats.py`; those that agents write themselves are accepted here, by the sweepers (`direct_beats.py`).
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class DynamoWorkers:
             timers = LeaseTimers(self._table, now)
         found: list[Worker] = []
         while len(found) < limit and (due := await timers.next(min(PORTION, limit - len(found)))):
-            # A lease that nobody has timed yet cannot be out: a thousand of them are not read to find that.
+            # A lease without a deadline cannot be out: a thousand of them are not read to find that.
             timed = [timer for timer in due if timer["dueSort"]["S"] != UNTIMED]
             found += [one for one in await self._read(timed) if _is_suspect(one, now)]
         return sorted(found, key=lambda one: (one.deadline or now, one.id))
@@ -150,7 +150,7 @@ class DynamoWorkers:
     async def _count(self) -> dict[tuple[str, str], int]:
         counted: Counter[tuple[str, str]] = Counter()
         for item in await self._table.walk(("liveKey", "LIVE#Worker"), index="live").all():
-            state = item.get("state", {}).get("S", ACTIVE.value)  # one that nobody has looked at yet has none
+            state = item.get("state", {}).get("S", ACTIVE.value)  # a new one has none yet
             if state in (ACTIVE.value, INACTIVE.value):
                 counted[item.get("domain", {}).get("S", ""), state] += 1
         return dict(counted)

@@ -3,8 +3,8 @@
 A write may land and its answer be lost; the client then repeats it, and the repeat fails on what the first attempt
 wrote. So every failed condition is judged by the item that it met: ours is success, anything else a Conflict.
 
-An item that nobody can read, or that cannot be written, is a Conflict as well, with no record and the refusal as its
-text: it concerns its own change, and must not fail whatever is done beside it.
+An item that cannot be read or written is a Conflict as well, without a record and with the refusal as its text: it
+concerns its own change, and must not fail the others.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ async def land_each(table: TableClient, changes: Sequence[Change[Any]]) -> list[
     landings = _landings(table, changes)
     outcomes: dict[str, Any | Conflict] = {}
     for wave in _waves(landings):
-        # What may come from a ticket goes alone: only the answer to an update tells the record as it is stored.
+        # What may come from a ticket goes alone: only the answer to an update shows the record as it is stored.
         alone = [[landing] for landing in wave if landing.change.always]
         portions = [*alone, *_portions([landing for landing in wave if not landing.change.always])]
         for answer in await _all([_land_portion(table, portion) for portion in portions]):
@@ -127,7 +127,7 @@ async def _land_alone(table: TableClient, landing: DynamoLanding) -> Any | Confl
     try:
         return landing.read(stored)
     except Refused as refused:
-        return _useless(landing, refused)  # it has landed, on what nobody can work with
+        return _useless(landing, refused)  # it has landed, on an item that cannot be used
 
 
 def _judged(landing: DynamoLanding, item: Item | None) -> Any | Conflict:
@@ -140,9 +140,9 @@ def _judged(landing: DynamoLanding, item: Item | None) -> Any | Conflict:
 def _useless(landing: DynamoLanding, refused: Refused) -> Conflict:
     change = landing.change
     log.warning(
-        "%s: %s meets an item that nobody can use: %s; %s", change.after.id, change.step, refused, refused.remedy
+        "%s: %s found an item that cannot be used: %s; %s", change.after.id, change.step, refused, refused.remedy
     )
-    return Conflict(f"{change.after.id}: {change.step} meets an item that nobody can use: {refused}")
+    return Conflict(f"{change.after.id}: {change.step} found an item that cannot be used: {refused}")
 
 
 async def _transact(

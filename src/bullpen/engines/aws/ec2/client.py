@@ -29,6 +29,6 @@ async def ask(cloud: Cloud, method: str, /, *, expecting: Collection[str] = (), 
 
 def _is_final(response: tuple[Any, dict[str, Any]] | None = None, **_: Any) -> bool | None:
     """False: no repeat. EC2 says "no capacity" with the status of a fault of its own, which the client would repeat;
-    whether to ask again, and for what, is for whoever asked."""
+    whether to ask again, and for what, is the caller's decision."""
     code = response[1].get("Error", {}).get("Code", "") if response else ""
     return False if code in error_codes.CAPACITY else None

@@ -1,8 +1,8 @@
 """Compute on EC2: `ports.Compute` by CreateFleet, DescribeInstances and TerminateInstances.
 
 What EC2 lists stays behind what it has done: a machine just launched may not be listed for some seconds, and a call
-that names it may be told that there is no such machine. So "not found" proves an end only after a while, and a machine
-that this process launched needs no look before it is ended.
+that names it may get the answer that there is no such machine. So "not found" proves an end only after a while, and a
+machine that this process launched needs no look before it is ended.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.ports import Clock, Sighting
 
 FirstMissing = Callable[[str, datetime], Awaitable[datetime]]
-"""Remembers when an id was first found missing, for all processes: (id, now) → the earliest time told."""
+"""Remembers when an id was first found missing, for all processes: (id, now) → the earliest of those times."""
 
 LISTED_AFTER = timedelta(seconds=60)
 """By then EC2 lists what it has launched, with room to spare: what is still not found does not exist."""
@@ -134,7 +134,7 @@ class Ec2Compute:
                 await self._store_agent()
                 await self._templates.ensure(wanted)
             await asyncio.sleep(wait)
-        raise Unavailable(f"EC2 CreateFleet: {wanted.name} was just made and is not seen yet")
+        raise Unavailable(f"EC2 CreateFleet: {wanted.name} was just created and EC2 does not show it yet")
 
     def _note(self, asked: Sequence[str], protected: dict[str, str]) -> None:
         """Warn once of each machine that stays: ending it is tried again and again."""

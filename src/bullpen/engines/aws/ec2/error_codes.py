@@ -115,7 +115,7 @@ _BY_CODE = {code: (cause, remedy) for cause, codes in _KNOWN.items() for code, r
 CAPACITY = frozenset(_KNOWN[Cause.CAPACITY])
 
 _BY_MESSAGE = (
-    # One code stands for several troubles: what EC2 says tells them apart.
+    # One code has several causes: only EC2's message distinguishes them.
     ("InvalidParameterValue", r"instance.?profile", Cause.PERMISSION, _PROFILE),
     ("InvalidFleetConfig", r"duplicate instance pools|same availability zone", Cause.CONFIGURATION, _ZONES),
     ("Invalid", r"no instance types?\b.*(match|satisf|meet)", Cause.CONFIGURATION, _NO_TYPE),
@@ -163,5 +163,5 @@ def refusal(operation: str, code: str, message: str) -> BullpenError | None:
 
 
 def _shown(message: str) -> str:
-    """Without the encoded part, which is long, opaque, and tells more about the account than belongs into a log."""
+    """Without the encoded part, which is long, opaque, and reveals more about the account than belongs into a log."""
     return _ENCODED.sub("", message)[:_SHOWN]

@@ -2,10 +2,10 @@
 
 A template is never changed. Other settings have another hash and so another template. A process compares the content of
 a template before it first launches from it, and then names it by its id with the version "1" pinned: what was compared
-is what is launched, whoever adds versions, or puts another template in its place, meanwhile. Several
-programs with different settings may share a pool for a while (an update is being rolled out): each makes its own
-templates, and retires only those of an older version of the program or an older generation of their class. Of two
-programs at most one may retire what the other uses, so they do not take templates from each other in turns.
+is what is launched, even if another process adds versions or replaces the template meanwhile. Several programs with
+different settings may share a pool for a while (an update is being rolled out): each makes its own templates, and
+retires only those of an older version of the program or an older generation of their class. Of two programs at most one
+may retire what the other uses, so they do not take templates from each other in turns.
 """
 
 import base64
@@ -80,9 +80,9 @@ def desired_templates(settings: Settings, user_data: str) -> list[Template]:
 
 
 def retired(found: Iterable[Found], desired: Iterable[Template], settings: Settings, now: datetime) -> Iterator[Found]:
-    """Those that nobody needs: superseded, older than an hour, and older than what replaced them.
+    """Those that are not needed any more: superseded, older than an hour, and older than what replaced them.
 
-    One that was made after its successor is kept: an older program that still runs has made it anew.
+    One that was made after its successor is kept: an older program that still runs has created it again.
     """
     found, wanted = list(found), {one.name for one in desired}
     kept = [one for one in found if one.name in wanted]
@@ -97,7 +97,7 @@ def retired(found: Iterable[Found], desired: Iterable[Template], settings: Setti
 
 def _is_superseded(one: Found, settings: Settings) -> bool:
     """Whether its version and its generation are no newer than ours, and one of them is older: an order, so that no two
-    programs supersede each other. Of equals nobody can say which is the right one."""
+    programs supersede each other. Of equals none is known to be the right one."""
     version, own_version = _order(one.version), _order(__version__)
     own_class = settings.classes.get(one.resource_class)
     own_generation = own_class.image_generation if own_class else one.generation
@@ -147,11 +147,12 @@ class Templates:
             if not same:
                 raise ConfigError(
                     f"launch template {wanted.name}: {wrong}, and it does not carry the tag {POOL_TAG}={self._pool}",
-                    remedy="Delete or rename it, if nobody else needs it, and run `bullpen refresh` again.",
+                    remedy="Delete or rename it if nothing else uses it, then run `bullpen refresh` again.",
                 )
             await self.retire(same[0])
         raise ConfigError(
-            f"launch template {wanted.name}: somebody makes it anew, differently", remedy="Find out who else makes it."
+            f"launch template {wanted.name}: another process keeps recreating it with different content",
+            remedy="Find the process that creates it, and stop it.",
         )
 
     async def verified(self, wanted: Template) -> str:
@@ -164,7 +165,10 @@ class Templates:
             return id_
         raise ConfigError(
             f"launch template {wanted.name}: {wrong}; nothing is launched from it",
-            remedy="Find out who made it. `bullpen refresh` makes it again, with the control plane's credentials.",
+            remedy=(
+                "Find out which process created it. `bullpen refresh` creates it again, with the"
+                " control plane's credentials."
+            ),
         )
 
     async def verify(self, wanted: Template) -> str:
@@ -259,7 +263,7 @@ def _data(aws: Aws, user_data: str, allowed_types: Sequence[str], cpu: int, mem:
 
 
 def _covers(found: Any, wanted: Any) -> bool:
-    """Whether all that is wanted was found, in lists in any order. What nobody wanted at all must not be there."""
+    """Whether all that is wanted was found, in lists in any order. What was not wanted at all must not be there."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         return all(_covers(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list) and isinstance(found, list):

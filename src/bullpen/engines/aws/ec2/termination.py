@@ -14,7 +14,7 @@ from bullpen.engines.aws.session import Cloud
 
 MISSING = "InvalidInstanceID.NotFound"
 MALFORMED = "InvalidInstanceID.Malformed"
-PROTECTED = "OperationNotPermitted"  # somebody switched its termination protection on
+PROTECTED = "OperationNotPermitted"  # its termination protection is on
 UNTAGGED = "UnauthorizedOperation"
 
 

@@ -1,1 +1,1 @@
-"""What a pool on AWS stands on: made or verified, permitted, and looked over by doctor."""
+"""The infrastructure of a pool on AWS: table, queues and templates, IAM policies, Terraform, and the doctor."""

@@ -98,7 +98,9 @@ async def _gaps(name: str, look: Callable[[], Awaitable[list[Gap]]]) -> Finding:
         return Finding(name, Health.OK, "as the settings ask")
     blocking = [gap for gap in gaps if gap.blocks]  # the others follow from it
     told = "; ".join(f"{gap.subject}: {gap.reason}" for gap in blocking or gaps)
-    return Finding(name, Health.FAILED, told, 'Run `bullpen refresh`; with aws.manage = "external", your Terraform.')
+    return Finding(
+        name, Health.FAILED, told, 'Run `bullpen refresh`, or apply your Terraform if aws.manage = "external".'
+    )
 
 
 async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -106,7 +108,7 @@ async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding
     try:
         return await check()
     except BullpenError as exc:
-        return Finding(name, Health.FAILED, str(exc), exc.remedy or "Try again; `bullpen doctor` looks anew.")
+        return Finding(name, Health.FAILED, str(exc), exc.remedy or "Run `bullpen doctor` again.")
 
 
 def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
@@ -115,10 +117,10 @@ def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
     try:
         ahead = (now - parsedate_to_datetime(date)).total_seconds()
     except (TypeError, ValueError):  # unreadable, or of no time zone
-        return Finding("clock", Health.WARNING, "AWS did not say what time it is", "Try again, without a proxy.")
+        return Finding("clock", Health.WARNING, "the answer of AWS has no date", "Try again, without a proxy.")
     if abs(ahead) > MOST_SKEW:
         told = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
-        remedy = "Let NTP keep this machine's clock: pools judge each other's deadlines by it."
+        remedy = "Synchronize this machine's clock with NTP: processes judge each other's deadlines by it."
         return Finding("clock", Health.WARNING, told, remedy)
     return Finding("clock", Health.OK, f"within {MOST_SKEW:g} s of AWS")
 
@@ -143,7 +145,7 @@ class AccountChecks:
             )
             return Finding("subnets", Health.FAILED, told, remedy)
         if len({one["VpcId"] for one in found}) > 1:
-            return Finding("subnets", Health.FAILED, f"{told}, of several VPCs", "Name subnets of one VPC.")
+            return Finding("subnets", Health.FAILED, f"{told}, in several VPCs", "Name subnets of one VPC.")
         if len(zones) == 1:
             remedy = "Add a subnet of another availability zone to aws.subnets: each is one more pool of capacity."
             return Finding("subnets", Health.WARNING, told, remedy)
@@ -159,7 +161,7 @@ class AccountChecks:
             return Finding("image", Health.FAILED, f"{told}, {state}", "Name an AMI in aws.image that is available.")
         device = image.get("RootDeviceName", self._aws.root_device)
         if self._aws.volume and device != self._aws.root_device:
-            remedy = f'Set aws.root-device = "{device}": else aws.volume would be a second volume.'
+            remedy = f'Set aws.root-device = "{device}": otherwise aws.volume adds a second volume.'
             return Finding("image", Health.FAILED, f"{told}, its root device is {device}", remedy)
         return Finding("image", Health.OK, told)
 
@@ -188,7 +190,9 @@ class AccountChecks:
             return Finding("instance profile", Health.FAILED, f"{name} does not exist", remedy)
         roles = [role["RoleName"] for role in answer["InstanceProfile"].get("Roles", ())]
         if not roles:
-            return Finding("instance profile", Health.FAILED, f"{name} has no role: machines may do nothing", remedy)
+            return Finding(
+                "instance profile", Health.FAILED, f"{name} has no role: machines have no permissions", remedy
+            )
         return Finding("instance profile", Health.OK, f"{name} with role {', '.join(roles)}")
 
     async def types(self, template: Template) -> Finding:
@@ -207,7 +211,7 @@ class AccountChecks:
         if not found:
             return Finding(name, Health.FAILED, told, f"Widen {which}, or lower cpu and mem: nothing can be launched.")
         if len(found) < FEW_TYPES:
-            return Finding(name, Health.WARNING, told, f"Widen {which}: few types are little capacity.")
+            return Finding(name, Health.WARNING, told, f"Widen {which}: with few types, capacity runs out sooner.")
         return Finding(name, Health.OK, told)
 
     async def quota(self, market: str) -> Finding:
@@ -225,7 +229,7 @@ class AccountChecks:
         told = f"{vcpus:g} vCPUs of '{name}'"
         remedy = f"Ask for more in Service Quotas (EC2, {QUOTA_CODES[market]}), or lower limits.max-instances."
         if vcpus < least:
-            return Finding(f"{market} quota", Health.FAILED, f"{told}: not one machine", remedy)
+            return Finding(f"{market} quota", Health.FAILED, f"{told}: too few for one machine", remedy)
         if vcpus < wanted:
             return Finding(f"{market} quota", Health.WARNING, f"{told}: the limits allow {wanted}", remedy)
         return Finding(f"{market} quota", Health.OK, told)
@@ -241,7 +245,7 @@ class AccountChecks:
             self._images = list(answer.get("Images", ()))
         if not self._images:  # EC2 refuses an id that it does not know, and keeps quiet about some that it knows
             raise ConfigError(
-                f"{self._aws.image}: EC2 shows no such image",
+                f"{self._aws.image}: EC2 has no such image",
                 remedy="Correct aws.image: name an AMI of this region that these credentials may use.",
             )
         return self._images[0]

@@ -1,4 +1,4 @@
-"""Whether these credentials may do what the control plane does: IAM simulates every deed of it."""
+"""Whether these credentials may do what the control plane does: IAM simulates each of its calls."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health
 
 UNTOLD = ("AccessDenied", "AccessDeniedException", "NoSuchEntity", "InvalidInput")
-"""Who may not ask, or whose role has a path that its session does not tell: no proof of anything."""
+"""The caller may not ask, or its role has a path that its session does not show: that proves nothing."""
 POLICY = "`bullpen iam-policy control-plane` prints what they need."
 
 Context = tuple[tuple[str, str], ...]
@@ -28,8 +28,8 @@ class Question:
 async def check_permissions(cloud: Cloud, caller: str, place: PolicyScope) -> Finding:
     """`caller` is the ARN that STS names."""
     if caller.endswith(":root"):
-        remedy = "Use a role that may do no more than `bullpen iam-policy control-plane` prints."
-        return Finding("permissions", Health.WARNING, "the root user may do everything", remedy)
+        remedy = "Use a role with only the permissions that `bullpen iam-policy control-plane` prints."
+        return Finding("permissions", Health.WARNING, "the root user has every permission", remedy)
     try:
         principal = principal_of(caller)
         denied = [action for one in questions(place, principal) for action in await _denied(cloud, principal, one)]
@@ -40,7 +40,7 @@ async def check_permissions(cloud: Cloud, caller: str, place: PolicyScope) -> Fi
     if denied:
         listed = ", ".join(dict.fromkeys(denied))
         return Finding("permissions", Health.FAILED, f"not allowed: {listed}", f"Allow them: {POLICY}")
-    return Finding("permissions", Health.OK, "everything that the control plane does is allowed")
+    return Finding("permissions", Health.OK, "every call of the control plane is allowed")
 
 
 async def _denied(cloud: Cloud, principal: str, question: Question) -> list[str]:

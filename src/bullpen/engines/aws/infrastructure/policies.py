@@ -1,4 +1,4 @@
-"""Least-privilege IAM policies as data: what each of three may do, and on what.
+"""Least-privilege IAM policies as data: what the control plane, a workflow and an instance may do, and on what.
 
     control plane    refresh, serve, doctor and everything else: the whole pool, and nothing outside it
     workflow         provision and release of warm machines: nothing is launched, no secret is read or written, and only
@@ -95,8 +95,8 @@ def control_plane(place: PolicyScope) -> Policy:
 
 
 def workflow(place: PolicyScope, *, launch: bool = False) -> Policy:
-    """A workflow runs what its authors write. So it claims and gives back warm machines, and launches none: whoever
-    may launch chooses what runs as root on a machine with the pool's role, and so reads what that role reads.
+    """A workflow runs what its authors write. So it claims and gives back warm machines, and launches none: a
+    principal that may launch chooses what runs as root on a machine with the pool's role, and so reads what that reads.
 
     With `launch` it may: it is trusted like the control plane. In no form it reaches an item that holds a secret, or
     writes the settings that others work by.
@@ -109,9 +109,9 @@ def workflow(place: PolicyScope, *, launch: bool = False) -> Policy:
 
 
 def instance(place: PolicyScope) -> Policy:
-    """DynamoDB tells apart kinds of items, not whose they are: machines are told apart by `serve` only.
+    """DynamoDB distinguishes kinds of items, not their owners: only `serve` distinguishes machines.
 
-    With it only the boot uses the table: it fetches the agent, or leaves word why it has none, in a partition whose
+    With it only the boot uses the table: it fetches the agent, or reports why it has none, in a partition whose
     name IAM takes from the machine's credentials.
     """
     table = place.arn("dynamodb", f"table/{place.pool}")
@@ -120,7 +120,7 @@ def instance(place: PolicyScope) -> Policy:
         return _policy(
             [
                 _allow("FetchAgent", ["dynamodb:GetItem"], [table], _leading("Agent")),
-                _allow("LeaveWord", ["dynamodb:PutItem"], [table], {"ForAllValues:StringEquals": own}),
+                _allow("ReportBootFailure", ["dynamodb:PutItem"], [table], {"ForAllValues:StringEquals": own}),
             ]
         )
     read = ("Instance", "Agent", SECRET) if place.on_github else ("Instance", "Agent")
@@ -154,8 +154,8 @@ def _tickets(place: PolicyScope) -> list[Statement]:
     tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
     return [
         _allow("Tickets", [f"sqs:{verb}" for verb in messages], [place.arn("sqs", f"{place.pool}-*")]),
-        _allow("EndOurs", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
-        _allow("SeeMachines", ["ec2:DescribeInstances"], ["*"]),
+        _allow("TerminateInstances", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
+        _allow("Describe", ["ec2:DescribeInstances"], ["*"]),
     ]
 
 
@@ -181,19 +181,19 @@ def _launching(place: PolicyScope) -> list[Statement]:
     spot = "spot.amazonaws.com"  # instant fleets need no role of EC2 Fleet's own
     statements = [
         _allow("LaunchTaggedOnly", launch, made, ours),
-        _allow("LaunchFromOurTemplates", launch, [templates], tagged),
-        _allow("LaunchOnOurGround", launch, used),
-        _allow("TagWhatIsLaunched", ["ec2:CreateTags"], tagged_at_birth, tagging),
-        _allow("SeeTypes", ["ec2:DescribeInstanceTypes"], ["*"]),
+        _allow("LaunchFromPoolTemplates", launch, [templates], tagged),
+        _allow("LaunchResources", launch, used),
+        _allow("TagOnLaunch", ["ec2:CreateTags"], tagged_at_birth, tagging),
+        _allow("DescribeTypes", ["ec2:DescribeInstanceTypes"], ["*"]),
         _see_templates(),
         _allow(
-            "GiveMachinesTheirRole",
+            "PassInstanceRole",
             ["iam:PassRole"],
             [place.iam_arn(f"role/{place.role}")],
             {"StringEquals": {"iam:PassedToService": place.service("ec2")}},
         ),
         _allow(
-            "FirstSpotOfAnAccount",
+            "CreateSpotServiceRole",
             ["iam:CreateServiceLinkedRole"],
             [place.iam_arn(f"role/aws-service-role/{spot}/*")],
             {"StringEquals": {"iam:AWSServiceName": spot}},
@@ -205,13 +205,13 @@ def _launching(place: PolicyScope) -> list[Statement]:
 
 
 def _looks(place: PolicyScope) -> list[Statement]:
-    """What refresh looks at, whoever made it."""
+    """What refresh looks at, whichever tool made it."""
     table = place.arn("dynamodb", f"table/{place.pool}")
     described = ("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
     return [
-        _allow("SeeTable", [f"dynamodb:{look}" for look in described], [table]),
+        _allow("Table", [f"dynamodb:{look}" for look in described], [table]),
         _allow("ListQueues", ["sqs:ListQueues"], ["*"]),
-        _allow("SeeQueues", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
+        _allow("ReadQueueTags", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
     ]
 
 
@@ -221,8 +221,8 @@ def _makes(place: PolicyScope) -> list[Statement]:
     tables = ("CreateTable", "TagResource", "UpdateContinuousBackups", "UpdateTable", "UpdateTimeToLive")
     verbs = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "TagQueue")
     return [
-        _allow("MakeTable", [f"dynamodb:{verb}" for verb in tables], [table]),
-        _allow("MakeQueues", [f"sqs:{verb}" for verb in verbs], [queues]),
+        _allow("CreateTable", [f"dynamodb:{verb}" for verb in tables], [table]),
+        _allow("CreateQueues", [f"sqs:{verb}" for verb in verbs], [queues]),
     ]
 
 
@@ -230,16 +230,16 @@ def _doctor(place: PolicyScope) -> list[Statement]:
     caller = [place.iam_arn("role/*"), place.iam_arn("user/*")]
     looks = ("DescribeImages", "DescribeSecurityGroups", "DescribeSubnets", "GetInstanceTypesFromInstanceRequirements")
     return [
-        _allow("SeeGround", [f"ec2:{look}" for look in looks], ["*"]),
-        _allow("SeeProfile", ["iam:GetInstanceProfile"], [place.iam_arn(f"instance-profile/{place.profile}")]),
-        _allow("SeeQuotas", ["servicequotas:GetServiceQuota"], [place.arn("servicequotas", "ec2/*")]),
-        _allow("SeeDefaultQuotas", ["servicequotas:GetAWSDefaultServiceQuota"], ["*"]),  # IAM ties it to nothing
-        _allow("SeeOwnRights", ["iam:SimulatePrincipalPolicy"], caller),
+        _allow("DescribeNetwork", [f"ec2:{look}" for look in looks], ["*"]),
+        _allow("ReadInstanceProfile", ["iam:GetInstanceProfile"], [place.iam_arn(f"instance-profile/{place.profile}")]),
+        _allow("ReadQuotas", ["servicequotas:GetServiceQuota"], [place.arn("servicequotas", "ec2/*")]),
+        _allow("ReadDefaultQuotas", ["servicequotas:GetAWSDefaultServiceQuota"], ["*"]),  # IAM ties it to nothing
+        _allow("SimulateOwnPolicy", ["iam:SimulatePrincipalPolicy"], caller),
     ]
 
 
 def _see_templates() -> Statement:
-    return _allow("SeeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"])
+    return _allow("DescribeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"])
 
 
 def _templates(place: PolicyScope, verb: str, tag: str) -> Statement:

@@ -1,11 +1,11 @@
 """The infrastructure on AWS: the table, what its queues are like, the launch templates and the agent's archive.
 
     missing      made, one thing after the other, each waited for
-    different    a queue's attributes are corrected and an edited template is made anew; a table of another schema is
+    different    a queue's attributes are corrected, an edited template is created again; a table of another schema is
                  refused, for what is in it means something else
-    left over    templates that nobody uses any more are deleted
+    left over    templates that are not used any more are deleted
 
-With `aws.manage = "external"` all of that is somebody else's: it is only looked at, and everything that is not as it
+With `aws.manage = "external"` another tool does all of that: refresh only looks at it, and everything that is not as it
 should be is named at once. Items are ours in any case: the agent's archive, and the mark of the table's schema.
 """
 
@@ -115,7 +115,9 @@ class AwsInfrastructure:
 
 
 def _only_items(found: list[Gap]) -> list[Gap]:
-    """The gaps that are ours to mend where somebody else makes everything; ConfigError if there are others."""
+    """The gaps that refresh closes where another tool makes everything else; ConfigError if there are others."""
     if theirs := [f"{gap.what} {gap.subject} ({gap.reason})" for gap in found if gap.what not in ITEMS]:
-        raise ConfigError(f'aws.manage is "external", and this is to be done: {"; ".join(theirs)}', remedy=EXTERNAL)
+        raise ConfigError(
+            f'aws.manage is "external", and these changes are missing: {"; ".join(theirs)}', remedy=EXTERNAL
+        )
     return found

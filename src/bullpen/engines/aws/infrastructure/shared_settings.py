@@ -1,4 +1,4 @@
-"""Settings that refresh has published in the pool's table, for whoever works on the pool and is told nothing else.
+"""Settings that refresh has published in the pool's table, for processes that know only the pool's name.
 
 One item, TYPE#Meta/ID#settings: tables and keys as in bullpen.toml, as JSON. Never a secret: workflows read it.
 """
@@ -30,9 +30,9 @@ class Published:
         try:
             found = json.loads(item["content"]["S"])
         except (KeyError, TypeError, ValueError) as exc:
-            raise Refused("TYPE#Meta/ID#settings: content is no JSON", remedy="run `bullpen refresh` again") from exc
+            raise Refused("TYPE#Meta/ID#settings: content is not JSON", remedy="run `bullpen refresh` again") from exc
         if not isinstance(found, dict):
-            raise Refused("TYPE#Meta/ID#settings: content is no table", remedy="run `bullpen refresh` again")
+            raise Refused("TYPE#Meta/ID#settings: content is not a table", remedy="run `bullpen refresh` again")
         return Publication(found, item.get("version", {}).get("S", ""))
 
     async def write(self, document: Mapping[str, Any], as_of: datetime) -> bool:

@@ -1,7 +1,7 @@
-"""How a table that stands there compares with the one in `schema.py`. Pure.
+"""Compares an existing table with the one in `schema.py`. Pure.
 
 What is missing is a gap, and refresh adds it. What is different is an error: keys and projections cannot be changed in
-place, and a table that means something else is not ours to mend.
+place, and refresh must not change a table with another meaning.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def missing_table(pool: str) -> list[Gap]:
 def table_gaps(pool: str, table: Mapping[str, Any], ttl: Mapping[str, Any]) -> list[Gap]:
     """What DescribeTable and DescribeTimeToLive leave to be done. Raise ConfigError for a table of another schema."""
     if table.get("TableStatus") == "CREATING":
-        return [Gap(MAKE_TABLE, pool, "it is being made", blocks=True), *missing_table(pool)[1:]]
+        return [Gap(MAKE_TABLE, pool, "it is being created", blocks=True), *missing_table(pool)[1:]]
     if different := [*_other_keys(pool, table), *_other_indexes(table), *_other_expiry(ttl)]:
         raise of_another_schema(pool, "; ".join(different))
     return [*_missing_indexes(pool, table), *_billing(pool, table), *expiry_gaps(pool, ttl)]
@@ -70,15 +70,15 @@ def heed_mark(pool: str, item: Mapping[str, Any] | None) -> None:
 
 def of_another_schema(pool: str, found: str) -> ConfigError:
     return ConfigError(
-        f"DynamoDB table {pool} is of another schema: {found}",
+        f"DynamoDB table {pool} has another schema: {found}",
         remedy=_LEFT,
     )
 
 
-_LEFT = "Use the Bullpen that made it, or name another table with aws.pool. It is left as it is."
-_NO_EXPIRY = "finished records would stay for ever"
+_LEFT = "Use the version of Bullpen that created it, or name another table with aws.pool. Nothing was changed."
+_NO_EXPIRY = "finished records would never expire"
 _NO_RECOVERY = "point-in-time recovery is off: a damaged table could not be restored"
-_NO_MARK = "it does not say which schema it has"
+_NO_MARK = "it has no schema version"
 
 
 def _other_keys(pool: str, table: Mapping[str, Any]) -> list[str]:

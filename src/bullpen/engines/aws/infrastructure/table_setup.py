@@ -1,4 +1,4 @@
-"""The table made, and kept as `schema.py` says: each thing that is missing added, and waited for."""
+"""Creates the table, and adds what is missing, as `schema.py` says; waits for each step."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from bullpen.ports import Clock, Gap
 
 STORE_AGENT = "store agent"
 NO_TABLE = "ResourceNotFoundException"
-IN_USE = "ResourceInUseException"  # somebody makes it too
+IN_USE = "ResourceInUseException"  # another process makes it too
 INVALID = "ValidationException"
 STANDS_THERE = "ConditionalCheckFailedException"
 UNKNOWN = "UnknownOperationException"  # says an emulator
@@ -114,7 +114,7 @@ class Tending:
             table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
 
     async def store_agent(self) -> None:
-        """Its key is its checksum: whoever writes it writes the same."""
+        """Its key is its checksum: every writer writes the same."""
         item = {
             **_agent_key(),
             "archive": {"B": archive().content},
@@ -160,10 +160,10 @@ class Tending:
             if (table := await self._described()) is not None and holds(table):
                 return table
             if loop.time() >= until:
-                state = "not to be seen" if table is None else table["TableStatus"].lower()
+                state = "not visible" if table is None else table["TableStatus"].lower()
                 raise Unavailable(
                     f"DynamoDB table {self._pool}: not ready after {LONGEST:g} s, it is {state}",
-                    remedy="Nothing is lost: run `bullpen refresh` again, which goes on waiting.",
+                    remedy="Run `bullpen refresh` again: it continues to wait, and nothing is lost.",
                 )
             await asyncio.sleep(PAUSES[min(looks, len(PAUSES) - 1)])
             looks += 1

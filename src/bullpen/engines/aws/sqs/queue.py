@@ -1,8 +1,8 @@
 """Pool queues on SQS: one standard queue per resource class.
 
-A ticket is deleted as soon as it was received, before anybody looks at it: whoever dies with tickets in its hands
-loses hints, which the last look at the index makes good. All else that SQS is known for is harmless here as well: it
-delivers a message twice now and then, it may show nothing of a queue that is nearly empty, and its counts are rough.
+A ticket is deleted as soon as it was received, before its content is judged: a process that dies with tickets in its
+hands loses hints, which the last look at the index makes good. All else that SQS is known for is harmless here as well:
+it delivers a message twice now and then, it may show nothing of a queue that is nearly empty, and its counts are rough.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ FIRST_WAIT = 0.1
 """Seconds before jitter, doubled each time: what was left out of a batch is sent again for about three seconds."""
 
 EXPIRES = "expires"
-"""The message attribute with the time, in seconds since 1970, after which nobody is to see the message."""
+"""The message attribute with the time, in seconds since 1970, after which no process must see the message."""
 
 log = logging.getLogger("bullpen.engines.aws")
 
@@ -65,7 +65,7 @@ class SqsQueue:
             await self._send(resource_class, lasting, delay)
         except Missing as gone:
             # The offers stand in the records. A run that asks for this class is told, by `take`.
-            log.warning("%s; %d tickets are lost: refresh sends them once it is there", gone, len(lasting))
+            log.warning("%s; %d tickets are lost; refresh sends them again once the queue exists", gone, len(lasting))
 
     async def count(self, resource_class: str) -> int:
         try:
@@ -99,7 +99,7 @@ class SqsQueue:
         if not messages:
             return []
         entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(messages)]
-        # Without an answer nobody knows which are deleted; to drop them would lose those that are. The others, like
+        # Without an answer it is unknown which are deleted; to drop them would lose those that are. The others, like
         # those that the answer names as failed, are seen once more, and found stale by their version.
         with suppress(Unavailable):
             await self._queues.ask("delete_message_batch", resource_class, Entries=entries)
@@ -149,7 +149,7 @@ def _attributes(message: Message) -> dict[str, Any]:
 
 
 def _expiry(message: dict[str, Any]) -> float:
-    """When a message ends. One that somebody else sent may not say: its ticket does."""
+    """When a message ends. One of another program may not say: its ticket does."""
     try:
         return float(message["MessageAttributes"][EXPIRES]["StringValue"])
     except (KeyError, ValueError):

@@ -1,6 +1,6 @@
-"""The queues of a pool themselves: where they are, whose they are, and that they are as they should be.
+"""Finds, creates, corrects and deletes the queues of a pool.
 
-Nothing is made, corrected or deleted that does not carry the tag of our pool: names alone prove nothing.
+Nothing is made, corrected or deleted that does not carry the tag of the pool: names alone prove nothing.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ class Queues:
         return sorted(one for one, is_ours in zip(found, ours, strict=True) if is_ours)
 
     async def ensure(self, resource_class: str) -> None:
-        """Make the queue, or correct one of ours. Somebody else's of the same name is refused."""
+        """Make the queue, or correct one of this pool. Another one of the same name is refused."""
         try:
             await self._require_ours(resource_class)
         except Missing:
@@ -73,7 +73,7 @@ class Queues:
         return {one: why for one, why in zip(classes, whys, strict=True) if why}
 
     async def retire(self, resource_class: str) -> None:
-        self._known_as_ours.discard(resource_class)  # asked anew: deleting is for ever
+        self._known_as_ours.discard(resource_class)  # asked again: deleting is final
         try:
             await self._require_ours(resource_class)
             await self.ask("delete_queue", resource_class)
@@ -101,7 +101,7 @@ class Queues:
             if declined.code in _JUST_DELETED:
                 text = f"SQS CreateQueue: queue {name} was deleted less than 60 s ago, and SQS keeps its name that long"
                 raise Unavailable(text, remedy="run `bullpen refresh` again in a minute") from declined
-            text = f"SQS CreateQueue: somebody else has just made queue {name}, with other attributes"
+            text = f"SQS CreateQueue: another process has just created queue {name} with other attributes"
             raise Unavailable(text, remedy="run `bullpen refresh` again, which corrects them") from declined
         self._urls[resource_class] = answer["QueueUrl"]
 
@@ -128,7 +128,8 @@ class Queues:
         if not await self._is_ours(resource_class):
             ((key, value),) = tags(self._pool).items()
             raise Refused(
-                f"SQS queue {self.name(resource_class)}: it is not ours, for it has no tag {key} = {value}",
+                f"SQS queue {self.name(resource_class)}: it does not belong to this pool, because it"
+                f" has no tag {key} = {value}",
                 remedy="name another pool in aws.pool, or tag the queue if it is meant for this one",
             )
 

@@ -13,7 +13,7 @@ ENCRYPTED = "SqsManagedSseEnabled"
 ATTRIBUTES = {
     "MessageRetentionPeriod": str(14 * 24 * 3600),  # the longest there is, and longer than any threshold
     "VisibilityTimeout": "30",  # when a ticket is seen again whose taker died before it could delete it
-    "DelaySeconds": "0",  # a ticket is on offer at once, unless whoever sends it says otherwise
+    "DelaySeconds": "0",  # a ticket is on offer at once, unless its sender says otherwise
     ENCRYPTED: "true",  # with a key of SQS's own, which costs nothing and needs no permission
 }
 
@@ -40,12 +40,12 @@ def corrections(found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     wrong = {
         name: (value, f"{name} is {found[name]} and should be {value}")
         for name, value in ATTRIBUTES.items()
-        if found.get(name, value) != value  # one that is not told is not known to the service: an emulator
+        if found.get(name, value) != value  # an emulator does not know all of them
     }
     if found.get("KmsMasterKeyId"):
         wrong.pop(ENCRYPTED, None)  # encrypted with a key of the account's own: SQS takes one or the other
     if found.get("RedrivePolicy"):
         # Each taker that dies before it could delete a ticket counts as a receipt: after some, the ticket would go to
-        # a queue where nobody looks. An empty policy is none.
-        wrong["RedrivePolicy"] = ("", "it has a redrive policy, by which tickets drift away to another queue")
+        # a queue that is not read. An empty policy is none.
+        wrong["RedrivePolicy"] = ("", "it has a redrive policy, which moves tickets to another queue")
     return wrong
