@@ -89,7 +89,7 @@ def test_a_claim_marks_the_instance_with_the_claimers_trust_domain_for_ever() ->
     assert taken.trust_domain == freed.trust_domain == "forks"
 
 
-def test_who_inherits_may_take_and_the_mark_becomes_its_own() -> None:
+def test_a_run_that_inherits_may_claim_and_its_trust_domain_is_written() -> None:
     used = an_instance(trust_domain="main")
     taken = claim(used, needs=needs(trust_domain="forks", inherits=("main",))).after
     assert taken.trust_domain == "forks"
@@ -149,7 +149,7 @@ def test_no_member_runs_before_the_decision_is_written() -> None:
         commit(claimed()[-1].after, provision=a_provision(members=("i-1",)))
 
 
-def test_who_is_no_member_does_not_run() -> None:
+def test_an_instance_that_is_not_a_member_does_not_run() -> None:
     with pytest.raises(Conflict, match="not a member"):
         commit(claimed()[-1].after, provision=committed(members=("i-2",)))
 
@@ -248,7 +248,7 @@ def test_past_its_threshold_anybody_may_expire_it() -> None:
     assert expire(overdue, round="", at=later(60)).after.state is TERMINATED
 
 
-def test_before_its_threshold_only_who_knows_its_round_may() -> None:
+def test_before_its_threshold_only_an_expiry_of_its_round_lands() -> None:
     with pytest.raises(Conflict, match="another round"):
         expire(an_instance(threshold=later(60)), round="another", at=later(59))
 

@@ -127,7 +127,7 @@ def test_the_round_changes_with_every_change_of_owner_and_only_then(run_id: str,
 
 
 @given(tries=lives)
-def test_a_used_instance_never_loses_the_mark_of_who_used_it(tries: list[str]) -> None:
+def test_a_used_instance_never_loses_its_trust_domain(tries: list[str]) -> None:
     used_by = ""
     for change in live(register(), tries):
         if change.step == "claim":

@@ -63,7 +63,7 @@ def test_a_ticket_of_the_seven_plain_fields_is_valid() -> None:
     )
 
 
-def test_our_three_fields_are_added_to_the_seven() -> None:
+def test_three_fields_are_added_to_the_seven() -> None:
     body = json.loads(a_ticket(version=7, trust_domain="default", image_generation=3).to_json())
     assert {name: body[name] for name in ("version", "trustDomain", "imageGeneration")} == {
         "version": 7,
@@ -73,7 +73,7 @@ def test_our_three_fields_are_added_to_the_seven() -> None:
     assert list(body)[:7] == list(SEVEN)
 
 
-def test_fields_that_we_do_not_know_are_ignored() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert parse_ticket(json.dumps({**SEVEN, "colour": "blue"})) == parse_ticket(json.dumps(SEVEN))
 
 
@@ -198,7 +198,7 @@ def test_what_fits_others_is_put_back(has: dict[str, Any], asked: dict[str, Any]
     assert verdict(a_ticket(**has), needs(**asked)) is PUT_BACK
 
 
-def test_what_is_useless_to_all_is_dropped_even_if_it_does_not_fit_us_either() -> None:
+def test_a_ticket_that_no_run_can_use_is_dropped_even_if_it_does_not_fit_this_run_either() -> None:
     assert verdict(a_ticket(threshold=NOW, usage_class=UsageClass.SPOT), needs()) is DROP
 
 

@@ -39,7 +39,7 @@ def debts_of(world: World, run_id: str) -> list[str]:
     return [one.owes.kind.value for one in found if one.run_id == run_id and one.owes is not None]
 
 
-async def test_a_release_leaves_who_is_at_work_and_gives_the_others_back() -> None:
+async def test_a_release_leaves_busy_instances_and_gives_the_others_back() -> None:
     async with a_world(settings=on_github()) as world:
         first, second, third = ids(await provisioned(world, "4711", 3))
         begin_job(world, second)
@@ -80,7 +80,7 @@ async def test_a_busy_instance_goes_back_once_the_job_has_ended_whichever_proces
         assert machines(world) == [one]
 
 
-async def test_a_second_release_gives_back_who_is_free_by_then() -> None:
+async def test_a_second_release_gives_back_what_is_free_by_then() -> None:
     async with a_world(settings=on_github()) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
@@ -332,7 +332,7 @@ async def test_a_debt_that_a_job_holds_up_costs_little() -> None:
         assert record(world, one).state is RUNNING
 
 
-async def test_where_jobs_are_our_own_a_release_reads_no_pulse_for_it() -> None:
+async def test_with_the_embedded_ci_a_release_reads_no_pulse_for_it() -> None:
     async with a_world(settings=small()) as world:
         await provisioned(world, "run", 3)
         ports = world.ports()

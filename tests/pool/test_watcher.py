@@ -89,14 +89,14 @@ async def test_a_failure_ends_the_wait_with_its_text() -> None:
     assert now() < 1
 
 
-async def test_fifty_who_wait_cost_one_read_per_tick() -> None:
+async def test_fifty_callers_cost_one_read_per_tick() -> None:
     post = Post(Rates(deaf=1.0))
     async with post.watcher as watcher:
         await asyncio.gather(*(watcher.first({f"i-{n}": reaching(Kind.REG_OK, "r")}, 5.0) for n in range(50)))
     assert post.faults.requests["signals.read"] <= 15
 
 
-async def test_a_read_that_fails_is_told_to_everybody_who_waits() -> None:
+async def test_a_read_that_fails_is_raised_to_every_caller() -> None:
     post = Post(Rates(lost_request=1.0))
     async with post.watcher as watcher:
         waits = [watcher.first({f"i-{n}": reaching(Kind.REG_OK, "r")}, 5.0) for n in range(3)]
@@ -113,7 +113,9 @@ async def test_a_recent_heartbeat_is_a_sign_of_life_and_an_old_one_is_none() -> 
 
 
 @pytest.mark.parametrize("skew", [-300.0, 300.0])
-async def test_a_heartbeat_that_moves_under_our_eyes_is_a_sign_of_life_whatever_the_clocks_say(skew: float) -> None:
+async def test_a_heartbeat_that_changes_while_it_is_watched_is_a_sign_of_life_whatever_the_clocks_say(
+    skew: float,
+) -> None:
     post = Post(skew=skew)
     post.beat("i")
     asyncio.get_running_loop().call_later(4.0, post.beat, "i")
@@ -123,7 +125,7 @@ async def test_a_heartbeat_that_moves_under_our_eyes_is_a_sign_of_life_whatever_
 
 
 @pytest.mark.parametrize("skew", [-300.0, 0.0, 300.0])
-async def test_who_is_silent_for_a_heartbeat_and_a_half_is_dead(skew: float) -> None:
+async def test_an_agent_that_is_silent_for_a_heartbeat_and_a_half_is_dead(skew: float) -> None:
     post = Post(skew=skew)
     post.beat("i", age=20.0)
     async with post.watcher as watcher:
@@ -141,7 +143,9 @@ async def test_a_change_since_a_look_of_long_ago_is_no_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize("skew", [-300.0, 300.0])
-async def test_who_moves_under_our_eyes_is_not_silent_until_it_has_not_moved_for_long(skew: float) -> None:
+async def test_an_agent_that_beats_while_it_is_watched_is_not_silent_until_it_has_not_beaten_for_long(
+    skew: float,
+) -> None:
     post = Post(skew=skew)
     asyncio.get_running_loop().call_later(14.0, post.beat, "i")
     async with post.watcher as watcher:
@@ -153,7 +157,7 @@ async def test_who_moves_under_our_eyes_is_not_silent_until_it_has_not_moved_for
     assert silent == [False] * 30 + [True]
 
 
-async def test_who_was_not_watched_for_long_is_not_silent_at_the_first_look_after() -> None:
+async def test_an_agent_that_was_not_watched_for_long_is_not_silent_at_the_next_read() -> None:
     post = Post(skew=300.0)
     async with post.watcher as watcher:
         await watcher.read(["i"])

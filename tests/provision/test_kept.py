@@ -61,7 +61,7 @@ async def test_a_loser_that_got_a_job_is_kept_beside_those_asked_for() -> None:
         assert outcome.discarded == ()
 
 
-async def test_who_is_kept_goes_back_with_the_run() -> None:
+async def test_a_kept_instance_goes_back_with_the_run() -> None:
     async with a_world(settings=on_github()) as world:
         loser, winner, _ = await hedged(world)
         end_job(world, loser)
@@ -69,7 +69,7 @@ async def test_who_is_kept_goes_back_with_the_run() -> None:
         assert sorted((await released(world, "4711")).offered) == sorted([loser, winner])
 
 
-async def test_where_jobs_are_our_own_a_loser_is_given_back() -> None:
+async def test_with_the_embedded_ci_a_loser_is_given_back() -> None:
     settings = on_github()
     async with a_world(settings=settings) as world:
         plain = type(settings)(classes=settings.classes)
@@ -130,7 +130,7 @@ async def aborted_with_jobs(world: World) -> tuple[str, Outcome]:
     return one, await provisioned(world, "4711", 2, ports)
 
 
-async def test_a_roll_back_leaves_who_is_at_work_and_goes_on_to_owe_it() -> None:
+async def test_a_roll_back_leaves_busy_instances_and_still_owes_them() -> None:
     async with a_world(settings=on_github()) as world:
         one, outcome = await aborted_with_jobs(world)
         assert not outcome.succeeded
@@ -154,7 +154,7 @@ async def test_the_job_ends_undisturbed_although_no_process_checks() -> None:
         assert [p for p in world.memory.tables.provisions.values() if p.owes is not None] == []
 
 
-async def test_an_unexpected_error_ends_everything_but_who_is_at_work() -> None:
+async def test_an_unexpected_error_ends_everything_but_busy_instances() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(registers_in=0.2)) as world:
         first, second = await with_pool(world, 2)
         ports = world.ports()
@@ -176,7 +176,7 @@ async def test_an_unexpected_error_ends_everything_but_who_is_at_work() -> None:
         assert world.memory.tables.instances[first].is_claimable
 
 
-async def test_a_stopped_provision_does_not_wait_to_learn_who_is_dead() -> None:
+async def test_a_stopped_provision_does_not_wait_to_learn_which_agents_are_dead() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(boots_in=1.0 if n == 0 else 60.0)) as world:
         (one,) = await with_pool(world, 1)
         stop = asyncio.Event()

@@ -287,7 +287,7 @@ async def test_no_instance_is_handed_out_twice() -> None:
         assert len(handed) == len(set(handed)) == 3
 
 
-async def test_an_empty_queue_and_an_empty_index_mean_exhausted_for_everybody_who_waits() -> None:
+async def test_an_empty_queue_and_an_empty_index_mean_exhausted_for_every_worker() -> None:
     async with a_world() as world:
         pickup = a_pickup(world, world.ports())
         assert await asyncio.gather(*(pickup.next() for _ in range(5))) == [None] * 5

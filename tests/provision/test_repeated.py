@@ -68,7 +68,7 @@ async def test_what_does_not_fit_the_request_does_not_count_and_stays(needs: dic
         assert {one.id for one in records(world, RUNNING)} >= set(ids(first))
 
 
-async def test_where_heartbeats_are_recent_one_read_tells_who_lives() -> None:
+async def test_where_heartbeats_are_recent_one_read_shows_which_agents_are_alive() -> None:
     async with a_world() as world:
         await provisioned(world, "run", 5)
         ports = world.ports()
@@ -76,7 +76,7 @@ async def test_where_heartbeats_are_recent_one_read_tells_who_lives() -> None:
         assert requests(ports)["signals.read"] == 1
 
 
-async def test_a_stop_while_it_looks_who_lives_is_answered_at_once() -> None:
+async def test_a_stop_while_it_checks_liveness_is_answered_at_once() -> None:
     async with a_world() as world:
         mute(world, ids(await provisioned(world, "run", 2)))
         await asyncio.sleep(20)

@@ -79,7 +79,7 @@ async def test_a_dry_run_ends_none_of_them() -> None:
         assert machines(world) == [one]
 
 
-async def test_where_jobs_are_our_own_no_version_is_asked_for() -> None:
+async def test_with_the_embedded_ci_no_version_is_read() -> None:
     async with a_world(settings=small(), temper=lambda n: Temper(version=OLD)) as world:
         await provisioned(world, "run", 1)
         await released(world, "run")

@@ -126,7 +126,7 @@ async def test_one_more_look_that_shows_a_runner_spares_its_instance() -> None:
         assert world.memory.tables.instances[one].state is RUNNING
 
 
-async def test_who_is_silent_is_left_to_its_lease() -> None:
+async def test_a_silent_instance_is_left_to_its_lease() -> None:
     async with a_world(settings=on_github()) as world:
         one = await serving(world, online=False)
         mute(world, [one])

@@ -55,7 +55,7 @@ async def test_a_dry_run_names_the_runs_and_asks_github_nothing() -> None:
         assert len(scene.instances(run)) == 1
 
 
-async def test_where_jobs_are_our_own_nothing_is_asked_for_it() -> None:
+async def test_with_the_embedded_ci_no_run_is_reconciled() -> None:
     async with a_world(settings=small()) as world:
         ports = world.ports()
         await refreshed(world, ports)

@@ -60,7 +60,7 @@ async def test_nor_under_one_that_waits_for_a_label_with_a_living_runner() -> No
         assert scene.hub.cancels == []
 
 
-async def test_who_may_live_is_not_forgotten_for_its_label_has_others() -> None:
+async def test_a_loss_whose_machine_may_be_alive_stands_though_its_label_has_other_runners() -> None:
     """It would count among its label's runners, and nothing would check whether it still is one."""
     async with a_scene() as scene:
         run = await scene.run(JobSpec("first", lasts=1000), build(lasts=30, needs=("first",)), runners=2)
@@ -77,7 +77,7 @@ async def test_who_may_live_is_not_forgotten_for_its_label_has_others() -> None:
 
 
 @pytest.mark.parametrize("end", [Conclusion.SUCCESS, Conclusion.FAILURE])
-async def test_who_is_gone_and_had_ended_its_job_is_not_missed_while_the_run_goes_on(end: Conclusion) -> None:
+async def test_a_loss_whose_job_had_ended_is_settled_while_the_run_goes_on(end: Conclusion) -> None:
     async with a_scene() as scene:
         run = await scene.run(build("a", lasts=30, ends=end), build("b", lasts=1000), runners=2)
         idle = scene.on(run, "a")
@@ -88,7 +88,7 @@ async def test_who_is_gone_and_had_ended_its_job_is_not_missed_while_the_run_goe
         assert scene.why(idle) == f"label {run} has other runners"
 
 
-async def test_who_is_gone_and_whose_job_succeeded_without_a_word_of_it_is_not_missed_either() -> None:
+async def test_a_loss_whose_unreported_job_succeeded_is_settled_while_the_run_goes_on() -> None:
     async with a_scene() as scene:
         scene.hub.on_work = lambda name, activity: None  # no agent reports it
         run = await scene.run(build("a", lasts=200), build("b", lasts=1500), runners=2)

@@ -132,7 +132,7 @@ async def test_a_long_look_at_one_run_does_not_keep_others_waiting(monkeypatch: 
         await controller.stop()
 
 
-async def test_whose_run_it_is_our_records_say_and_a_note_only_where_they_do_not() -> None:
+async def test_the_repository_of_a_run_comes_from_the_records_and_from_a_note_only_where_they_have_none() -> None:
     async with a_scene(scope="acme", rescue=("*",)) as scene:
         run = await scene.run(build(lasts=20))
         unnamed = scene.hub.start(REPOSITORY, build(lasts=20))

@@ -80,8 +80,8 @@ async def _moved_on(ports: Ports, waiting: Sequence[Instance]) -> dict[str, Inst
     """Instances that another process, which may pay this debt by now, has put on offer. The next owner draws another
     round, and the agent sends no more signals of this one."""
     found = await ports.records.instances([one.id for one in waiting]) if waiting else {}
-    ours = {one.id for one in waiting if (now := found.get(one.id)) and now.is_pending and now.round == one.round}
-    return {one.id: _fate_now(found.get(one.id)) for one in waiting if one.id not in ours}
+    unmoved = {one.id for one in waiting if (now := found.get(one.id)) and now.is_pending and now.round == one.round}
+    return {one.id: _fate_now(found.get(one.id)) for one in waiting if one.id not in unmoved}
 
 
 def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:

@@ -154,7 +154,7 @@ class CapQueue:
     def _report(self, obstacle: Shortage) -> bool:
         """Report the obstacle; True if it has changed."""
         line = f"waiting for room: {obstacle.error}"
-        told, self._told = self._told, line
-        if line != told:
+        before, self._told = self._told, line
+        if line != before:
             self._tell(ProgressReport(WorkPhase.QUEUE, line, about=obstacle.cap.setting))
-        return line != told
+        return line != before

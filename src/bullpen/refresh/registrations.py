@@ -55,7 +55,7 @@ async def _ghosts(
     """Registrations of runners whose instance is gone, or serves another run by now."""
     standing = {one.id: one for one in live if one.state is not TERMINATED}
     strangers = [found for found in listed if found.name not in standing]
-    if settings.on_github:  # the embedded CI does not know who is online
+    if settings.on_github:  # the embedded CI does not know which runners are online
         online = [found.handle for found in strangers if found.online]
         if online := await seen_twice(ports, settings, "runner without instance", online, dry_run):
             reason = "a runner of this pool is online, and no instance of the pool belongs to it"

@@ -156,8 +156,8 @@ def _goes_on(run: WorkflowRun, job: WorkflowJob, held: RunHoldings) -> bool:
     """True if it is in progress, or waits for a runner outside the pool or for a label that is served."""
     if not job.waits:
         return not job.completed
-    ours = any(_is_label_of(run, label) for label in job.labels)
-    return not ours or any(_asks_for(job, label) for label in held.served)
+    in_pool = any(_is_label_of(run, label) for label in job.labels)
+    return not in_pool or any(_asks_for(job, label) for label in held.served)
 
 
 def _asks_for(job: WorkflowJob, label: str) -> bool:

@@ -69,8 +69,8 @@ class RunnerProvider:
         await offering.await_and_offer(ports, settings, cleaning, by=BY, stop=self._stop)
 
     async def _used(self, label: str) -> list[Instance]:
-        told = await self._ports.records.told_provisions(label, LATEST, committed=True)
-        lasts = {one.id: one.max_runtime for one in told}
+        latest = await self._ports.records.told_provisions(label, LATEST, committed=True)
+        lasts = {one.id: one.max_runtime for one in latest}
         found = await self._ports.records.run_instances(label)
         now = self._ports.clock.now()
         return [
@@ -87,11 +87,11 @@ class RunnerProvider:
         Raise Unavailable where a later try may succeed. A silent runner of the label is not counted, and not ended:
         GitHub may see it online.
         """
-        told = await self._models(label) or await self._ports.records.told_provisions(label, 1)
-        if not told:
+        models = await self._models(label) or await self._ports.records.told_provisions(label, 1)
+        if not models:
             return Refusal("the records of its provisions are purged, so its runners cannot be provisioned again")
         try:
-            outcome = await self._provision(self._like(told[0], label, count))
+            outcome = await self._provision(self._like(models[0], label, count))
         except Outdated:
             raise
         except ConfigError as exc:
@@ -112,8 +112,8 @@ class RunnerProvider:
         asked = labels.parse(label)
         before = [replace(asked, attempt=asked.attempt - 1)] if asked is not None and asked.attempt > 1 else []
         for name in (label, *map(str, before)):
-            if told := await self._ports.records.told_provisions(name, LATEST, committed=True):
-                return told
+            if found := await self._ports.records.told_provisions(name, LATEST, committed=True):
+                return found
         return []
 
     def _like(self, model: Provision, label: str, count: int) -> Request:
