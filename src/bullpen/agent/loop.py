@@ -37,7 +37,7 @@ from bullpen.agent.log_tail import Journal
 from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.agent.shutdown import leave
-from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, OwnList, StoreUnreachable
+from bullpen.agent.store.base import AgentJobs, AgentStore, StoreUnreachable
 from bullpen.agent.tasks import Log, Tasks, story_of
 from bullpen.agent.unix_signals import UnixSignals
 from bullpen.host.processes import become_subreaper, reap
@@ -219,19 +219,9 @@ class AgentLoop:
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
                     self._must_look = True
-                    if self._config.ci == "github":
-                        self._progress = self._tasks.github.register(self._store, progress, record)
-                        return
-                    given: object = None
-                    with suppress(NoCredentials):
-                        given = self._store.register(record)
-                    if given is not OwnList.MOVED_ON:
-                        # Credentials, even refused ones, are for GitHub's runner: its jobs would wait here for ever.
-                        is_listed = given is OwnList.LISTED
-                        why = "" if is_listed else "launched for Bullpen's own jobs, before engines.ci changed"
-                        self._progress = progress.registered(record, why, keeps=bool(self._config.keep))
+                    self._progress = self._tasks.register(self._store, progress, record)
                 case Step.HANG_UP:
-                    self._progress = self._tasks.github.hang_up(progress, record)
+                    self._progress = self._tasks.hang_up(progress, record)
                 case Step.DEREGISTER:
                     self._store.deregister(progress.runner)
                     self._progress = progress.deregistered(record)
@@ -252,7 +242,7 @@ class AgentLoop:
         if is_admitted:
             self._beat_at = 0.0
             self._beat_if_due()
-            self._tasks.github.let_go(asked)
+            self._tasks.let_go(asked)
 
     def _take_job(self, record: InstanceRecord) -> None:
         order = self._jobs.take_job(record)
@@ -306,11 +296,11 @@ class AgentLoop:
     def _take_events(self) -> None:
         if self._wakeups is not None and self._wakeups.drain():
             self._must_look = True
-        before, asked = self._progress.activity, self._tasks.asked()
+        before = self._progress.activity
         self._progress = self._tasks.check(self._progress)
         if self._progress.activity is not before:
             self._beat_at = 0.0  # the control plane may wait for this runner to be free
-        if asked is not None and self._tasks.github.awaits_word:
+        if (asked := self._tasks.asked()) is not None:
             self._admit(asked)
         heard = self._signals.take()
         if signal.SIGTERM in heard or signal.SIGINT in heard:
