@@ -217,7 +217,7 @@ async def _silent(ports: Ports) -> tuple[Silence, ...]:
     for one in some:
         held = await ports.jobs.held(one.id, one.epoch, PAGE)
         machine = machines.get(one.instance_id)
-        # Whose machine was ended on purpose is silent for a good reason, unless somebody's job went with it.
+        # Whose machine was ended on purpose is silent for a good reason, unless a job was lost with it.
         if held or not one.instance_id or (machine is not None and machine.state is not TERMINATED):
             silences.append(Silence(one, tuple(job.id for job in held)))
     return tuple(silences)
@@ -244,7 +244,7 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
     if not found and await ports.records.known([subject]):
         raise Refused(
             f"{subject}: there is a record, and this program cannot read it",
-            remedy="a newer Bullpen or somebody else wrote it: use that one, or repair or delete the item",
+            remedy="a newer Bullpen or another program wrote it: use that one, or repair or delete the item",
         )
     if not found:
         raise NotFound(

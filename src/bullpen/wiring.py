@@ -213,7 +213,7 @@ async def check_ci(settings: Settings) -> None:
 
 
 async def rate_limits(settings: Settings) -> list[Limit]:
-    """What the CI still allows whoever asks with our credentials; empty where it sets no limits. Raise as a call does:
+    """What the CI still allows the pool's credentials; empty where it sets no limits. Raise as a call does:
     PermissionDenied, Unavailable, ConfigError."""
     if not settings.on_github:
         return []
@@ -231,7 +231,7 @@ async def published_settings(settings: Settings) -> Publication:
 
 
 async def publish_settings(settings: Settings, document: Mapping[str, Any], as_of: datetime) -> bool:
-    """Put settings without secrets where whoever works on the pool finds them; False if later ones stand there."""
+    """Publish settings without secrets in the pool's table; False if later ones stand there."""
     async with _published(settings) as published:
         return await published.write(document, as_of)
 

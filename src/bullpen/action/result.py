@@ -13,7 +13,7 @@ SELECTED, CREATED = "selected", "created"
 """Where a runner comes from: the pool, or a machine that was launched for this run."""
 
 SETTLED = ("terminated", "offered", "not ours")
-"""Fates after which an instance costs this run nothing: ended, back in the pool, or somebody else's by now."""
+"""Fates after which an instance costs this run nothing: ended, back in the pool, or taken over by another run."""
 
 HELD = "held"
 """The origin of a runner that the run had already: neither taken from the pool for it now, nor started."""
@@ -48,7 +48,7 @@ class DiscardedRunner:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`told` is false while nobody has said how it ended: then nothing may be claimed about what is left. `kept` are
+    """`told` is false while it is unknown how it ended: then nothing may be claimed about what is left. `kept` are
     runners that a job of the run had begun on before they could be given back: they serve it, too. `held` served the
     run before, and do so still."""
 

@@ -9,7 +9,7 @@ from bullpen.model.ticket import Ticket, parse_ticket
 
 
 def always(memory: Memory) -> list[str]:
-    """Holds between any two callbacks, whoever was killed meanwhile."""
+    """Holds between any two callbacks, whichever process was killed meanwhile."""
     return [*_owners(memory), *_machines_have_records(memory)]
 
 
@@ -54,14 +54,14 @@ def _nothing_in_between(memory: Memory) -> Iterator[str]:
             yield f"{one.id} is {one.state}, but its machine is gone"
     for id in alive:
         if id not in memory.tables.instances:
-            yield f"{id} runs and nobody knows it"
+            yield f"{id} runs and has no record"
     for provision in memory.tables.provisions.values():
         if provision.state is provisions.OPEN or provision.owes is not None:
             yield f"{provision.id} is {provision.state} and not settled"
 
 
 def _can_be_found(memory: Memory, one: Instance) -> bool:
-    """By its ticket; without it only where stale tickets hide that it is missing, until somebody draws them."""
+    """By its ticket; without it only where stale tickets hide that it is missing, until a process draws them."""
     queue = memory.queues.get(one.resource_class)
     bodies = queue.bodies() if queue else []
     on_offer = sum(i.is_claimable and i.resource_class == one.resource_class for i in memory.tables.instances.values())

@@ -72,7 +72,7 @@ class VirtualLoop(BaseEventLoop):
         self.time_limit = float("inf")
         """Virtual time beyond which the loop raises OutOfTime."""
         self.failures: list[BaseException] = []
-        """What callbacks raised, and futures that were dropped, with nobody to tell."""
+        """What callbacks raised, and the exceptions of futures that were dropped."""
         self._now = 0.0
         self._callbacks: deque[Callback] | Interleaving = Interleaving(seed) if seed else deque()
         self._timers: list[tuple[float, int, _Timer]] = []
@@ -104,7 +104,7 @@ class VirtualLoop(BaseEventLoop):
         return [task for task, process in self._tasks if not task.done() and not _is_dead(process)]
 
     def unretrieved(self) -> list[BaseException]:
-        """What nobody was told: `failures`, and the exceptions of tasks of the living that nobody awaited."""
+        """Unreported errors: `failures`, and the exceptions of tasks of living processes that were not awaited."""
         lost = [task for task, process in self._tasks if _unheard(task) and not _is_dead(process)]
         return self.failures + [exc for task in lost if (exc := task.exception()) is not None]
 
@@ -225,7 +225,7 @@ class VirtualLoop(BaseEventLoop):
         self._generators.append(generator)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        # Tasks freed after `close` complain here too, as pending or unheard. Nobody reads it: they are abandoned.
+        # Tasks freed after `close` complain here too, as pending or unheard. It is not read: they are abandoned.
         self.failures.append(context.get("exception") or RuntimeError(context["message"]))
 
 
@@ -234,5 +234,5 @@ def _is_dead(process: Process | None) -> bool:
 
 
 def _unheard(task: asyncio.Task[Any]) -> bool:
-    """Whether the task failed and nobody has asked it how it went."""
+    """Whether the task failed and its exception was never retrieved."""
     return task.done() and task._log_traceback

@@ -4,7 +4,7 @@
        │
        └──kill() or die_at──▶ dead                           no callback of it ever runs again
 
-Whoever runs inside a process carries it in a context variable, which asyncio hands on to every task and callback made
+Code that runs inside a process carries it in a context variable, which asyncio hands on to every task and callback made
 there. A dead process is abandoned, not cancelled: as after `kill -9`, no `except` and no `finally` gets a turn, what it
 held stays held, and a task of it never completes. Someone outside who waits for such a task waits for ever, even under
 `asyncio.timeout`, because cancelling an await means waiting for the awaited task; `ended()` is the way to learn of it.
@@ -81,7 +81,7 @@ class Process:
         """Wait until everything spawned into it is done, or it is killed; a process not yet started is awaited too."""
         if self._end is not None:
             return self._end
-        # The future belongs to nobody; its waiter is woken in the waiter's own process.
+        # The future belongs to no process; its waiter is woken in the waiter's own process.
         watcher: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._watchers.append(watcher)
         return await watcher

@@ -13,7 +13,7 @@ A_DAY = 86_400.0
 
 
 class LeftBehind(RuntimeError):
-    """The main coroutine returned while tasks of the living still ran: nobody awaited them."""
+    """The main coroutine returned while tasks of living processes still ran: they were not awaited."""
 
 
 def virtual_run(
@@ -22,7 +22,7 @@ def virtual_run(
     """Run `main` on a new VirtualLoop and return its result.
 
     Raise what `main` raises, Stuck if it cannot end within `timeout` virtual seconds, an ExceptionGroup of failures
-    that nobody awaited, and LeftBehind for tasks still running unless these are allowed. What is unfinished at the end,
+    that were not awaited, and LeftBehind for tasks still running unless these are allowed. Work unfinished at the end,
     of the living and of the dead, is abandoned as it stands.
     """
     loop = VirtualLoop(seed)
@@ -35,12 +35,12 @@ def virtual_run(
             # A main that waits for ever often waits for a task that failed: say so.
             for failure in loop.unretrieved():
                 if failure is not error:
-                    error.add_note(f"meanwhile nobody awaited {failure!r}")
+                    error.add_note(f"meanwhile not awaited: {failure!r}")
             raise
         if failures := loop.unretrieved():
-            raise BaseExceptionGroup("failures that nobody awaited", failures)
+            raise BaseExceptionGroup("failures that were not awaited", failures)
         if not allow_left_behind and (tasks := loop.left_behind()):
-            raise LeftBehind(f"tasks that nobody awaited still run:{loop.describe(tasks)}")
+            raise LeftBehind(f"tasks that were not awaited still run:{loop.describe(tasks)}")
         return result
     finally:
         loop.close()

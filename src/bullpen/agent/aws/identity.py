@@ -29,7 +29,7 @@ class Attested:
         self._token = ""
 
     def token(self) -> str:
-        """Raise ServiceAway if there is none to be had now."""
+        """Raise ServiceAway if it gets none now."""
         with self._lock:
             if not self._token:
                 self._token = self._fetched()

@@ -85,7 +85,7 @@ class Yard:
         return answer
 
     def end(self, machine_id: str) -> None:
-        """End a machine, whoever asks: terminate, or its own agent."""
+        """End a machine, on behalf of `terminate` or of its own agent."""
         if self.machines.pop(machine_id, None):
             self.sightings[machine_id] = replace(self.sightings[machine_id], alive=False)
             self.on_end(machine_id)

@@ -136,5 +136,5 @@ def _receive_by_the_model(transaction: Transaction, key: str, beat: Beat) -> Acc
         return outcome
     (landed,) = land_each(transaction, [PreparedChange.of(outcome)])
     if isinstance(landed, Exception):
-        raise landed  # nobody else writes within this transaction: a fault of the program
+        raise landed  # no other process writes within this transaction: a bug
     return Accepted(WORKERS.decode(landed), resurrected=outcome.step == workers.resurrect.step)

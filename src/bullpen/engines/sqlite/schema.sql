@@ -194,13 +194,13 @@ CREATE TABLE tickets (
     id             INTEGER PRIMARY KEY,
     resource_class TEXT NOT NULL,
     visible_at     INTEGER NOT NULL,
-    expires_at     INTEGER, -- from then on nobody gets it; removed by whoever writes here next
+    expires_at     INTEGER, -- no longer handed out from then on; removed by the next write
     body           TEXT NOT NULL
 );
 CREATE INDEX tickets_visible ON tickets (resource_class, visible_at, expires_at);
 CREATE INDEX tickets_expired ON tickets (expires_at) WHERE expires_at IS NOT NULL;
 
--- Since when refresh has seen something odd, at every look: a list that merely lags condemns nobody.
+-- Since when refresh has seen something odd, each time: a list that merely lags condemns nothing.
 CREATE TABLE observations (
     topic TEXT NOT NULL,
     key   TEXT NOT NULL,

@@ -102,7 +102,7 @@ def _own(speaker: Operator | RunIdentity) -> str:
 
 
 def _operation(context: Context, request: Asking, operation_id: str, scope: Scope) -> Operation:
-    """Of a workflow run its own only. Whoever may ask for none does not learn which there are."""
+    """A workflow run sees its own operations only. A caller that may see none does not learn which exist."""
     speaker = context.speaker(request)
     if not isinstance(speaker, RunIdentity):
         must_be_operator(speaker, scope)

@@ -51,7 +51,7 @@ class DynamoLanding:
 
     def judge(self, item: Item | None) -> Any | Conflict:
         """What a failed condition means: the record, if it was ours that had landed; or a Conflict. Raise Refused if
-        nobody can read what stands there."""
+        what stands there cannot be read."""
         if item and has_landed(self.change, self.stamp, item):
             return self.read(item)
         return conflict_of(self.change, item)

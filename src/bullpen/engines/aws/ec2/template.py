@@ -133,7 +133,7 @@ class Templates:
         self._pool = cloud.settings.pool
 
     async def ensure(self, wanted: Template) -> None:
-        """Make the template if it is missing, anew if it is not as it should be. Somebody else's of that name is left
+        """Create the template if it is missing, and again if it is wrong. A foreign one of that name is left
         alone, and refused."""
         for _ in range(2):
             try:
@@ -157,7 +157,7 @@ class Templates:
 
     async def verified(self, wanted: Template) -> str:
         """The id of the stored template, whose content is compared; empty if there is none. Raise ConfigError if it is
-        not as it should be: whoever may make templates could have machines run anything, as root.
+        not as it should be: a principal that may create templates could make machines run anything, as root.
 
         A fleet asks by this id. Under the name another one may stand at any time, and under the id never."""
         id_, wrong = await self._compared(wanted)
