@@ -32,8 +32,8 @@ class BadText(ConfigError, ValueError):
 
     def __init__(self, field: str, text: str, *, spaces: bool) -> None:
         kind = "printable characters" if spaces else "printable characters without spaces"
-        self.field, self.mistake = field, f"{_shown(text)} must be {kind}"
-        super().__init__(f"{field}: {self.mistake}")
+        self.mistake = f"{_shown(text)} must be {kind}"
+        super().__init__(f"{field}: {self.mistake}", field=field)
 
 
 class Binding(Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename={"job_id": "jobId"}):
