@@ -47,7 +47,10 @@ class FieldLogger(logging.LoggerAdapter[logging.Logger]):
         fields = {name: value for name, value in kwargs.items() if name not in OWN_KEYS and value is not None}
         own = {name: value for name, value in kwargs.items() if name in OWN_KEYS}
         # The message has the fields too, for handlers that are not ours.
-        return " ".join([str(msg), *_pairs(fields)]), {**own, "extra": {"event": str(msg), "fields": fields}}
+        return _without_breaks(" ".join([str(msg), *_pairs(fields)])), {
+            **own,
+            "extra": {"event": str(msg), "fields": fields},
+        }
 
 
 def get_logger(name: str) -> FieldLogger:

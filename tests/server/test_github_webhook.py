@@ -74,7 +74,7 @@ async def test_a_delivery_that_comes_again_wakes_again_and_the_log_says_so(
         for _ in range(2):
             assert (await hub.deliver("workflow_job", JOB)).status_code == 202
         assert hub.noted.runs == [("acme/widgets", "4711")] * 2
-        assert caplog.text.count(" again: run 4711") == 1
+        assert caplog.text.count("again=yes run=4711") == 1
 
 
 def test_only_the_last_deliveries_are_remembered() -> None:
@@ -247,7 +247,7 @@ async def test_no_answer_and_no_log_shows_a_secret(tmp_path: Path, caplog: pytes
         said = caplog.text + "".join(answer.text for answer in answers) + repr(hub.house.context.verifiers)
         secrets = [SECRET, PAT, signature_of(JOB)[7:], forged[7:], signature_of(b"{")[7:]]
         assert [secret for secret in secrets if secret in said] == []
-        assert "webhook: workflow_job 72d3162e" in caplog.text
+        assert "webhook received kind=workflow_job delivery=72d3162e" in caplog.text
 
 
 async def test_what_a_caller_says_cannot_forge_a_line_of_the_log(

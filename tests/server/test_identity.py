@@ -199,7 +199,7 @@ async def test_nothing_of_a_proof_is_logged(tmp_path: Path, caplog: pytest.LogCa
         sts.status = 500
         await prove(house)
         said = caplog.text
-        assert f"{INSTANCE} has proved its identity" in said
+        assert f"gets its token instance={INSTANCE}" in said
         assert [secret for secret in (signature, TOKEN, KEY, token) if secret in said] == []
 
 

@@ -333,7 +333,7 @@ async def test_no_answer_and_no_log_shows_a_token_or_a_secret(tmp_path: Path, ca
         secrets = [SECRET, PAT, given, given.rpartition("_")[2], hub.house.tokens["admin"]]
         secrets += [part for token in sent for part in token.split(".") if len(part) > 20]
         assert [secret for secret in secrets if secret in said] == []
-        assert "run 4711, attempt 1, of acme/widgets gets its token" in caplog.text
+        assert "run gets its token run=4711 attempt=1 repository=acme/widgets" in caplog.text
 
 
 async def test_strangers_who_wait_for_the_issuer_take_no_place_from_those_who_work(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_webhooks_are_believed_by_their_signature(served: Served, github: FakeGi
     github.hosted(run, "build", "success")
     github.settle_webhooks()
     assert {one.status for one in github.deliveries} == {202}
-    assert f"run {run.id} of acme/widgets, completed" in (tmp_path / "serve.log").read_text()
+    assert f"run={run.id} repository=acme/widgets action=completed" in (tmp_path / "serve.log").read_text()
     stranger = github.webhook(f"{served.url}/v1/github/webhook", "another secret")
     github.start_run("acme/widgets", [JobSpec("build", runs_on=("ubuntu-latest",))])
     github.settle_webhooks()

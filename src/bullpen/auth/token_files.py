@@ -10,7 +10,6 @@ which brings no revoked token back.
 
 import asyncio
 import json
-import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +17,12 @@ from pathlib import Path
 from bullpen.auth.tokens import SECRET_LENGTH, Scope
 from bullpen.errors import ConfigError
 from bullpen.ports import StoredToken, Tokens
+from bullpen.structured_log import get_logger
 
 TOKENS, SECRET = "tokens", "agent.secret"
 IMPORTED = ".imported"
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 async def import_files(home: Path, tokens: Tokens) -> None:
@@ -36,10 +36,8 @@ async def import_files(home: Path, tokens: Tokens) -> None:
     secret = await asyncio.to_thread(_read_secret, home / SECRET)
     if secret is not None:
         if await tokens.secret(secret) != secret:
-            log.warning(
-                "%s: the store has another secret already; agents that hold a token of this one must get a new one",
-                home / SECRET,
-            )
+            remedy = "Agents with a token of this secret must get a new one."
+            log.warning("secret not imported: the store has another secret", file=home / SECRET, remedy=remedy)
         await asyncio.to_thread(_set_aside, home / SECRET)
 
 
@@ -81,6 +79,6 @@ def _set_aside(path: Path) -> None:
     except FileNotFoundError:
         return  # another process was faster
     except OSError as exc:
-        log.warning("%s: imported into the store, but cannot be renamed (%s); remove it", path, exc.strerror)
+        log.warning("imported file cannot be renamed; remove it", file=path, error=exc.strerror)
         return
-    log.info("%s: imported into the store; the file is now %s%s", path, path.name, IMPORTED)
+    log.info("file imported into the store", file=path, renamed=f"{path.name}{IMPORTED}")

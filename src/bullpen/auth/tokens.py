@@ -14,7 +14,6 @@ import base64
 import hashlib
 import hmac
 import json
-import logging
 import re
 import secrets
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Self, TypeAlias
 
 from bullpen.errors import BullpenError, ConfigError, Unavailable
 from bullpen.ports import Clock, StoredToken, TokenBook, Tokens
+from bullpen.structured_log import get_logger
 
 SECRET_LENGTH = 32  # bytes
 LOOK_EVERY = 1.0  # seconds between two reads of the tokens
@@ -76,7 +76,7 @@ class RunIdentity:
 
 Speaker: TypeAlias = Operator | AgentIdentity | RunIdentity
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 class Keys:
@@ -112,7 +112,7 @@ class Keys:
             if self._failing_since is None:
                 self._failing_since = now
                 why = str(exc) if isinstance(exc, BullpenError) else type(exc).__name__
-                log.warning("the tokens cannot be read: %s", why)
+                log.warning("tokens cannot be read", error=why)
         else:
             self._failing_since = None
 

@@ -1,7 +1,6 @@
 """The application: heartbeats first, then the API. Every error is answered in the same shape."""
 
 import errno
-import logging
 import re
 from functools import cache
 from typing import Any
@@ -36,8 +35,9 @@ from bullpen.server.routes import (
     runs,
     workers,
 )
+from bullpen.structured_log import get_logger
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 class ServerApp:
@@ -188,7 +188,7 @@ def _system(request: Asking, error: Exception) -> Response[ErrorAnswer]:
     """A full disk is neither the caller's fault nor a defect, and a retry may help."""
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return _unexpected(request, error)
-    log.error("%s %s failed: %s", request.method, request.url.path, error)
+    log.error("request failed", method=request.method, path=request.url.path, error=error)
     answer = ErrorAnswer(
         "the disk of the server is full", remedy="Free space there, then try again; releases still work."
     )
@@ -197,5 +197,5 @@ def _system(request: Asking, error: Exception) -> Response[ErrorAnswer]:
 
 def _unexpected(request: Asking, error: Exception) -> Response[ErrorAnswer]:
     """The reason goes to the log; the caller gets none of it."""
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    log.error("request failed unexpectedly", method=request.method, path=request.url.path, exc_info=error)
     return Response(ErrorAnswer("an unexpected error; see the log of the server"), status_code=500)

@@ -6,7 +6,6 @@ machines, other host names and web pages of other origins. Agents need their tok
 machines can reach, or that has ever had tokens, is never open again.
 """
 
-import logging
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address
@@ -17,11 +16,12 @@ from bullpen.model import label as labels
 from bullpen.ports import Clock
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.problems import Problem
+from bullpen.structured_log import get_logger
 
 OPEN = Operator("open", Scope.ADMIN)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 class Doorkeeper:
@@ -75,7 +75,7 @@ class Doorkeeper:
         """The reason is for the operator: it goes to the log, once and not with every request."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            log.error("operators are refused because their tokens cannot be read: %s", error)
+            log.error("operators are refused: their tokens cannot be read", error=error)
         return Problem(503, ErrorAnswer("the server cannot read its tokens; see its log"), {"retry-after": "5"})
 
 

@@ -9,7 +9,6 @@ starts; a release runs all the same, and then only its own process can answer fo
 import asyncio
 import hashlib
 import json
-import logging
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -40,6 +39,7 @@ from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.server.problems import too_busy
 from bullpen.server.process_lock import ProcessLock, is_held
+from bullpen.structured_log import get_logger
 
 KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
     OperationKind.PROVISION: ProvisionOperation,
@@ -50,7 +50,7 @@ MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
 KEPT = 1000  # files; the oldest go first
 GRACE = 60.0  # seconds past its deadline after which an operation counts as lost
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 Work = Callable[[asyncio.Event, Tell], Awaitable[ProvisionAnswer | ReleaseAnswer]]
@@ -116,7 +116,7 @@ class Operations:
                     f"{self._folder}: the operation cannot be recorded: {exc.strerror}",
                     remedy=f"Free space on the file system of {self._folder.parent}; releases still work.",
                 ) from exc
-            log.warning("%s of %s is not recorded: %s", kind, run_id, exc)
+            log.warning("operation not recorded", kind=kind, run=run_id, error=exc)
         stop = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
         self._running[operation.id] = _Running(operation, stop, task, waits)
@@ -207,7 +207,7 @@ class Operations:
         try:
             os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
         except OSError as exc:
-            log.warning("the end of %s is not recorded: %s", operation.id, exc)
+            log.warning("end of operation not recorded", operation=operation.id, error=exc)
             self._unwritten[operation.id] = operation
             while len(self._unwritten) > KEPT:
                 del self._unwritten[next(iter(self._unwritten))]

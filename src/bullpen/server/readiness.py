@@ -4,16 +4,16 @@
 """
 
 import asyncio
-import logging
 
 from bullpen.errors import BullpenError
 from bullpen.pool.setbacks import reason_of
 from bullpen.ports import Ports
+from bullpen.structured_log import get_logger
 
 STORE_ANSWERS = 2.0  # seconds
 VALID_FOR = 1.0  # seconds
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 class Readiness:
@@ -30,7 +30,7 @@ class Readiness:
                 works = await self._probe()
                 self._asked_at = asyncio.get_running_loop().time()
                 if works and not self._works:
-                    log.info("readyz: the store can be read and written again")
+                    log.info("store can be read and written again")
                 self._works = works
             return self._works
 
@@ -41,6 +41,6 @@ class Readiness:
         except (BullpenError, TimeoutError) as failure:
             if self._works:
                 why = reason_of(failure) if isinstance(failure, BullpenError) else f"no answer in {STORE_ANSWERS:g} s"
-                log.error("readyz: the store cannot be read or written: %s", why)
+                log.error("store cannot be read or written", error=why)
             return False
         return True

@@ -1,7 +1,6 @@
 """One process of `bullpen serve`: the API on a socket, and the controllers beside it."""
 
 import asyncio
-import logging
 import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +22,14 @@ from bullpen.server.authentication import check_bind
 from bullpen.server.context import Context
 from bullpen.server.protocol import MOST_CONNECTIONS, Connection, connections_for
 from bullpen.settings.reloading import Reloader
+from bullpen.structured_log import get_logger
 from bullpen.wiring import check_ci, opened, verifiers
 
 KEEP_ALIVE = 75  # seconds that an idle connection is kept: several beats of the default lease come over one
 RESERVED = 200  # file descriptors that no connection gets: the store's files and the instances' must open too
 LEAVING = 10.0  # seconds for requests in flight when the service stops
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 async def serve(

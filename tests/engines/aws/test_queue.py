@@ -230,7 +230,7 @@ async def test_tickets_for_a_queue_deleted_underneath_are_lost_with_a_warning(
             caplog.clear()
             await bench.queue.send("small", messages(["a", "b"]))
             assert f"SQS {call}: queue {bench.pool}-small" in caplog.text
-            assert "2 tickets are lost" in caplog.text
+            assert "tickets lost tickets=2" in caplog.text
 
 
 async def test_a_queue_is_made_with_its_attributes_and_our_tag(engines: Engines, aws_settings: MakeSettings) -> None:

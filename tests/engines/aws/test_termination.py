@@ -63,7 +63,7 @@ async def test_a_protected_machine_stays_and_the_way_out_is_told_until_it_has_en
         (seen,) = await one.sightings()
         remedy = "switch termination protection (DisableApiTermination) off"
         assert seen.stays == f"EC2 TerminateInstances: may not be terminated; {remedy}"
-        assert f"{machine.id}: {seen.stays}" in caplog.text
+        assert f'instance={machine.id} reason="{seen.stays}"' in caplog.text
         assert await one.terminate([machine.id]) == [machine.id]
         assert [seen.stays for seen in await one.sightings()] == [""]
 

@@ -45,7 +45,7 @@ async def test_a_claim_that_landed_on_what_nobody_can_read_is_a_conflict_with_a_
         with caplog.at_level(logging.WARNING), pytest.raises(Conflict, match="`cpu` is") as refused:
             await pool.records.apply(claim(Instance.from_ticket(seen.ticket())))
         assert refused.value.found is None
-        assert "i-1: claim found an item that cannot be used" in caplog.text
+        assert "item cannot be used record=i-1 step=claim" in caplog.text
         item = await pool.table.get(key_of(Instance, "i-1"))
         assert item is not None
         assert item["state"] == text(CLAIMED.value)

@@ -33,5 +33,6 @@ async def test_an_item_that_holds_no_secret_counts_as_none_and_is_not_shown(
     async with a_bench(engines, aws_settings) as bench:
         await bench.table.put(KEY | spoilt)
         assert await DynamoVault(bench.table, SystemClock()).read("github") is None
-        assert "TYPE#Secret / ID#github: not written by Bullpen" in caplog.text
+        assert "not written by Bullpen" in caplog.text
+        assert "TYPE#Secret / ID#github" in caplog.text
         assert "hidden" not in caplog.text

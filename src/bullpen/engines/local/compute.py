@@ -1,7 +1,6 @@
 """Compute as processes on this machine: `ports.Compute` with a capacity that really runs out."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +25,11 @@ from bullpen.host.processes import ProcessIdentity, descendants, is_running, mar
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass
 from bullpen.ports import Chance, Clock, Sighting
+from bullpen.structured_log import get_logger
 
 T = TypeVar("T")
 
-log = logging.getLogger("bullpen.engines.local")
+log = get_logger("bullpen.engines.local")
 
 LAUNCH_LASTS = timedelta(seconds=5)
 """For so long a machine without a pid may be about to start. It takes milliseconds; a stopped launcher takes longer,
@@ -117,7 +117,7 @@ class LocalCompute:
             if isinstance(outcome, Exception) and not isinstance(outcome, BullpenError):
                 self._stay[line.id] = f"an unexpected error kept it from being ended: {outcome!r}"
                 if stayed.get(line.id) != self._stay[line.id]:  # it is tried again every second
-                    log.error("%s: could not be ended", line.id, exc_info=outcome)
+                    log.error("machine cannot be ended", instance=line.id, exc_info=outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome  # the store is away: what ended is owed still, and found ended the next time
         certain = [line.id for line, outcome in zip(ending, outcomes, strict=True) if outcome is True]

@@ -13,7 +13,6 @@ runner lists every directory above it before it does anything; everything that i
 """
 
 import json
-import logging
 import os
 import stat
 import sys
@@ -29,8 +28,9 @@ from bullpen.host.processes import ProcessIdentity, TreeSurvived, end_tree, iden
 from bullpen.host.sweep import remove_tree
 from bullpen.model.job import LOSSES
 from bullpen.settings.agents import told_of_ci
+from bullpen.structured_log import get_logger
 
-log = logging.getLogger("bullpen.engines.local")
+log = get_logger("bullpen.engines.local")
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
@@ -167,7 +167,7 @@ def remove_directory(home: Path, instance_id: str) -> None:
             troubles = remove_tree(target)
     troubles |= remove_tree(directory)
     for path, why in troubles.items():
-        log.warning("%s: %s was left behind: %s", instance_id, path, why)
+        log.warning("path left behind", instance=instance_id, path=path, reason=why)
 
 
 def environment(instance_id: str, settings: Settings) -> dict[str, str]:

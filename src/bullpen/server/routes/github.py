@@ -1,7 +1,6 @@
 """Webhooks of GitHub. A delivery only wakes the controller of its run, and is answered before that looks."""
 
-import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from litestar.di import NamedDependency
@@ -14,6 +13,7 @@ from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.problems import bad_input, of_decoding, shown
 from bullpen.server.routes.responses import post
+from bullpen.structured_log import get_logger
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
 REMEMBERED = 1000  # deliveries
@@ -21,7 +21,7 @@ ENDED = "completed"  # in GitHub's word, of a run or a job
 OF_RUN = "workflow_run"
 FORM = "application/x-www-form-urlencoded"
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 Signature = Annotated[str, HeaderParameter(name="X-Hub-Signature-256", description="HMAC over the body, as it came.")]
 Event = Annotated[str, HeaderParameter(name="X-GitHub-Event", description="What the body is about.")]
@@ -73,22 +73,25 @@ async def receive(
     try:
         context.verifiers.webhooks.check(signature, body)
     except PermissionDenied as exc:
-        log.warning("webhook: %s", exc)
+        log.warning("webhook refused", error=exc)
         raise unauthorized("the delivery is not signed with the secret of this webhook") from exc
     id = shown(delivery)
-    what = f"{shown(event)} {id}"
     if request.headers.get("content-type", "").startswith(FORM):
         raise bad_input("the delivery is a form", "content-type", FORM, "application/json")
     try:
         found = context.verifiers.webhooks.read(event, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        log.warning("webhook: %s cannot be read", what)
+        log.warning("webhook cannot be read", kind=shown(event), delivery=id)
         raise of_decoding(exc) from exc
-    again = " again" if deliveries.came_before(id) else ""
+    delivered: dict[str, Any] = {
+        "kind": shown(event),
+        "delivery": id,
+        "again": "yes" if deliveries.came_before(id) else None,
+    }
     if isinstance(found, IgnoredEvent):
-        log.info("webhook: %s%s is ignored: %s", what, again, found.why)
+        log.info("webhook ignored", **delivered, reason=found.why)
         return Delivered(False, found.why)
-    log.info("webhook: %s%s: run %s of %s, %s", what, again, found.run, found.repository, shown(found.action))
+    log.info("webhook received", **delivered, run=found.run, repository=found.repository, action=shown(found.action))
     if found.action != ENDED:
         return Delivered(False, "the action is not completed: other changes are polled")
     runs = context.service.runs

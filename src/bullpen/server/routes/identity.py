@@ -1,7 +1,5 @@
 """How an agent that was launched without a token gets one: it proves which instance it runs on."""
 
-import logging
-
 from litestar.params import JSONBody
 
 from bullpen.errors import NotFound, PermissionDenied
@@ -12,11 +10,12 @@ from bullpen.schema.requests import ProveInstance
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Ctx
 from bullpen.server.routes.responses import post
+from bullpen.structured_log import get_logger
 
 LARGEST = 8 * 1024  # bytes of a proof: session tokens have one or two thousand
 REFUSAL = "no live instance of this pool has signed this proof"
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 @post(
@@ -40,9 +39,9 @@ async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
             raise forbidden(REFUSAL) from exc
         one = (await context.ports.records.instances([instance_id])).get(instance_id)
         if one is None or one.state not in LIVE:
-            log.warning("%s has proved its identity, and has no live record: it gets no token", instance_id)
+            log.warning("agent gets no token: its instance has no live record", instance=instance_id)
             raise forbidden(REFUSAL)
-        log.info("%s has proved its identity and gets its token", instance_id)
+        log.info("agent proved its identity and gets its token", instance=instance_id)
         return AgentToken(context.keys.agent_token(instance_id, now.timestamp()))
 
 

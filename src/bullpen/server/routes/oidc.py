@@ -1,7 +1,5 @@
 """How a workflow run gets a token of this server without a secret: one of its jobs sends its OIDC token."""
 
-import logging
-
 from litestar.params import JSONBody
 
 from bullpen.auth.tokens import RUN_LASTS, RunIdentity
@@ -11,11 +9,12 @@ from bullpen.schema.requests import ExchangeToken
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Ctx
 from bullpen.server.routes.responses import post
+from bullpen.structured_log import get_logger
 
 LARGEST = 16 * 1024  # bytes of a body: GitHub's tokens have about two thousand
 REFUSAL = "no valid token of a job of this pool's repositories"
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 class RunToken(AnswerBody, frozen=True):
@@ -47,9 +46,9 @@ async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
         try:
             found = await verifier.identify(data.token, now)
         except PermissionDenied as exc:
-            log.warning("a job's token is refused: %s", exc)
+            log.warning("OIDC token of a job refused", error=exc)
             raise unauthorized(REFUSAL) from exc
-    log.info("run %s, attempt %d, of %s gets its token as %s", found.run, found.attempt, found.repository, found.trust)
+    log.info("run gets its token", run=found.run, attempt=found.attempt, repository=found.repository, trust=found.trust)
     run = RunIdentity(found.repository, found.run, found.attempt, found.trust)
     token = context.keys.run_token(run, now.timestamp())
     return RunToken(token, RUN_LASTS, found.run, found.repository, found.trust)

@@ -5,7 +5,6 @@ gone; what takes GitHub longer goes on, and is there when the agent asks again.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -21,13 +20,14 @@ from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.problems import shown
 from bullpen.server.routes.responses import delete, put
+from bullpen.structured_log import get_logger
 
 PATIENCE = 4.5  # seconds for GitHub; `agent.store.http` waits six for the server
 UNUSABLE = "the server cannot use its credentials for GitHub; see its log"
 
 Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
 
-log = logging.getLogger("bullpen.server")
+log = get_logger("bullpen.server")
 
 
 @put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
@@ -42,7 +42,7 @@ async def register(
         # An answer, not an error: the agent reports the reason to the waiting provision instead of trying again.
         return RegistrationAnswer(False, refusal=f"{exc}; {exc.remedy}" if exc.remedy else str(exc))
     except ConfigError as exc:
-        log.error("%s is not registered: %s", instance_id, exc)
+        log.error("runner not registered", instance=instance_id, error=exc)
         return RegistrationAnswer(False, refusal=UNUSABLE)
     if found is None or not (found.token or found.jit):
         return RegistrationAnswer(found is not None)
@@ -62,7 +62,7 @@ async def deregister(
         async with _asking_ci(context):
             removal = await context.ports.ci.remove(runner or instance_id)
     except ConfigError as exc:
-        log.error("%s is not deregistered: %s", instance_id, exc)
+        log.error("runner not deregistered", instance=instance_id, error=exc)
         raise Unavailable(UNUSABLE) from exc
     if removal is Removal.BUSY:
         raise Conflict(f"{instance_id} runs a job: it is deregistered only when the job has ended")

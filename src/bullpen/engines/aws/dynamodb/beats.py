@@ -13,7 +13,6 @@ as the last that began, and among all that ever did, for one that went before ma
 """
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -29,6 +28,7 @@ from bullpen.model import worker as workers
 from bullpen.model.signal import direct_key
 from bullpen.model.transition import Change
 from bullpen.model.worker import ABSENT, ACTIVE, Accepted, Beat, Code, Rejected, Worker
+from bullpen.structured_log import get_logger
 
 AT_ONCE = 32
 """Beats in flight from one call: half of the client's connections are left to other calls."""
@@ -39,7 +39,7 @@ ATTEMPTS = 8
 POINTERS_LAST = 90 * 86400
 """Seconds after which the way from an instance to its worker goes by itself: no machine of a pool is kept that long."""
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class _Foreign(Exception):
@@ -85,7 +85,7 @@ class DynamoBeats:
             return await self._receive_by_the_model(stored, key, beat, forgotten_epoch)
         except _Foreign as exc:
             # Its beat fails alone, and its worker goes on under a new key.
-            log.warning("%s: heartbeat refused: %s", key, exc)
+            log.warning("heartbeat refused", worker=key, error=exc)
             return Rejected(Code.UNKNOWN, ABSENT, 0)
 
     async def _receive_by_the_model(

@@ -4,19 +4,19 @@ An item goes by its time to live some time after it is out of date; until then i
 """
 
 import json
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 
 from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.ports import FailingLoop
+from bullpen.structured_log import get_logger
 
 KIND = "Health"
 PROBES = "Probe"
 PROBE_LASTS = 86400  # seconds
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class DynamoHealth:
@@ -54,7 +54,6 @@ def _decoded(item: Item, now: datetime) -> list[FailingLoop]:
         loops = json.loads(item["loops"]["S"])
         return [FailingLoop(one["loop"], parse_moment(one["since"]), str(one["error"]), process) for one in loops]
     except (KeyError, TypeError, ValueError) as exc:
-        log.warning(
-            "DynamoDB item %s / %s: not written by Bullpen (%r); ignored", item["PK"]["S"], item["SK"]["S"], exc
-        )
+        name = f"{item['PK']['S']} / {item['SK']['S']}"
+        log.warning("item ignored: not written by Bullpen", item=name, error=repr(exc))
         return []

@@ -4,7 +4,6 @@ An item of another program is left out, with a warning: one unreadable job stops
 name it nor a pass over all lost jobs.
 """
 
-import logging
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,11 +13,12 @@ from bullpen.engines.aws.dynamodb.items import Item, key_of, moment
 from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
+from bullpen.structured_log import get_logger
 
 PAGE = 100
 """Keys read at a time where many of them may not suit: one read by key of them all."""
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class DynamoJobs:
@@ -92,7 +92,7 @@ def _marked(marker: Item) -> str:
     """The id of the job; empty for a marker that is none of ours."""
     if found := re.fullmatch(r"ID#\d{12}#(.+)", marker["SK"]["S"]):
         return found[1]
-    log.warning("DynamoDB item %s / %s: not written by Bullpen; ignored", marker["PK"]["S"], marker["SK"]["S"])
+    log.warning("item ignored: not written by Bullpen", item=f"{marker['PK']['S']} / {marker['SK']['S']}")
     return ""
 
 

@@ -4,7 +4,6 @@ Two processes that observe at once may note the same key twice: the earlier time
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,6 +11,7 @@ from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.structured_log import get_logger
 
 AT_ONCE = 16
 """Writes in flight: a zone that fails makes hundreds of notes, and no caller waits for them."""
@@ -19,7 +19,7 @@ AT_ONCE = 16
 OBSERVATIONS_LAST = 7 * 86400
 """Seconds after which a note goes by itself, once its topic is not observed any more."""
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class DynamoObservations:
@@ -59,9 +59,8 @@ def _since(item: Item) -> datetime | None:
     try:
         return parse_moment(item["since"]["S"])
     except (KeyError, TypeError, ValueError) as exc:
-        log.warning(
-            "DynamoDB item %s / %s: not written by Bullpen (%r); ignored", item["PK"]["S"], item["SK"]["S"], exc
-        )
+        name = f"{item['PK']['S']} / {item['SK']['S']}"
+        log.warning("item ignored: not written by Bullpen", item=name, error=repr(exc))
         return None
 
 

@@ -5,7 +5,6 @@ a hundred at a time), and the model's own words decide whether they are what was
 unreadable item is left out, with a warning: it must not stop the pool. `known` distinguishes it from an absent one.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -22,9 +21,10 @@ from bullpen.model.provision import COMMITTED, OPEN, Provision
 from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Worker
+from bullpen.structured_log import get_logger
 
 R = TypeVar("R")
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 OFFERS_PAGE = 500
 """Offers read at a time: about 200 KB, so that a pool of a few hundred is judged with one request."""
@@ -162,7 +162,7 @@ def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
         try:
             found.append(decode(kind, item))
         except Refused as exc:
-            log.warning("ignored: %s; %s", exc, exc.remedy)
+            log.warning("record ignored", error=exc, remedy=exc.remedy)
     return found
 
 

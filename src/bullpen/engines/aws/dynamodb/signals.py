@@ -9,7 +9,6 @@ DynamoDB wakes no process: those that wait look again after a while.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -36,6 +35,7 @@ from bullpen.model.signal import (
 )
 from bullpen.model.worker import CLEANED_UP, Worker
 from bullpen.ports import Clock
+from bullpen.structured_log import get_logger
 
 SIGNALS_LAST = 7 * 86400
 """Seconds after which a signal goes by itself: no round takes that long."""
@@ -55,7 +55,7 @@ PARTS = ("value", "round", "seq", "text", "updatedAt", "activity", "leaving", "s
 
 T = TypeVar("T")
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class DynamoSignals:
@@ -158,7 +158,7 @@ class DynamoSignals:
             return None
         known = self._signals.get(signal.instance_id)
         if known is not None and known.round == signal.round and signal.seq > known.seq + SEQ_STEP:
-            log.debug("%s: signal %s after %s in one round: rejected", known.instance_id, signal.seq, known.seq)
+            log.debug("late signal rejected", instance=known.instance_id, seq=signal.seq, known=known.seq)
             return known
         _remember(self._signals, signal.instance_id, signal)
         return signal
@@ -204,7 +204,7 @@ def _signal(id: str, item: Item | None) -> Signal | None:
             raise ValueError(f"seq {seq} is out of bounds")
         return Signal(id, kind, run_id, item["round"]["S"], seq, said)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        log.warning("%s: another program wrote its signal (%r); ignored", id, exc)
+        log.warning("signal ignored: another program wrote it", instance=id, error=repr(exc))
         return None
 
 
@@ -216,5 +216,5 @@ def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:
         leaving = parse_moment(item["leaving"]["S"]) if "leaving" in item else None
         return Heartbeat(id, parse_moment(item["updatedAt"]["S"]), int(item["seq"]["N"]), activity, leaving)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        log.warning("%s: another program wrote its heartbeat (%r); ignored", id, exc)
+        log.warning("heartbeat ignored: another program wrote it", instance=id, error=repr(exc))
         return None

@@ -4,16 +4,16 @@ Agents that use the table themselves read the same item (`agent.github.token_sou
 time to live, by which DynamoDB removes it once it has expired.
 """
 
-import logging
 import math
 
 from bullpen.engines.aws.dynamodb.items import moment, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.ports import Clock, Secret
+from bullpen.structured_log import get_logger
 
 KIND = "Secret"
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class DynamoVault:
@@ -31,9 +31,8 @@ class DynamoVault:
         try:
             found = Secret(str(item["content"]["S"]), parse_moment(item["expiresAt"]["S"]))
         except (KeyError, TypeError, ValueError):
-            log.warning(
-                "DynamoDB item TYPE#%s / ID#%s: not written by Bullpen; ignored", KIND, name
-            )  # never what it holds
+            # Never what it holds.
+            log.warning("item ignored: not written by Bullpen", item=f"TYPE#{KIND} / ID#{name}")
             return None
         return found if found.expires > self._clock.now() else None
 

@@ -8,7 +8,6 @@ concerns its own change, and must not fail the others.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,10 @@ from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled
 from bullpen.errors import Conflict, Refused
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.ports import TOGETHER_LIMIT
+from bullpen.structured_log import get_logger
 
 T = TypeVar("T")
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 ROUNDS = 3
 """Transactions tried for one portion of `land_each`, each without those that failed before. A portion that still meets
@@ -139,9 +139,7 @@ def _judged(landing: DynamoLanding, item: Item | None) -> Any | Conflict:
 
 def _useless(landing: DynamoLanding, refused: Refused) -> Conflict:
     change = landing.change
-    log.warning(
-        "%s: %s found an item that cannot be used: %s; %s", change.after.id, change.step, refused, refused.remedy
-    )
+    log.warning("item cannot be used", record=change.after.id, step=change.step, error=refused, remedy=refused.remedy)
     return Conflict(f"{change.after.id}: {change.step} found an item that cannot be used: {refused}")
 
 

@@ -6,7 +6,6 @@ machine that this process launched needs no look before it is ended.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,6 +23,7 @@ from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError, Unavailable
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.ports import Clock, Sighting
+from bullpen.structured_log import get_logger
 
 FirstMissing = Callable[[str, datetime], Awaitable[datetime]]
 """Remembers when an id was first found missing, for all processes: (id, now) → the earliest of those times."""
@@ -39,7 +39,7 @@ NAMED = 100
 ALIVE = ("pending", "running")
 ENDED = ("shutting-down", "terminated")
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 
 class Ec2Compute:
@@ -142,7 +142,7 @@ class Ec2Compute:
         for id_, said in protected.items():
             self._protected[id_] = f"EC2 TerminateInstances: {said.rstrip('.')}; {UNPROTECT}"
             if known.get(id_) != self._protected[id_]:
-                log.warning("%s: %s", id_, self._protected[id_])
+                log.warning("machine cannot be ended", instance=id_, reason=self._protected[id_])
 
     async def _sizes_of(self, types: Sequence[str]) -> dict[str, Size]:
         """How large these types are, as far as EC2 says: a type never changes, so it is asked once."""

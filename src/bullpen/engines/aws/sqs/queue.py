@@ -6,7 +6,6 @@ it delivers a message twice now and then, it may show nothing of a queue that is
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from bullpen.engines.aws.session import Cloud
 from bullpen.engines.aws.sqs.queues import Missing, Queues
 from bullpen.errors import Refused, Unavailable
 from bullpen.ports import Chance, Clock, Message
+from bullpen.structured_log import get_logger
 
 BATCH = 10
 """Messages that one request carries."""
@@ -30,7 +30,7 @@ FIRST_WAIT = 0.1
 EXPIRES = "expires"
 """The message attribute with the time, in seconds since 1970, after which no process must see the message."""
 
-log = logging.getLogger("bullpen.engines.aws")
+log = get_logger("bullpen.engines.aws")
 
 _COUNTS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", "ApproximateNumberOfMessagesNotVisible"]
 
@@ -65,7 +65,8 @@ class SqsQueue:
             await self._send(resource_class, lasting, delay)
         except Missing as gone:
             # The offers stand in the records. A run that asks for this class is told, by `take`.
-            log.warning("%s; %d tickets are lost; refresh sends them again once the queue exists", gone, len(lasting))
+            remedy = "refresh sends them again once the queue exists"
+            log.warning("tickets lost", tickets=len(lasting), error=gone, remedy=remedy)
 
     async def count(self, resource_class: str) -> int:
         try:
