@@ -44,6 +44,8 @@ Options, before or after the command:
   --home DIR         Directory of the pool's state [BULLPEN_HOME; .bullpen]
   --config FILE      Settings file [BULLPEN_CONFIG; ./bullpen.toml if it exists]
   --set NAME=VALUE   Override one setting, such as timings.idle=600; repeatable
+  --log-level LEVEL  debug, info, warning or error [warning; serve: info]
+  --log-format FORM  Log lines as text or json [text]
   --version          Print the version
   -h, --help         Print this help; after a command, its options and examples
 
