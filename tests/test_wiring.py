@@ -13,7 +13,7 @@ from bullpen.engines.aws.ec2.compute import Ec2Compute
 from bullpen.engines.github.infrastructure import ROTATE
 from bullpen.engines.github.runners import GithubCI
 from bullpen.engines.github.workflows import GithubWorkflows
-from bullpen.engines.sqlite.records import SqliteRecords
+from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.vault import FileVault
 from bullpen.errors import ConfigError
 from bullpen.wiring import is_unused, opened, rate_limits
@@ -41,7 +41,7 @@ print(*sys.modules)
 @pytest.mark.real_loop
 async def test_the_embedded_engine_is_the_default(tmp_path: Path) -> None:
     async with opened(tmp_path, Settings()) as ports:
-        assert isinstance(ports.records, SqliteRecords)
+        assert isinstance(ports.queue, SqliteQueue)
         assert await ports.infrastructure.gaps() == []
 
 

@@ -273,7 +273,7 @@ async def test_progress_is_told_while_it_waits() -> None:
         request = Request("run", 2, world.settings.requirements("small"), 1800.0)
         await provision(world.ports(), world.settings, request, stop=asyncio.Event(), tell=told.append)
         assert told[-1] == ProgressReport(WorkPhase.ACQUIRE, "2 of 2 ready", 2, 2)
-        assert any(report.waiting == {WorkPhase.CREATE: 2} for report in told)
+        assert any(WorkPhase.CREATE in report.waiting for report in told)
 
 
 async def test_a_provision_right_after_one_killed_between_commit_and_its_carrying_out_does_not_double_it() -> None:

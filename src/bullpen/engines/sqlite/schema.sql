@@ -34,7 +34,6 @@ CREATE INDEX instances_of_run ON instances (run_id, id, resource_class, state) W
 CREATE INDEX instances_claimable ON instances (resource_class, id, attested) WHERE attested = 1;
 CREATE INDEX instances_pending ON instances (resource_class, id, state, run_id, attested)
     WHERE run_id = '' AND attested = 0 AND state <> 'terminated';
-CREATE INDEX instances_due ON instances (due_at) WHERE due_at IS NOT NULL;
 -- `purge_at` is set once the end is confirmed. `due_at IS NOT NULL` would say the same, but claims change it.
 CREATE INDEX instances_owing ON instances (owes_due) WHERE owes_due IS NOT NULL;
 CREATE INDEX instances_live ON instances (id) WHERE purge_at IS NULL;
