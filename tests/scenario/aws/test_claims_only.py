@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,8 +91,10 @@ def test_claims_and_releases_ask_nothing_that_the_policy_denies(pool: CloudPool,
 
 
 def test_a_look_at_a_served_machine_that_still_boots_is_not_denied(pool: CloudPool, iam: Judge) -> None:
-    """It may have left word why it has no agent."""
-    served(pool)
+    """It may have left word why it has no agent. Without a server it is not heard, however long the command takes."""
+    serving = served(pool)
+    serving.send(signal.SIGTERM)
+    serving.wait()
     pool.settings["classes.small.idle-target"] = 1
     pool.refresh()
     del pool.settings["classes.small.idle-target"]
