@@ -155,7 +155,7 @@ def test_a_table_of_a_newer_program_is_refused_and_left_alone(founded: Account) 
         founded.bullpen("refresh"), 2, "says 7, this program knows 1", "Use the version of Bullpen that created it"
     )
     assert founded.items("Meta") == [newer]
-    assert_refused(founded.bullpen(*PROVISION), 2, f"table {founded.pool} was made by a newer Bullpen", "aws.pool")
+    assert_refused(founded.bullpen(*PROVISION), 2, f"table {founded.pool} was created by a newer Bullpen", "aws.pool")
     assert (founded.items("Provision"), founded.cloud.instances()) == ([], {})
 
 

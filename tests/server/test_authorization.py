@@ -44,7 +44,7 @@ async def test_a_run_invents_no_classes_and_holds_nothing_for_days(
 @pytest.mark.parametrize(
     ("label", "body", "error", "remedy"),
     [
-        ("4711", {"maxRuntimeMin": 361}, "maxRuntimeMin 361: a run's token is given 360 minutes at most", "less"),
+        ("4711", {"maxRuntimeMin": 361}, "maxRuntimeMin 361: with a run's token at most 360 minutes", "less"),
         ("4711-large", {}, "label 4711-large: it names class large, and resourceClass is small", "the same class"),
         ("4711-x0", {"resourceClass": "x0"}, "resourceClass 'x0': not configured; known are large, medium, small", ""),
         ("4711", {"trustDomain": "other"}, "trustDomain: the token is for", "Leave it out"),

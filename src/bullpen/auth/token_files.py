@@ -68,7 +68,7 @@ def _read_secret(path: Path) -> bytes | None:
     except OSError as exc:
         raise ConfigError(f"{path}: the agents' secret cannot be read ({exc.strerror})") from exc
     if len(found) < SECRET_LENGTH:
-        remedy = "Delete it: another is made, and agents that hold tokens of the old one must be started again."
+        remedy = "Delete it: Bullpen creates another. Then restart the agents that hold tokens of the old one."
         raise ConfigError(f"{path}: {len(found)} bytes are too few for a secret", remedy=remedy)
     return found
 

@@ -17,27 +17,32 @@ from bullpen.settings.reloading import Reloader
 EPILOG = """
 \b
 Examples:
-  bullpen serve                             on 127.0.0.1:8420; open to this machine unless there are tokens
-  bullpen token create --scope admin        makes the first token, which anything but loopback needs
-  bullpen serve --host 0.0.0.0 --port 80    any number may serve one home
-  bullpen serve --log-format json           one JSON object a line on stderr; --log-level debug for every state change
+  bullpen serve                             listen on 127.0.0.1:8420; without tokens, open to this machine
+  bullpen token create --scope admin        create the first token, needed for anything but loopback
+  bullpen serve --host 0.0.0.0 --port 80    listen on all addresses
+  bullpen serve --log-format json           log one JSON object a line on stderr
 
-The file of the settings is read again when it changes, and upon SIGHUP: `liveness.*` is taken over
-at once, all other settings need a restart.
+Any number of servers may serve one pool. The settings file is read again when it changes, and on
+SIGHUP: `liveness.*` applies at once, all other settings need a restart.
 
-GET /v1/openapi.json describes the API; /healthz and /readyz say how the process is.
+GET /v1/openapi.json describes the API; /healthz and /readyz report whether the process is
+alive and ready.
 """
 MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
 
 
 @click.command("serve", epilog=EPILOG)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
-@click.option("--port", default=8420, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--port", default=8420, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes any free one."
+)
 @json_option
 @pool_options
 @click.pass_obj
 def command(given: PoolOptions, host: str, port: int, as_json: bool) -> int:
-    """Serve the pool over HTTP: heartbeats, jobs, runs, and the loops that pay, sweep, reap and keep warm."""
+    """Serve the pool over HTTP and run its background controllers.
+
+    They pay debts, sweep leases, end overdue instances and keep each class at its idle target."""
     loaded = given.load()
     settings = loaded.settings
     try:

@@ -46,7 +46,7 @@ def check_served(settings: Settings) -> None:
     through `serve` only, without one."""
     if settings.on_github:
         raise ConfigError(
-            'engines.ci is "github": its workflows say what the runners execute',
+            'engines.ci is "github": runners execute only the jobs of its workflows',
             remedy="Let jobs of the workflow ask for the run's label in runs-on; or use a pool of its own for this.",
         )
     if settings.engines.pool == "aws" and not settings.agent.serve_url:

@@ -217,7 +217,7 @@ class NoInfrastructure:
         return []
 
     async def mend(self, gap: Gap) -> None:
-        raise AssertionError(f"there is nothing to mend: {gap}")
+        raise AssertionError(f"no gap can exist here: {gap}")
 
     async def examine(self) -> list[Finding]:
         return []

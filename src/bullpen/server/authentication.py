@@ -100,7 +100,7 @@ def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run
     found = labels.parse(label)
     if found is None or not found.admits(speaker.run, speaker.attempt):
         raise forbidden(
-            f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it cannot speak for another",
+            f"the token is bound to run {speaker.run}, attempt {speaker.attempt}: it is not valid for another",
             remedy="Send the request from a job of that run, or as an operator.",
         )
     return speaker
@@ -111,7 +111,7 @@ def must_be_agent(speaker: Speaker, instance_id: str) -> AgentIdentity:
     if not isinstance(speaker, AgentIdentity):
         raise forbidden("this endpoint is for the agent of the instance only")
     if speaker.instance_id != instance_id:
-        raise forbidden(f"the token is bound to {speaker.instance_id}: it cannot speak for another instance")
+        raise forbidden(f"the token is bound to {speaker.instance_id}: it is not valid for another instance")
     return speaker
 
 
@@ -127,11 +127,11 @@ def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = Fals
     loopback, too: jobs of workflows run on this machine, and could do everything that an operator can."""
     if keys.has_tokens(now) or (is_loopback(host) and not strangers_here):
         return
-    why = f"--host {host}: anything but loopback needs tokens"
+    why = f"--host {host}: listening on anything but loopback needs tokens"
     if is_loopback(host):
-        why = 'engines.ci = "github": jobs of workflows run on this machine, so that serving it needs tokens'
+        why = 'engines.ci = "github": jobs of workflows run on this machine, so `serve` needs tokens'
     raise ConfigError(
-        f"{why}, and this pool has none", remedy="`bullpen token create --scope admin` makes the first one."
+        f"{why}, and this pool has none", remedy="`bullpen token create --scope admin` creates the first one."
     )
 
 

@@ -59,7 +59,7 @@ def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: Provisio
     longest = max(LONGEST, settings.timings.max_runtime)
     if data.max_runtime_min is not None and 60.0 * data.max_runtime_min > longest:
         raise forbidden(
-            f"maxRuntimeMin {data.max_runtime_min}: a run's token is given {longest / 60:.0f} minutes at most",
+            f"maxRuntimeMin {data.max_runtime_min}: with a run's token at most {longest / 60:.0f} minutes",
             remedy="Ask for less, or have timings.max-runtime raised in the server's settings.",
             field="maxRuntimeMin",
         )

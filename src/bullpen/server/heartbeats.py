@@ -71,7 +71,9 @@ class Newcomers:
             return
         if len(recent) >= MOST_KEYS:
             wait = max(1.0, min(recent.values()) + KEYS_WITHIN - now)
-            answer = ErrorAnswer("the instance has begun with too many keys", "workerInstanceKey", allowed=KEYS_ALLOWED)
+            answer = ErrorAnswer(
+                "the instance used too many new worker keys", "workerInstanceKey", allowed=KEYS_ALLOWED
+            )
             raise Problem(429, answer, {"retry-after": f"{wait:.0f}"})
         recent[key] = now
 
@@ -170,7 +172,7 @@ class Heartbeats:
         a 429 for one new key too many."""
         key = beat.key
         if not may_beat(speaker, key):
-            raise forbidden("workerInstanceKey: the token may not beat for this worker")
+            raise forbidden("workerInstanceKey: the token is not valid for this worker")
         if isinstance(speaker, Operator):
             head, slash, _ = key.partition("/")
             return beat, head if slash and head.startswith("i-") else ""

@@ -70,4 +70,4 @@ def _impossible_runner(settings: Settings) -> Iterator[str]:
     if not hub.runner_url and not hub.runner_directory.startswith("/"):
         yield f"github.runner-directory ({shortened(hub.runner_directory)}) must be an absolute path"
     if hub.registration == "jit" and not settings.agent.serve_url:
-        yield 'github.registration = "jit" needs agent.serve-url: the server makes each registration'
+        yield 'github.registration = "jit" needs agent.serve-url: the server creates each registration'

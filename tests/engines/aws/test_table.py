@@ -260,6 +260,6 @@ async def test_the_mark_is_read_once_before_the_first_write_and_a_newer_one_lets
         await pool.table.put({**SCHEMA_KEY, "schema": {"N": "7"}})
         late, pool_key = TableClient(pool.table._cloud, SystemChance()), raw_key("Note", "late")
         for write in (late.put(pool_key), late.delete(pool_key), late.transact([{"Put": {"Item": pool_key}}], "t")):
-            with pytest.raises(Outdated, match=f"table {pool.table.name} was made by a newer Bullpen"):
+            with pytest.raises(Outdated, match=f"table {pool.table.name} was created by a newer Bullpen"):
                 await write
         assert await pool.table.get(pool_key) is None

@@ -106,4 +106,4 @@ def _check_times(found: _Claims, now: float) -> None:
     if now >= found.exp + LEEWAY:
         raise PermissionDenied(f"it expired {now - found.exp:.0f} s ago")
     if max(found.nbf, found.iat) > now + LEEWAY:
-        raise PermissionDenied(f"it is valid in {max(found.nbf, found.iat) - now:.0f} s only")
+        raise PermissionDenied(f"it becomes valid in {max(found.nbf, found.iat) - now:.0f} s")

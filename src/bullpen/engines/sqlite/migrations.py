@@ -88,7 +88,7 @@ def _version(connection: sqlite3.Connection, database: Path, known: int) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads and checks the schema
     if application != APPLICATION_ID and (version or tables):
-        raise damaged(database, "it was made by another program")
+        raise damaged(database, "another program created it")
     if version > known:
         raise ConfigError(
             f"{database}: its schema is version {version}, this program knows {known}",

@@ -64,7 +64,7 @@ class Polls:
 PollsGiven: TypeAlias = NamedDependency[Polls]
 
 
-@get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="The instance's record, once it is news")
+@get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="Show the instance's record; waits for a change")
 async def record(
     request: Asking, context: Ctx, polls: PollsGiven, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
 ) -> AgentRecord:
@@ -91,7 +91,7 @@ async def record(
     )
 
 
-@post("/v1/agents/{instance_id:str}/signals", tags=["agents"], status_code=200, summary="Report what was reached")
+@post("/v1/agents/{instance_id:str}/signals", tags=["agents"], status_code=200, summary="Report a signal of the agent")
 async def report(
     request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]
 ) -> SignalStored:
@@ -123,7 +123,7 @@ async def _assigned(context: Context, key: str) -> Job | None:
     return next((job for job in held if worker and job.epoch == worker.epoch and not job.bound), None)
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", tags=["agents"], status_code=200, summary="It runs")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", tags=["agents"], status_code=200, summary="Bind a job")
 async def bind(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[BindJob]
 ) -> JobAnswer:
@@ -142,7 +142,11 @@ async def bind(
         return job_of(bound)
 
 
-@get("/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing", tags=["agents"], summary="Whether it is still ours")
+@get(
+    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing",
+    tags=["agents"],
+    summary="Whether the job is still assigned to the worker",
+)
 async def standing(
     request: Asking,
     context: Ctx,
@@ -165,7 +169,7 @@ async def standing(
     "/v1/agents/{instance_id:str}/jobs/{job_id:str}/give-back",
     tags=["agents"],
     status_code=200,
-    summary="The worker leaves: another may have it",
+    summary="Give a job back, for another worker",
 )
 async def give_back(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[GiveBackJob]
@@ -178,7 +182,7 @@ async def give_back(
         return job_of(job)
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", tags=["agents"], status_code=200, summary="It ended")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", tags=["agents"], status_code=200, summary="Finish a job")
 async def finish(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[FinishJob]
 ) -> FinishedJob:
@@ -198,7 +202,7 @@ async def finish(
     return FinishedJob(accepted=not stale, job=job_of(outcome.job if isinstance(outcome, StaleResult) else outcome))
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="It printed")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="Append to a log")
 async def write_log(
     request: Asking,
     context: Ctx,

@@ -54,7 +54,7 @@ class Deliveries:
     "/v1/github/webhook",
     tags=["github"],
     status_code=202,
-    summary="Where a webhook of GitHub points to; signed with github.webhook-secret",
+    summary="Receive a delivery of GitHub's webhook, signed with github.webhook-secret",
     security=[{}],
     request_max_body_size=LARGEST,
 )

@@ -14,7 +14,7 @@ from bullpen.server.context import Asking, Ctx
 from bullpen.server.routes.responses import get
 
 
-@litestar.get("/healthz", tags=["health"], summary="The process lives")
+@litestar.get("/healthz", tags=["health"], summary="Whether the process is alive")
 async def healthz() -> AliveAnswer:
     return AliveAnswer(alive=True)
 
@@ -22,7 +22,7 @@ async def healthz() -> AliveAnswer:
 @litestar.get(
     "/readyz",
     tags=["health"],
-    summary="The store can be read and written, and the loops turn",
+    summary="Whether the store can be read and written and every loop runs",
     responses={503: ResponseSpec(ReadyAnswer, description="Not now.", generate_examples=False)},
 )
 async def readyz(context: Ctx) -> Response[ReadyAnswer]:

@@ -31,7 +31,7 @@ class RunToken(AnswerBody, frozen=True):
     "/v1/oidc/token",
     tags=["runs"],
     status_code=200,
-    summary="A token for the workflow run of a job, for the one that GitHub gave it",
+    summary="Exchange the OIDC token of a job for a token of its run",
     security=[{}],
     request_max_body_size=LARGEST,
 )

@@ -27,7 +27,7 @@ async def status(request: Asking, context: Ctx) -> ServerStatus:
     return server_status_of(found, loops, context.reloader)
 
 
-@get("/v1/instances", tags=["pool"], summary="Instances that live or whose end is owed, by id")
+@get("/v1/instances", tags=["pool"], summary="List the instances that are alive or whose termination is owed")
 async def list_instances(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> InstanceList:
     context.operator(request, Scope.READ)
     with context.admission.work():

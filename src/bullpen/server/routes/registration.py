@@ -49,9 +49,7 @@ async def register(
     return RegistrationAnswer(True, **asdict(found))
 
 
-@delete(
-    "/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Leave the CI's list again"
-)
+@delete("/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Deregister from the CI")
 async def deregister(
     request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = ""
 ) -> RegistrationAnswer:

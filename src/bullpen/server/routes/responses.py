@@ -8,15 +8,15 @@ from litestar.openapi.datastructures import ResponseSpec
 from bullpen.schema.error import ErrorAnswer
 
 KINDS = {
-    400: "The request cannot be meant; `field` says where.",
+    400: "The request is wrong; `field` names the part.",
     401: "A token is needed, or the one given is wrong, expired or revoked.",
     403: "The token does not allow it.",
-    404: "There is no such thing.",
-    409: "What stands there does not allow it.",
-    410: "It is over, for good.",
+    404: "It does not exist.",
+    409: "The current state does not allow it, or another caller was faster.",
+    410: "The worker's key is refused for good: take a new one.",
     413: "The body is too large.",
-    429: "Too much is being served: come back after `Retry-After` seconds.",
-    503: "The store does not answer now: come back after `Retry-After` seconds.",
+    429: "Too many requests: try again after `Retry-After` seconds.",
+    503: "The store or a service does not answer: try again after `Retry-After` seconds.",
 }
 ERRORS = {
     status: ResponseSpec(ErrorAnswer, description=text, generate_examples=False) for status, text in KINDS.items()

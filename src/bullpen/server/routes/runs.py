@@ -81,7 +81,7 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key:
         return context.operations.begin(OperationKind.RELEASE, run_id, lasts, work, key, _own(speaker))
 
 
-@get("/v1/operations/{operation_id:str}", tags=["runs"], summary="How an operation stands")
+@get("/v1/operations/{operation_id:str}", tags=["runs"], summary="Show an operation")
 async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
     return _operation(context, request, operation_id, Scope.READ)
 

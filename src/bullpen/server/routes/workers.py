@@ -35,7 +35,7 @@ REMEDY = {
 }
 
 
-@get("/v1/workers", tags=["workers"], summary="Workers by key with what they say of themselves, tombstones excluded")
+@get("/v1/workers", tags=["workers"], summary="List workers and what they report of themselves, without tombstones")
 async def list_workers(
     request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = ""
 ) -> WorkerList:
@@ -46,7 +46,11 @@ async def list_workers(
         return workers_of(await roster(context.ports, limit, after, only))
 
 
-@get("/v1/workers/{key:path}", tags=["workers"], summary="A worker, its lease, what it says of itself, and its story")
+@get(
+    "/v1/workers/{key:path}",
+    tags=["workers"],
+    summary="Show a worker: its lease, what it reports of itself, and its story",
+)
 async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> WorkerAnswer:
     context.operator(request, Scope.READ)
     key = key.removeprefix("/")
@@ -63,13 +67,13 @@ async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> Work
     "/v1/workers/{key:path}",
     tags=["workers"],
     status_code=200,
-    summary="The worker has stopped: clean it up, and give its jobs to others",
+    summary="Report that a worker has stopped: its jobs go to others",
 )
 async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> WorkerStopped:
     key = key.removeprefix("/")
     speaker = context.speaker(request)
     if isinstance(speaker, RunIdentity) or not may_beat(speaker, key):
-        raise forbidden("the token may not speak for this worker")
+        raise forbidden("the token is not valid for this worker")
     with context.admission.work():
         stopped = await stop_worker(context.ports, context.settings, key, token=token, epoch=epoch)
     if isinstance(stopped, Rejected):

@@ -125,7 +125,7 @@ class Ec2Compute:
                 raise ConfigError(
                     f"EC2 CreateFleet: there is no launch template {wanted.name} for class {wanted.resource_class} with"
                     " these types, cpu and mem",
-                    remedy='Apply your Terraform, or set aws.manage = "refresh" to have it made.',
+                    remedy='Apply your Terraform, or set aws.manage = "refresh" and run `bullpen refresh`.',
                 )
             if wait is None:
                 break

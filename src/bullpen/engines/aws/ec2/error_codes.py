@@ -47,10 +47,10 @@ _LINKED_ROLE = (
 )
 _SIGN_IN = "Sign in again, or correct the credentials: AWS could not verify them."
 _PROFILE = (
-    "Check aws.instance-profile, and that iam:PassRole is allowed for its role. A profile that was just made takes up"
-    " to a minute to be known everywhere."
+    "Check aws.instance-profile, and that iam:PassRole is allowed for its role. A new profile takes up to a minute"
+    " to be known everywhere."
 )
-_TEMPLATE = "Run `bullpen refresh`, which makes the launch templates; with aws.manage = external apply your Terraform."
+_TEMPLATE = "Run `bullpen refresh`, which creates the launch templates; with aws.manage = external, apply Terraform."
 _IMAGE = "Correct aws.image: it must be an AMI of this region that the account may use."
 _SUBNET = "Correct aws.subnets: each must exist in this region."
 _GROUP = "Correct aws.security-groups: each must exist in the VPC of the subnets."

@@ -64,7 +64,7 @@ def heed_mark(pool: str, item: Mapping[str, Any] | None) -> None:
         return
     found = f"its item TYPE#Meta/ID#schema says {generation or 'nothing'}, this program knows {SCHEMA}"
     if generation.isdigit() and int(generation) > SCHEMA:
-        raise Outdated(f"DynamoDB table {pool} was made by a newer Bullpen: {found}", remedy=_LEFT)
+        raise Outdated(f"DynamoDB table {pool} was created by a newer Bullpen: {found}", remedy=_LEFT)
     raise of_another_schema(pool, found)
 
 

@@ -15,7 +15,7 @@ PAGE = 1000
 """Queues that one ListQueues names. Without a number SQS names as many, and does not say that there are more."""
 
 _MISSING = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
-_MAKE_IT = "run `bullpen refresh`, which makes it; SQS says the same of a queue that these credentials may not use"
+_MAKE_IT = "run `bullpen refresh`, which creates it; SQS says the same of a queue that these credentials may not use"
 _MADE_OTHERWISE = ("QueueAlreadyExists", "QueueNameExists")
 _JUST_DELETED = ("AWS.SimpleQueueService.QueueDeletedRecently", "QueueDeletedRecently")
 
