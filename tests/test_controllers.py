@@ -185,7 +185,7 @@ async def test_the_service_mends_what_the_pool_stands_on() -> None:
 
     ground = Ground()
     service = Service(replace(some_ports(), infrastructure=ground), Settings())
-    (loop,) = (loop for loop in service.loops if loop.name == "foundation")
+    (loop,) = (loop for loop in service.loops if loop.name == "infrastructure")
     assert await loop.run_once()
     assert ground.open == []
 

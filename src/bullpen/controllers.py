@@ -1,14 +1,14 @@
 """The controllers of `bullpen serve`: loops that run side by side, so that a failure of one does not stop another.
 
-    foundation  closes gaps in the infrastructure, if something was removed
-    debts       pays debts that are due
-    sweep       finds leases that ran out, gives the jobs of lost workers to others, fails jobs without any runner
-    reap        ends instances past their threshold, decides overdue provisions, purges old records
-    reconcile   brings machines, records, registrations and tickets into agreement
-    warm        keeps each class at its idle target
-    runs        where the CI is GitHub: releases the runners of runs that completed, runs lost jobs again
-    settings    reads the settings file again when it has changed
-    health      notes loops that keep failing in the store, for `bullpen status`
+    infrastructure  closes gaps in the infrastructure, if something was removed
+    debts           pays debts that are due
+    sweep           finds leases that ran out, gives the jobs of lost workers to others, fails jobs without any runner
+    reap            ends instances past their threshold, decides overdue provisions, purges old records
+    reconcile       brings machines, records, registrations and tickets into agreement
+    warm            keeps each class at its idle target
+    runs            where the CI is GitHub: releases the runners of runs that completed, runs lost jobs again
+    settings        reads the settings file again when it has changed
+    health          notes loops that keep failing in the store, for `bullpen status`
 
 Any number of services may run on one store: every write is conditional, so two that do the same work waste a little of
 it and do nothing twice. A service that is killed leaves debts, which the next one pays.
@@ -44,7 +44,7 @@ DEBTS_AT_ONCE = 100
 PURGE_PAGE = 1000
 JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
-CLOCKLESS = ("foundation", "sweep", "health", "settings")
+CLOCKLESS = ("infrastructure", "sweep", "health", "settings")
 """Loops that end nothing by the wall clock: a worker is lost only after a window on the monotonic one
 (liveness/lease)."""
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
@@ -186,7 +186,7 @@ class Service:
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
-            ("foundation", 300.0, self._mend),  # first at the start; later only accidents open a gap
+            ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
             ("sweep", 1.0, self._sweep),  # a dead worker is noticed this much later at most
             ("reap", 5.0, self._reap),  # thresholds are minutes
@@ -249,7 +249,7 @@ class Service:
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
         for gap in await self._ports.infrastructure.gaps():
-            _report("foundation", [Action(gap.what, gap.subject, gap.reason)])
+            _report("infrastructure", [Action(gap.what, gap.subject, gap.reason)])
             if (failure := await mend(self._ports.infrastructure, gap)) is not None:
                 failures.append(failure)
         if failures:

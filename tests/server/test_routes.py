@@ -356,7 +356,7 @@ async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: 
         shown = (await house.ask("GET", "/v1/status")).json()
         assert shown["counts"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
-        assert set(shown["loops"]) == {"foundation", "debts", "sweep", "reap", "reconcile", "warm", "health"}
+        assert set(shown["loops"]) == {"infrastructure", "debts", "sweep", "reap", "reconcile", "warm", "health"}
         assert (await house.ask("GET", "/readyz")).status_code == 200
 
 

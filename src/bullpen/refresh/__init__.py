@@ -1,6 +1,6 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
-    foundation → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
+    infrastructure → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
     → warm → stranded jobs → purge
 
 Each phase reads, plans and performs before the next one reads, so that one refresh completes work that takes several

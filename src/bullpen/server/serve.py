@@ -76,7 +76,7 @@ async def _keys(home: Path, ports: Ports, service: Service) -> Keys:
         await import_files(home, ports.tokens)
         return await Keys.opened(ports.tokens)
     except ConfigError:
-        await next(loop for loop in service.loops if loop.name == "foundation").run_once()
+        await next(loop for loop in service.loops if loop.name == "infrastructure").run_once()
         await import_files(home, ports.tokens)
         return await Keys.opened(ports.tokens)
 

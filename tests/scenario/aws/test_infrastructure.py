@@ -1,4 +1,4 @@
-"""What lies underneath is lost or another's: tickets, a queue, and a foundation that refresh must not touch."""
+"""Lost tickets, a lost queue, and an infrastructure that refresh must not change."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def test_a_queue_deleted_underneath_is_named_and_what_was_in_it_is_found_without
     assert pool.audit() == []
 
 
-def test_a_foundation_that_others_manage_is_looked_at_and_left_alone(pool: CloudPool) -> None:
+def test_an_infrastructure_that_terraform_manages_is_checked_and_left_alone(pool: CloudPool) -> None:
     pool.refresh()
     pool.settings["aws.manage"] = "external"
     before = Counter(pool.cloud.calls())

@@ -599,7 +599,7 @@ async def test_a_worker_that_cannot_be_given_up_is_waited_for_three_windows_at_m
 
 
 class Ground:
-    """A foundation with a gap, which notes what is done to it."""
+    """An infrastructure with a gap, which notes what is done to it."""
 
     def __init__(self, *, blocks: bool) -> None:
         self.open = [Gap("make table", "pool", "it does not exist", blocks=blocks)]
