@@ -26,7 +26,7 @@ from bullpen.ports import FailingLoop, Ports
 PAGE = 500
 LIVE_PAGE = 2000
 """Live instances read at a time. The largest pools have about as many: a look at all of them asks once."""
-TOLD = 20  # provisions of a run whose story is told: the newest
+TOLD = 20  # provisions of a run whose stories are shown: the newest
 ROSTER_PAGE = 1000  # workers read at a time
 
 

@@ -68,7 +68,7 @@ async def test_a_burst_passes_a_limit_by_no_more_than_it_asked_for_within_the_la
         assert [outcome.succeeded for outcome in burst] == [True] * 3, "the limits are exact: say so in operating.md"
         await asyncio.sleep(lag)
         late = await provisioned(world, "late", 1)
-        assert "classes.small.max-instances is 3; this would make 10" in late.reason
+        assert "classes.small.max-instances is 3; the total would be 10" in late.reason
         assert len(machines(world)) == 9
 
 

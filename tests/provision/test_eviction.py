@@ -56,8 +56,8 @@ async def test_none_is_ended_unless_that_makes_room_for_the_whole_request() -> N
         assert (await provisioned(world, "busy", 1, resource_class="large")).succeeded
         await with_pool(world, 2, resource_class="large")
         outcome = await provisioned(world, "run", 3)
-        assert "limits.max-instances is 3; this would make 6" in outcome.reason
-        assert "held by 2 large idle, 1 large running" in outcome.reason
+        assert "limits.max-instances is 3; the total would be 6" in outcome.reason
+        assert "in use: 2 large idle, 1 large running" in outcome.reason
         assert len(records(world, IDLE)) == 2
 
 
@@ -66,7 +66,7 @@ async def test_an_instance_that_its_idle_target_needs_is_not_ended() -> None:
         await with_pool(world, 3, resource_class="large")
         assert (await provisioned(world, "one", 1)).succeeded
         outcome = await provisioned(world, "two", 1)
-        assert "limits.max-instances is 3; this would make 4" in outcome.reason
+        assert "limits.max-instances is 3; the total would be 4" in outcome.reason
         assert len(records(world, IDLE)) == 2
 
 
@@ -96,7 +96,7 @@ async def test_a_full_class_is_not_helped_by_idle_ones_of_another() -> None:
         await with_pool(world, 3, resource_class="large")
         assert (await provisioned(world, "busy", 2)).succeeded
         outcome = await provisioned(world, "run", 1)
-        assert "classes.small.max-instances is 2; this would make 3" in outcome.reason
+        assert "classes.small.max-instances is 2; the total would be 3" in outcome.reason
         assert states(world) == {"large": 3, "small": 2}
 
 

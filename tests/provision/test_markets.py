@@ -160,7 +160,7 @@ async def test_a_cap_counts_the_machines_of_both_markets_once() -> None:
         assert first.succeeded, first.reason
         assert ids(await provisioned(world, "run", 3, usage_class=SPOT)) == ids(first)
         refused = await provisioned(world, "run", 4, usage_class=SPOT)
-        assert "max-instances is 3; this would make 4" in refused.reason
+        assert "max-instances is 3; the total would be 4" in refused.reason
         assert machines(world) == ids(first)
 
 

@@ -119,7 +119,7 @@ async def test_after_its_time_it_fails_and_says_what_holds_the_cap() -> None:
         await provisioned(world, "busy", 2)
         began = now()
         outcome = await provisioned(world, "next", 1, wait=60.0)
-        assert "waited 60 s: limits.max-instances is 2; this would make 3; it is held by 2 small" in outcome.reason
+        assert "waited 60 s: limits.max-instances is 2; the total would be 3; in use: 2 small" in outcome.reason
         assert 60 <= now() - began < 63
         assert outcome.exit_code == 1
         assert of_run(world, "next").state is ABORTED
@@ -161,7 +161,7 @@ async def test_it_tells_its_position_and_what_holds_the_cap() -> None:
         await waits(world, "two", tell=second.append)
         await asyncio.sleep(30)
         assert [one.text for one in first] == [
-            "waiting for room: limits.max-instances is 1; this would make 2; it is held by 1 small running"
+            "waiting for room: limits.max-instances is 1; the total would be 2; in use: 1 small running"
         ]
         assert [one.text for one in second] == [
             "waiting for room: limits.max-instances is 1; 1 provision waits in front"
@@ -355,8 +355,8 @@ async def test_it_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_ro
         told = list[ProgressReport]()
         waiter = await waits(world, "first", 2, tell=told.append)
         assert of_run(world, "first").waits_for == "limits.max-instances"
-        held = "it is held by 2 large running, 1 small idle"
-        assert told[-1].text == f"waiting for room: limits.max-instances is 3; this would make 5; {held}"
+        held = "in use: 2 large running, 1 small idle"
+        assert told[-1].text == f"waiting for room: limits.max-instances is 3; the total would be 5; {held}"
         await released(world, "free")
         late = await provisioned(world, "late", 1, resource_class="large")
         assert "1 provision waits in front" in late.reason

@@ -15,7 +15,7 @@ from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, refreshed, small
 
 TARGET = "the idle target is 3"
-CAP = "limits.max-instances is {}; this would make {}; it is held by {}"
+CAP = "limits.max-instances is {}; the total would be {}; in use: {}"
 
 
 def pool(cap: int, **targets: int) -> Settings:
@@ -77,7 +77,7 @@ async def test_a_dry_run_says_what_would_be_created_within_the_caps_class_by_cla
             ("create", "1 × large"),
             ("cannot create", "2 × large"),
         ]
-        assert planned[2].reason.startswith("limits.max-instances is 6; this would make 8")
+        assert planned[2].reason.startswith("limits.max-instances is 6; the total would be 8")
         done = of_creation(await refreshed(world))
         assert [(one.what, one.subject) for one in done] == [(one.what, one.subject) for one in planned]
 
@@ -88,7 +88,7 @@ async def test_a_dry_run_respects_the_cap_of_a_class() -> None:
         await provisioned(world, "run", 2)
         planned = of_creation(await refreshed(world, dry_run=True))
         assert [(one.what, one.subject) for one in planned] == [("create", "1 × small"), ("cannot create", "1 × small")]
-        assert planned[1].reason.startswith("classes.small.max-instances is 3; this would make 4")
+        assert planned[1].reason.startswith("classes.small.max-instances is 3; the total would be 4")
 
 
 async def test_what_a_person_has_to_mend_is_raised_with_what_was_created_before() -> None:

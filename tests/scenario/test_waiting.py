@@ -95,7 +95,7 @@ def test_status_shows_who_waits_and_the_progress_says_for_what(pool: Pool) -> No
     ran = command.wait()
     assert ran.code == 1
     assert "its run was released" in ran.answer["reason"]
-    assert "waiting for room: limits.max-instances is 1; this would make 2; it is held by 1 small running" in ran.err
+    assert "waiting for room: limits.max-instances is 1; the total would be 2; in use: 1 small running" in ran.err
 
 
 def test_a_run_waits_for_its_runners_too(pool: Pool) -> None:

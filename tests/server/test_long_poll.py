@@ -38,7 +38,7 @@ async def test_a_waiting_provision_says_so_and_a_delete_ends_it(tmp_path: Path) 
         await asyncio.sleep(20)
         shown = (await house.ask("GET", path)).json()
         assert shown["state"] == "running"
-        assert shown["progress"]["text"].startswith("waiting for room: limits.max-instances is 1; this would make 2")
+        assert shown["progress"]["text"].startswith("waiting for room: limits.max-instances is 1; the total would be 2")
         assert (await house.ask("DELETE", path)).status_code == 202
         await asyncio.sleep(1)
         ended = (await house.ask("GET", path)).json()

@@ -31,10 +31,10 @@ LEFT_WITHIN = 15.0  # seconds for what the script left as the user: systemd ends
 
 
 class JobUserMachine:
-    """Only where the agent is told of such a user."""
+    """Only where the agent's configuration names such a user."""
 
     def __init__(self, config: Config, log: Callable[[str], None]) -> None:
-        """Raise ValueError if jobs cannot run as the user that the agent is told of."""
+        """Raise ValueError if jobs cannot run as the user that the configuration names."""
         self.account = account_of(config.runner_user)
         self.beside: tuple[Aspect, ...] = ()  # what is cleaned beside the places
         # Jobs of other instances outlive a cleaning of ours, with what jobs of ours have passed to them.

@@ -47,7 +47,7 @@ class _Claim:
 
 
 Stop = dict[str, None]
-"""The jobs that one worker is told to stop, in order and each once."""
+"""The jobs that one worker must stop, in order and each once."""
 
 
 async def apply_bindings(

@@ -38,7 +38,7 @@ class Excess:
         return self.total - self.cap.limit
 
     def __str__(self) -> str:
-        return f"{self.cap.setting} is {self.cap.limit}; this would make {self.total}"
+        return f"{self.cap.setting} is {self.cap.limit}; the total would be {self.total}"
 
 
 POOL_CAP = "limits.max-instances"
@@ -98,7 +98,7 @@ def exceeded(settings: Settings, resource_class: str, live: Counts, asked: Mappi
 def shortage_of(excesses: Sequence[Excess], live: Counts) -> Shortage | None:
     if not excesses:
         return None
-    message = f"{excesses[0]}; it is held by {_holders(excesses[0].cap, live)}"
+    message = f"{excesses[0]}; in use: {_holders(excesses[0].cap, live)}"
     return Shortage(excesses[0].cap, max(one.over for one in excesses), LimitReached(message, remedy=REMEDY))
 
 
@@ -140,4 +140,4 @@ def lasting(excesses: Sequence[Excess], surplus: Sequence[Instance]) -> list[Exc
 
 def _holders(cap: Cap, live: Counts) -> str:
     held = Counter({f"{name} {state}": number for (name, state), number in live.items() if cap.covers(name) and number})
-    return ", ".join(f"{number} {what}" for what, number in held.most_common()) or "nothing: ask for fewer"
+    return ", ".join(f"{number} {what}" for what, number in held.most_common()) or "none"

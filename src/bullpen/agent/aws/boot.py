@@ -52,7 +52,7 @@ class Boot:
         self._table = DynamoDB(self.region, metadata.credentials, self.endpoint, patience=10.0)
 
     def config(self, home: Path, user: str) -> dict[str, Any]:
-        """What the agent of this machine is told."""
+        """The configuration of the agent of this machine."""
         return {
             **self.told,
             "instance_id": self.identity.instance_id,

@@ -111,7 +111,7 @@ class RunnerListener:
         undo: Callable[[RegistrationFiles], str],
         removal: Callable[[], str],
     ) -> None:
-        """`hooks` is what run.sh is told of them, in its environment. `undo` undoes whatever jobs have done to what
+        """`hooks` are the variables that name them to run.sh. `undo` undoes whatever jobs have done to what
         removes a registration, or says why it cannot; `removal` is a token to remove it with that holds now. Nothing is
         started yet."""
         self.stage = ListenerStage.STARTING if given.jit else ListenerStage.CONFIGURING

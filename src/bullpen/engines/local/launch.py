@@ -1,7 +1,7 @@
 """Starts and ends the process of a local machine, and lays out its directory.
 
 <home>/instances/<id>/
-    agent.json  agent.log      what the agent is told, and what it says
+    agent.json  agent.log      configuration of the agent, and its log
     work  home  tmp            what a job may fill, and what is cleaned after it
     runner  hooks              GitHub's runner and how it asks about jobs, where those are GitHub's
 

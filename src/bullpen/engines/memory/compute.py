@@ -31,7 +31,7 @@ CATALOGUE = (
 class Yard:
     """All machines, shared by all simulated processes. Nothing here awaits.
 
-    `on_launch` is told of each machine with its plan, `on_end` of each id: there the simulator starts and kills agents.
+    `on_launch` gets each machine with its plan, `on_end` each id: there the simulator starts and kills agents.
     """
 
     def __init__(

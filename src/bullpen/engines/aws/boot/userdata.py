@@ -40,7 +40,7 @@ def own_user_data(settings: Settings) -> str:
 
 
 def told(settings: Settings) -> dict[str, Any]:
-    """What every agent is told, see `bullpen.agent.config`; which instance it is, and where, it finds out there.
+    """The configuration of every agent, see `bullpen.agent.config`. The machine adds its id and zone.
 
     Nothing of the machine that runs us: the hash of this is in the templates' names, and all who share a pool must
     come to the same ones, however each of them finds its region.
