@@ -59,16 +59,43 @@ def test_with_json_an_error_is_also_one_object(bullpen: CommandLine, monkeypatch
         (("provision", "--run-id", "a b", "--count", "1"), "--run-id"),
         (("job", "submit", "--run-id", "r", "--timeout", "0.5", "--", "true"), "--timeout"),
         (("job", "submit", "--run-id", "r"), "COMMAND"),
+        (("run", "--count", "1", "--jobs", "/nowhere"), "--jobs"),
+        (("run", "--count", "1", "--jobs", "x", "--name", "y"), "--jobs"),
+        (("token", "create", "--scope", "read", "--expires", "soon"), "--expires"),
+        (("iam-policy", "workflow", "--account", "1"), "--account"),
+        (("iam-policy", "workflow", "--role", "a b"), "--role"),
+        (("iam-policy", "instance", "--launch"), "--launch"),
+        (("status", "--home", ""), "--home"),
+        (("status", "--config", ""), "--config"),
+        (("status", "--set", "timings.idle"), "--set"),
     ],
 )
 def test_with_json_the_option_that_is_wrong_is_a_field(
     bullpen: CommandLine, arguments: tuple[str, ...], field: str
 ) -> None:
     command, *options = arguments
-    head = [command, options.pop(0)] if command == "job" else [command]
+    head = [command, options.pop(0)] if command in ("job", "token") else [command]
     ran = bullpen(*head, "--json", *options)
     assert (ran.code, ran.answer["state"], ran.answer["field"]) == (2, "failed", field)
     assert ran.answer["reason"].startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("provision", "--run-id", "r"), "--count"),
+        (("provision", "--run-id", "r", "--count"), "--count"),
+        (("provision", "--cuont", "1"), "--cuont"),
+        (("workers", "--limit", "0"), "--limit"),
+        (("workers", "--state", "gone"), "--state"),
+    ],
+)
+def test_with_json_an_option_that_is_missing_or_unknown_is_a_field(
+    bullpen: CommandLine, arguments: tuple[str, ...], field: str
+) -> None:
+    command, *options = arguments
+    ran = bullpen(command, "--json", *options)
+    assert (ran.code, ran.answer["cause"], ran.answer["field"]) == (2, "configuration", field)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ async def refused(crew: Crew, **fields: Any) -> str:
         await record_heartbeat(crew.ports, crew.settings, HeartbeatRequest(**{"key": "w", **fields}))
     assert not crew.memory.tables.workers
     assert not crew.requests()
+    assert caught.value.field == str(caught.value).partition(": ")[0]
     return str(caught.value)
 
 

@@ -39,11 +39,11 @@ def command(given: PoolOptions, whose: str, account: str, role: str, launch: boo
     """
     settings = given.load().settings
     if not re.fullmatch(r"\*|[0-9]{12}", account):
-        raise ConfigError(f"--account {shortened(account)}: must be the 12 digits of an account")
+        raise ConfigError(f"--account {shortened(account)}: must be the 12 digits of an account", field="--account")
     if not re.fullmatch(r"[\w+=,.@/-]{0,128}", role):
-        raise ConfigError(f"--role {shortened(role)}: must be the name of a role")
+        raise ConfigError(f"--role {shortened(role)}: must be the name of a role", field="--role")
     if launch and whose != "workflow":
-        raise ConfigError(f"--launch: applies only to the policy workflow, not to {whose}")
+        raise ConfigError(f"--launch: applies only to the policy workflow, not to {whose}", field="--launch")
     from bullpen.wiring import iam_policy
 
     policy = iam_policy(settings, whose, account, role, launch)

@@ -25,7 +25,7 @@ def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
     text = _read(name, stdin)
     entries = _listed(name, text) if text.lstrip().startswith("[") else _lines(name, text)
     if not 1 <= len(entries) <= MOST:
-        raise ConfigError(f"--jobs {name}: {len(entries)} jobs, must be 1 to {MOST}")
+        raise ConfigError(f"--jobs {name}: {len(entries)} jobs, must be 1 to {MOST}", field="--jobs")
     return [_job(where, index, entry) for index, (where, entry) in enumerate(entries)]
 
 
@@ -34,9 +34,9 @@ def _read(name: str, stdin: TextIO) -> str:
         content = stdin.read(LARGEST + 1) if name == "-" else _start_of(Path(name))
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
-        raise ConfigError(f"--jobs {name}: cannot be read ({reason})") from exc
+        raise ConfigError(f"--jobs {name}: cannot be read ({reason})", field="--jobs") from exc
     if len(content) > LARGEST:
-        raise ConfigError(f"--jobs {name}: longer than {LARGEST} bytes")
+        raise ConfigError(f"--jobs {name}: longer than {LARGEST} bytes", field="--jobs")
     return content
 
 
@@ -63,7 +63,7 @@ def _parsed(where: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{where}: not valid JSON ({exc})") from exc
+        raise ConfigError(f"{where}: not valid JSON ({exc})", field="--jobs") from exc
 
 
 def _job(where: str, index: int, entry: Any) -> JobRequest:
@@ -73,7 +73,7 @@ def _job(where: str, index: int, entry: Any) -> JobRequest:
         if field not in FIELDS:
             meant = nearest(field, list(FIELDS))
             remedy = f"Did you mean {meant}?" if meant else f"The fields are {', '.join(FIELDS)}."
-            raise ConfigError(f"{where}: {shortened(field)} is not a field of a job", remedy=remedy)
+            raise ConfigError(f"{where}: {shortened(field)} is not a field of a job", remedy=remedy, field="--jobs")
         kind, allowed = FIELDS[field]
         if not isinstance(value, kind) or (field == "timeout" and not _is_time(value)):
             _refuse(f"{where}: {field}", value, allowed)
@@ -92,7 +92,7 @@ def _job(where: str, index: int, entry: Any) -> JobRequest:
     try:
         return checked(request)
     except ConfigError as exc:
-        raise ConfigError(f"{where}: {exc}") from exc
+        raise ConfigError(f"{where}: {exc}", remedy=exc.remedy, field="--jobs") from exc
 
 
 def _is_time(value: Any) -> bool:
@@ -101,4 +101,4 @@ def _is_time(value: Any) -> bool:
 
 
 def _refuse(where: str, found: Any, allowed: str) -> NoReturn:
-    raise ConfigError(f"{where} {shortened(json.dumps(found))}: must be {allowed}")
+    raise ConfigError(f"{where} {shortened(json.dumps(found))}: must be {allowed}", field="--jobs")

@@ -31,7 +31,8 @@ class PoolOptions:
     @property
     def directory(self) -> Path:
         if self.home == "":
-            raise ConfigError("--home '': must name a directory", remedy=f"Leave it out for {DEFAULT_HOME}.")
+            remedy = f"Leave it out for {DEFAULT_HOME}."
+            raise ConfigError("--home '': must name a directory", remedy=remedy, field="--home")
         return Path(self.home or os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
 
     def set_up_log(self, default: str = "warning", *, brief: bool = True) -> None:
@@ -45,9 +46,8 @@ class PoolOptions:
         if not self.has_log:
             self.set_up_log()
         if self.config == "":
-            raise ConfigError(
-                "--config '': must name a file", remedy="Leave it out for ./bullpen.toml or the defaults."
-            )
+            remedy = "Leave it out for ./bullpen.toml or the defaults."
+            raise ConfigError("--config '': must name a file", remedy=remedy, field="--config")
         return load(os.environ, config=self.config or "", assignments=self.assignments)
 
 

@@ -73,7 +73,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx else "bullpen"
         remedy = f"`{where} --help` lists the options, with examples."
-        complain(exc.format_message(), remedy, cause=FailureCause.CONFIGURATION, as_json=as_json)
+        field = _option_of(exc)
+        complain(exc.format_message(), remedy, cause=FailureCause.CONFIGURATION, field=field, as_json=as_json)
         return exc.exit_code
     except AnswerLost as exc:
         if not isinstance(exc.__cause__, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
@@ -91,3 +92,13 @@ def run(arguments: Sequence[str]) -> int:
         remedy = "This is a bug: report it with the output of BULLPEN_DEBUG=1. `bullpen refresh` repairs the pool."
         complain(f"unexpected {type(exc).__name__}: {exc}", remedy, cause=FailureCause.FAULT, as_json=as_json)
         return FAULT
+
+
+def _option_of(error: click.UsageError) -> str:
+    """The option that an error of click is about; empty if it is about none, or about several."""
+    if isinstance(error, click.NoSuchOption):
+        return error.option_name
+    if isinstance(error, click.BadOptionUsage):
+        return error.option_name
+    param = error.param if isinstance(error, click.BadParameter) else None
+    return param.opts[0] if isinstance(param, click.Option) else ""

@@ -80,6 +80,7 @@ def command(
         raise ConfigError(
             "--jobs: each job of the file has its own command and options",
             remedy="Remove --jobs, or the command, --name, --timeout, --capability and --side-effects.",
+            field="--jobs",
         )
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]

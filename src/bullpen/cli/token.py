@@ -54,7 +54,7 @@ def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_js
         made = asyncio.run(create_token(given.directory, settings, scope, lasts, name))
     except Conflict as exc:
         remedy = "Choose another name: names are not reused, even after the token was revoked."
-        raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy) from exc
+        raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy, field="--name") from exc
     if as_json:
         from bullpen.schema.upkeep import created_token_of
 
@@ -126,4 +126,5 @@ def _lasting(text: str) -> timedelta:
         seconds = int(number) * UNITS[unit]
         if 0 < seconds <= LONGEST:
             return timedelta(seconds=seconds)
-    raise ConfigError(f"--expires {text[:40]!r}: must be a number with m, h or d, such as 90d, and at most ten years")
+    allowed = "a number with m, h or d, such as 90d, and at most ten years"
+    raise ConfigError(f"--expires {text[:40]!r}: must be {allowed}", field="--expires")

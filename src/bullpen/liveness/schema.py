@@ -153,7 +153,7 @@ def validated(request: HeartbeatRequest) -> HeartbeatRequest:
     except msgspec.ValidationError as exc:
         field, text = located(exc)
         value = "" if isinstance(exc.__cause__, BadText) else f", got {_shown(_value_at(fields, field))}"
-        raise ConfigError(f"{field or 'heartbeat'}: {text}{value}") from exc
+        raise ConfigError(f"{field or 'heartbeat'}: {text}{value}", field=field) from exc
 
 
 def located(error: msgspec.ValidationError) -> tuple[str, str]:

@@ -116,7 +116,8 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
         name, equals, text = assignment.partition("=")
         if not equals:
             written = shown(assignment, assignment)
-            raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy="For example: --set timings.idle=600")
+            remedy = "For example: --set timings.idle=600"
+            raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy=remedy, field="--set")
         if name not in known:
             raise _unknown(f"--set {name}={_guessed(name, text, known)}", name, known)
         found[name] = Value(known[name].read(text, f"--set {name}"), "--set")
