@@ -35,6 +35,14 @@ async def test_what_was_created_is_reported_as_created() -> None:
         assert f"create 3 × small: {TARGET}" in [report.text for report in told]
 
 
+async def test_progress_tells_apart_what_concerns_another_class_and_not_what_differs_in_numbers() -> None:
+    async with a_world(settings=pool(9, large=1, small=3)) as world:
+        told: list[ProgressReport] = []
+        await refreshed(world, tell=told.append)
+        about = [report.about for report in told if report.text.startswith("create")]
+        assert about == ["create # × large: the idle target is #", "create # × small: the idle target is #"]
+
+
 async def test_without_capacity_nothing_is_reported_as_created_and_the_refusal_is() -> None:
     async with a_world(settings=small(idle_target=3), capacity=0) as world:
         (only,) = of_creation(await refreshed(world))

@@ -7,6 +7,7 @@ Each phase reads, plans and performs before the next one reads, so that one refr
 phases.
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
 
 from bullpen import jobs
@@ -22,6 +23,8 @@ from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 __all__ = ["Action", "Hindered", "refresh"]
 
 PURGE_PAGE = 1000
+VARYING = re.compile(r"\b[ip]-[0-9a-f]{16,17}\b|\d+(\.\d+)?")
+"""Ids and numbers: actions that differ in nothing else are reported as one kind."""
 
 
 async def refresh(
@@ -42,7 +45,7 @@ async def refresh(
         actions.extend(some)
         for action in () if dry_run else some:
             text = f"{action.what} {action.subject}: {action.reason}"
-            tell(ProgressReport(WorkPhase.REFRESH, text, about=action.what))
+            tell(ProgressReport(WorkPhase.REFRESH, text, about=VARYING.sub("#", text)))
 
     gaps = await ports.infrastructure.gaps()
     for gap in gaps:
