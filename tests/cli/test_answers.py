@@ -19,6 +19,7 @@ from builders import NOW, cleaning, on_offer, open_provision, running
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.queue import MemoryQueue, Messages
+from bullpen.errors import Unavailable
 from bullpen.inventory import InstanceView, Pool, Status
 from bullpen.model import worker
 from bullpen.model.progress import Tell, WorkPhase, acquiring
@@ -26,7 +27,7 @@ from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
 from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import FailingLoop, Ports
 from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request
-from bullpen.refresh import Action
+from bullpen.refresh import Action, Hindered
 from bullpen.release import ReleaseOutcome
 from bullpen.schema.status import pool_status_of
 from command_line import CommandLine
@@ -202,11 +203,26 @@ def test_refresh_answers_with_a_reason_per_action(
         "state": "succeeded",
         "dryRun": True,
         "actions": [{"what": "expire", "subject": "i-1", "reason": "past its threshold"}],
+        "cause": "",
         "reason": "",
         "remedy": "",
     }
     assert bullpen("refresh", "--dry-run").out == "would expire  i-1  past its threshold\n"
     assert bullpen("refresh").out == "nothing to do\n"
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_refresh_that_could_not_do_everything_answers_with_the_cause(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refresh(ports: Ports, settings: Settings, *, dry_run: bool, tell: Tell) -> list[Action]:
+        raise Hindered([Unavailable("EC2 is away", remedy="Later.")], [Action("expire", "i-1", "past its threshold")])
+
+    monkeypatch.setattr("bullpen.refresh.refresh", refresh)
+    ran = bullpen("refresh", "--json")
+    assert ran.code == 75
+    shown = [ran.answer[name] for name in ("state", "cause", "reason", "remedy")]
+    assert shown == ["failed", "unavailable", "EC2 is away", "Later."]
 
 
 def test_status_answers_with_every_field_of_the_record() -> None:

@@ -50,6 +50,6 @@ def test_on_aws_the_remedy_does_not_mention_processes(bullpen: CommandLine) -> N
 def test_the_json_of_down_names_the_failure(bullpen: CommandLine) -> None:
     ran = bullpen("down", "--json")
     assert ran.code == 1
-    assert ran.answer["state"] == "failed"
+    assert (ran.answer["state"], ran.answer["cause"]) == ("failed", "refused")
     assert (ran.answer["terminated"], ran.answer["left"]) == (["i-1"], ["i-2"])
     assert "i-2" in ran.answer["reason"]

@@ -43,12 +43,14 @@ def command(given: PoolOptions, as_json: bool) -> int:
     if done.trouble:
         reason = "; ".join(filter(None, (reason, f"runners may still be listed at GitHub: {done.trouble}")))
         remedy = remedy if done.left else done.trouble.remedy
+    failure = done.trouble if done.trouble and not done.left else BullpenError(reason)
     if as_json:
         from bullpen.schema.base import WorkState
         from bullpen.schema.upkeep import DownAnswer
 
         state = WorkState.FAILED if reason else WorkState.SUCCEEDED
-        print_json(DownAnswer(state, done.ended, done.left, done.listed, reason, remedy if reason else ""))
+        why = (failure.cause, reason, remedy) if reason else ()
+        print_json(DownAnswer(state, done.ended, done.left, done.listed, *why))
     else:
         say("\n".join([f"{plural(len(done.ended), 'instance')} ended", *(f"  {id}" for id in done.ended)]))
         if done.listed:
@@ -56,5 +58,5 @@ def command(given: PoolOptions, as_json: bool) -> int:
             say("\n".join(f"  {name}" for name in done.listed))
     if reason:
         complain(reason, remedy)
-        return done.trouble.exit_code if done.trouble and not done.left else BullpenError.exit_code
+        return failure.exit_code
     return 0

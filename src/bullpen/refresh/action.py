@@ -115,5 +115,5 @@ class Hindered(BullpenError):
         super().__init__(
             "; ".join(messages), remedy=" ".join(dict.fromkeys(one.remedy for one in refusals if one.remedy))
         )
-        self.exit_code = refusals[0].exit_code
+        self.exit_code, self.cause = refusals[0].exit_code, refusals[0].cause
         self.actions = list(actions)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, FailureCause
 from bullpen.ports import StoredToken
 from bullpen.ports.health import Finding, Health
 from bullpen.refresh import Action
@@ -20,11 +20,12 @@ class ActionAnswer(AnswerBody, frozen=True):
 
 
 class RefreshAnswer(AnswerBody, frozen=True):
-    """`reason` and `remedy` are empty unless something failed; the other actions were performed all the same."""
+    """`cause`, `reason` and `remedy` are empty unless something failed; all other actions were performed."""
 
     state: WorkState
     dry_run: bool
     actions: list[ActionAnswer]
+    cause: FailureCause = FailureCause.NONE
     reason: str = ""
     remedy: str = ""
 
@@ -37,6 +38,7 @@ class DownAnswer(AnswerBody, frozen=True):
     terminated: tuple[str, ...]
     left: tuple[str, ...]
     listed: tuple[str, ...] = ()
+    cause: FailureCause = FailureCause.NONE
     reason: str = ""
     remedy: str = ""
 
@@ -90,6 +92,7 @@ def refresh_of(actions: Sequence[Action], *, dry_run: bool, failure: BullpenErro
         state=WorkState.FAILED if failure else WorkState.SUCCEEDED,
         dry_run=dry_run,
         actions=[ActionAnswer(one.what, one.subject, one.reason) for one in actions],
+        cause=failure.cause if failure else FailureCause.NONE,
         reason=str(failure) if failure else "",
         remedy=failure.remedy if failure else "",
     )
