@@ -90,6 +90,13 @@ def test_the_level_decides_what_is_written(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.splitlines()[0].endswith("WARNING server: shown field=1")
 
 
+@pytest.mark.parametrize("format", Format)
+def test_without_a_stderr_nothing_is_logged_and_nothing_fails(format: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)  # as in `bullpen status 2>&-`
+    set_up(Level.DEBUG, format)
+    get_logger("bullpen.test").error("store cannot be read", error="x")
+
+
 def test_the_options_offer_every_level_and_format() -> None:
     assert tuple(Level) == options.LOG_LEVELS
     assert tuple(Format) == options.LOG_FORMATS
@@ -128,6 +135,17 @@ async def test_a_change_that_did_not_land_is_not_logged(caplog: pytest.LogCaptur
             f"instance discarded instance={id} run=4711 step=expire state=running->terminated"
             ' by=test reason="its test is over"'
         ]
+
+
+async def test_a_change_that_landed_is_answered_even_if_it_cannot_be_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **fields: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(FieldLogger, "log", fail)
+    monkeypatch.setattr(FieldLogger, "isEnabledFor", lambda logger, level: True)
+    async with a_world(settings=small()) as world:
+        ports = replace(world.ports(), records=with_change_log(world.ports().records))
+        assert (await provisioned(world, "run", 1, ports=ports)).succeeded
 
 
 def test_what_ends_a_lease_a_provision_or_an_instance_is_more_than_debug() -> None:

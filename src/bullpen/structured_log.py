@@ -59,7 +59,8 @@ def get_logger(name: str) -> FieldLogger:
 
 def set_up(level: Level, format: Format, *, brief: bool = False) -> None:
     """Send every line to stderr; replaces what was set up before. `brief` lines have no time: a person reads along."""
-    handler = logging.StreamHandler(sys.stderr)
+    # Python has no stderr where the file descriptor was closed before it started.
+    handler: logging.Handler = logging.NullHandler() if sys.stderr is None else logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if format is Format.JSON else TextLines(coloured=has_colours(), brief=brief))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for library in QUIET:
@@ -68,7 +69,8 @@ def set_up(level: Level, format: Format, *, brief: bool = False) -> None:
 
 def has_colours() -> bool:
     """Only where a person looks, and not where they asked for none."""
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    is_read = sys.stderr is not None and sys.stderr.isatty()
+    return is_read and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class TextLines(logging.Formatter):

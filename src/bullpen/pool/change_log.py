@@ -6,6 +6,7 @@ A lost lease and a lost job are warnings.
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from bullpen.errors import Conflict
@@ -53,6 +54,11 @@ class _LoggedRecords:
 
 
 def _report(changes: Iterable[Change[Any]]) -> None:
+    with suppress(Exception):  # the changes have landed: a log that cannot be written must not make them look failed
+        _log(changes)
+
+
+def _log(changes: Iterable[Change[Any]]) -> None:
     for change in changes:
         if change.line is None:
             continue  # heartbeats, renewals and the like: so frequent that the record's story leaves them out too
