@@ -90,6 +90,16 @@ def test_the_level_decides_what_is_written(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.splitlines()[0].endswith("WARNING server: shown field=1")
 
 
+def test_libraries_that_report_each_request_are_quieter_and_never_louder(capsys: pytest.CaptureFixture[str]) -> None:
+    for level, written in ((Level.ERROR, ["failed"]), (Level.DEBUG, ["warned", "failed"])):
+        set_up(level, Format.TEXT)
+        library = logging.getLogger("botocore.endpoint")
+        library.debug("sent")
+        library.warning("warned")
+        library.error("failed")
+        assert [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()] == written
+
+
 @pytest.mark.parametrize("format", Format)
 def test_without_a_stderr_nothing_is_logged_and_nothing_fails(format: Format, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", None)  # as in `bullpen status 2>&-`

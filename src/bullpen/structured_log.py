@@ -64,7 +64,7 @@ def set_up(level: Level, format: Format, *, brief: bool = False) -> None:
     handler.setFormatter(JsonLines() if format is Format.JSON else TextLines(coloured=has_colours(), brief=brief))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for library in QUIET:
-        logging.getLogger(library).setLevel(logging.WARNING)
+        logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 def has_colours() -> bool:
