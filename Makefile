@@ -40,7 +40,7 @@ engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (a
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/iam_simulator.py
 
-quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process: about a minute, for while you work
+quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process: little more than a minute, for while you work
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m pytest -q -n auto --dist worksteal -m 'not slow and not engines' --ignore tests/scenario

@@ -58,7 +58,13 @@ DIRECT = ["sqlite", "dynamodb"]  # the agent reads GitHub's token from the store
 GITHUB = {"url": "https://github.com/acme", "group": "big", "registration": "R", "removal": "V", "oldest": "2.1"}
 
 
-@pytest.fixture(params=["sqlite", "http", "dynamodb"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("http", marks=pytest.mark.slow),  # a server on a socket for each test
+        pytest.param("dynamodb", marks=pytest.mark.engines),
+    ]
+)
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
     given = (tmp_path, request.getfixturevalue("aws_settings")) if request.param == "dynamodb" else (tmp_path,)
     with ExitStack() as stack:

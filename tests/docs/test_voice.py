@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from walkthroughs import ROOT
 
 VAGUE = re.compile(r"\b(nobody|somebody|whoever|anew|to be had)\b", re.IGNORECASE)
@@ -32,7 +30,9 @@ def files() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found if path.suffix in SUFFIXES)
 
 
-@pytest.mark.parametrize("name", files())
-def test_every_sentence_names_its_actor(name: str) -> None:
-    lines = enumerate((ROOT / name).read_text().splitlines(), start=1)
-    assert [f"{name}:{number}: {line.strip()}" for number, line in lines if VAGUE.search(line)] == []
+def test_every_sentence_names_its_actor() -> None:
+    found = []
+    for name in files():
+        lines = enumerate((ROOT / name).read_text().splitlines(), start=1)
+        found += [f"{name}:{number}: {line.strip()}" for number, line in lines if VAGUE.search(line)]
+    assert found == []
