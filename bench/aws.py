@@ -2,14 +2,15 @@
 every request and adds 25 ms to it. Where the baseline can do the same, it is measured as well.
 
 The counts are valid anywhere. The seconds include the time of DynamoDB Local on this machine, which the rows without
-added latency show.
+added latency show. Two rows beside each time say what is left of it on a real cloud: the processor time of the control
+plane itself, and its sequential hops, the requests that had to wait for each other.
 """
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
-from bench.aws_crowd import Crowd
+from bench.aws_crowd import Crowd, heartbeat, write
 from bench.aws_stage import CLASS, Cost, Stage, perform
 from bench.aws_world import World, shared
 from bench.stage import REGISTERS_IN, REQUEST_LASTS
@@ -57,6 +58,7 @@ def warm(sizes: Sequence[int] = SIZES, times: int = TIMES, on: On = warmed_up) -
         yield row(
             f"{subject}, {SLOW}: time without registration", cost.seconds, "s", "< 0.6" if size == BUDGETED else ""
         )
+        yield from _own(subject, cost)
         if size == BUDGETED:
             bare = _median(world, times, partial(_warm, size=size, latency=0.0))
             yield row(f"{subject}, {BARE}: time without registration", bare.seconds, "s")
@@ -72,8 +74,10 @@ def slowly_registered(size: int = BUDGETED, registers_in: float = REGISTERS_IN, 
     baseline = perform(world, lambda stage: _baseline(stage, size, registers_in))
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 135")
     yield row(f"{subject}, {SLOW}: time without registration", cost.seconds - registers_in, "s", "< 0.6")
+    yield from _own(subject, cost)
     yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
     yield row(f"{subject}, {SLOW}: baseline, time without registration", baseline.seconds - registers_in, "s")
+    yield from _own(f"{subject}: baseline", baseline, ", ")
     yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / cost.requests, "x", "≥ 2")
 
 
@@ -86,6 +90,7 @@ def mute(want: int = 10, registers_in: float = REGISTERS_IN, on: On = warmed_up)
     )
     yield row(subject, cost.seconds, "s", "< 12")
     yield row(f"{subject}: requests", cost.requests, "requests")
+    yield from _own(subject, cost)
 
 
 def behind(others: int = 200, on: On = warmed_up) -> Iterator[Row]:
@@ -95,6 +100,7 @@ def behind(others: int = 200, on: On = warmed_up) -> Iterator[Row]:
     baseline = perform(world, lambda stage: _behind(stage, others, with_baseline=True))
     yield row(f"{subject}: requests", ours.requests, "requests", "≤ 60")
     yield row(f"{subject}, {SLOW}: time", ours.seconds, "s")
+    yield from _own(subject, ours)
     yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
     yield row(f"{subject}, {BARE}: baseline, time", baseline.seconds, "s")
     yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / ours.requests, "x", "≥ 2")
@@ -106,6 +112,7 @@ def release(size: int = BUDGETED, times: int = TIMES, on: On = warmed_up) -> Ite
     bare = _median(world, times, partial(_release, size=size, latency=0.0))
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 115")
     yield row(f"{subject}, {SLOW}: time", cost.seconds, "s", "< 1")
+    yield from _own(subject, cost)
     yield row(f"{subject}, {BARE}: time", bare.seconds, "s")
 
 
@@ -122,6 +129,7 @@ def idle(size: int = 1000, on: On = warmed_up) -> Iterator[Row]:
     subject = f"aws: refresh over {size:,} idle, nothing to do"
     yield row(f"{subject}: requests", cost.requests, "requests", "≤ 30")
     yield row(f"{subject}, {SLOW}: time", cost.seconds, "s")
+    yield from _own(subject, cost)
 
 
 def cold(count: int = 10, waited: float = WAITED, on: On = warmed_up) -> Iterator[Row]:
@@ -135,6 +143,11 @@ def cold(count: int = 10, waited: float = WAITED, on: On = warmed_up) -> Iterato
     yield row(f"{subject}: cold/warm, instant registration", whole / reused.seconds, "x", "≥ 20")
     slowly = (whole + REGISTERS_IN) / (reused.seconds + REGISTERS_IN)
     yield row(f"{subject}: cold/warm, with a registration of {REGISTERS_IN} s in both", slowly, "x")
+
+
+def _own(subject: str, cost: Cost, mark: str = ": ") -> Iterator[Row]:
+    yield row(f"{subject}{mark}processor time of the control plane", cost.processor * 1000, "ms")
+    yield row(f"{subject}{mark}sequential hops", cost.count.hops, "hops")
 
 
 def _median(world: World, times: int, story: Callable[[Stage, str], Coroutine[Any, Any, Cost]]) -> Cost:
@@ -174,8 +187,7 @@ async def _mute(stage: Stage, want: int, mutes: int, registers_in: float) -> Cos
     async with stage.crowd(registers_in) as crowd:
         silent = await stage.fill(mutes)  # first into the queue, so first out of it
         await crowd.join([*silent, *await stage.fill(want)])
-        for one in silent:
-            del crowd.members[one.id]  # its machine still runs, but no agent answers
+        await crowd.silence(silent)
         return await stage.cost(lambda ports: _served_warm(stage, ports, RUN, want))
 
 
@@ -211,7 +223,8 @@ async def _release_beside(stage: Stage, dead: int) -> tuple[Cost, Cost, int]:
 
 
 async def _refresh(stage: Stage, size: int) -> Cost:
-    await stage.crowd().join(await stage.fill(size))
+    filled = await stage.fill(size)
+    await write(stage.table, [heartbeat(one.id, seq=1) for one in filled])
 
     async def work(ports: Ports) -> None:
         actions = await refresh(ports, stage.settings)
@@ -244,6 +257,7 @@ def _side_by_side(world: World, subject: str, size: int, ours: Cost) -> Iterator
     baseline = perform(world, lambda stage: _baseline(stage, size))
     yield row(f"{subject}: baseline, requests", baseline.requests, "requests")
     yield row(f"{subject}, {SLOW}: baseline, time without registration", baseline.seconds, "s")
+    yield from _own(f"{subject}: baseline", baseline, ", ")
     yield row(f"{subject}: baseline/Bullpen, requests", baseline.requests / ours.requests, "x", "≥ 2")
     yield row(
         f"{subject}, {SLOW}: baseline/Bullpen, time without registration", baseline.seconds / ours.seconds, "x", "≥ 2"

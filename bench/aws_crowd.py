@@ -1,21 +1,33 @@
-"""All agents of a pool on the AWS engines, simulated by one task: 500 real agents would overload this machine. Their
-requests bypass the proxy, because only requests of the control plane are counted.
+"""All agents of a pool on the AWS engines, simulated by one process: 500 real agents would overload this machine. Their
+requests bypass the proxy, because only requests of the control plane are counted; in a process of their own they do not
+add to the control plane's processor time either.
 
-The task reads the records of all members in batches, again and again, and writes what each agent would write, also in
-batches: the signals after a change of owner, when they are due, and a heartbeat every five seconds.
+    python -m bench.aws_crowd       reads `Options` from its first line of input, then an `Order` per line
+
+The process reads the records of all members in batches, again and again, and writes what each agent would write, also
+in batches: the signals after a change of owner, when they are due, and a heartbeat every five seconds. It answers each
+order with an empty line and ends with its standard input.
 """
 
 import asyncio
 import heapq
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
+from bullpen.config import Aws
+from bullpen.engines.aws import session
 from bullpen.engines.aws.dynamodb.entries import derived
 from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.engines.system import SystemChance
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Kind, direct_key
 from bullpen.model.worker import ACTIVE, Worker
@@ -24,42 +36,80 @@ LOOK = 0.04  # seconds between two looks; a slow one is followed by as long a re
 BEAT = 5.0
 BATCH = 25  # items that one BatchWriteItem takes
 AT_ONCE = 4
+ROOT = Path(__file__).parents[1]
 SEEN = ("runId", "round", "state")
 
 
-@dataclass(slots=True)
-class Crowd:
+class Options(msgspec.Struct, frozen=True):
     """Every member registers in `registers_in` seconds, boots in `boots_in`, and cleans in no time."""
 
-    table: TableClient
+    aws: Aws
     registers_in: float = 0.0
     boots_in: float = 0.0
     run_id: str = ""  # of which new machines are awaited
-    members: dict[str, tuple[str, str]] = field(default_factory=dict)  # its owner as last seen: run and round
-    _due: list[tuple[float, int, str, Kind, str, str]] = field(default_factory=list)
-    _seq: int = 1
-    _task: "asyncio.Task[None] | None" = None
+
+
+class Order(msgspec.Struct, frozen=True):
+    """These members are alive from now on, with the run and round of each; those are silent from now on."""
+
+    join: dict[str, tuple[str, str]] = {}
+    silence: tuple[str, ...] = ()
+
+
+class Crowd:
+    """The process, as the measurement sees it."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._process: Process | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._live())
+        command = [sys.executable, "-m", "bench.aws_crowd"]
+        self._process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE)
+        await self._say(self._options)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._task is not None
-        if self._task.done():
-            self._task.result()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        ended = await self._process.wait()
+        assert ended == 0 or kind, f"the crowd ended with {ended}"
 
     async def join(self, members: Iterable[Instance]) -> None:
-        """These are alive from now on, and know their owner."""
-        known = {one.id: (one.run_id, one.round) for one in members}
-        self.members |= known
-        await write(self.table, [self._heartbeat(id) for id in known])
+        await self._say(Order(join={one.id: (one.run_id, one.round) for one in members}))
 
-    async def _live(self) -> None:
+    async def silence(self, members: Iterable[Instance]) -> None:
+        """Their machines still run, but no agent answers."""
+        await self._say(Order(silence=tuple(one.id for one in members)))
+
+    async def _say(self, words: msgspec.Struct) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(words) + b"\n")
+        assert await self._process.stdout.readline(), "the crowd has ended"
+
+
+@dataclass(slots=True)
+class Agents:
+    """What the process does."""
+
+    table: TableClient
+    options: Options
+    members: dict[str, tuple[str, str]] = field(default_factory=dict)  # its owner as last seen: run and round
+    _due: list[tuple[float, int, str, Kind, str, str]] = field(default_factory=list)
+    _seq: int = 1
+
+    async def obey(self, order: Order) -> None:
+        for id in order.silence:
+            self.members.pop(id, None)
+        self.members |= order.join
+        await write(self.table, [self._heartbeat(id) for id in order.join])
+
+    async def live(self) -> None:
         loop = asyncio.get_running_loop()
         next_beat = loop.time() + BEAT
         while True:
@@ -76,8 +126,8 @@ class Crowd:
             await asyncio.sleep(max(LOOK, loop.time() - began))
 
     async def _look(self, now: float) -> None:
-        if self.run_id:
-            found = await self.table.walk(("runKey", f"RUN#{self.run_id}"), index="run").all()
+        if self.options.run_id:
+            found = await self.table.walk(("runKey", f"RUN#{self.options.run_id}"), index="run").all()
             launched = [id for item in found if (id := item["SK"]["S"].removeprefix("ID#")) not in self.members]
             self.members |= dict.fromkeys(launched, ("", ""))
         for item in await self.table.get_many([key_of(Instance, id) for id in self.members], only=SEEN):
@@ -86,10 +136,10 @@ class Crowd:
             if self.members.get(id, owner) == owner or state == "terminated":
                 continue  # nothing new, or it fell silent meanwhile
             self.members[id] = owner
-            ready = now + (self.boots_in if state == "created" else 0.0)
+            ready = now + (self.options.boots_in if state == "created" else 0.0)
             if owner[0]:
                 self._plan(ready, id, Kind.CLAIM_SEEN, owner)
-                self._plan(ready + self.registers_in, id, Kind.REG_OK, owner)
+                self._plan(ready + self.options.registers_in, id, Kind.REG_OK, owner)
             else:
                 self._plan(now, id, Kind.CLEAN_OK, owner)
 
@@ -139,3 +189,25 @@ async def write(table: TableClient, items: Sequence[Item]) -> None:
             assert not answer.get("UnprocessedItems"), "a batch was not written whole"
 
     await asyncio.gather(*(put(items[at : at + BATCH]) for at in range(0, len(items), BATCH)))
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    lines = asyncio.StreamReader(limit=2**22)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    options = msgspec.json.decode(await lines.readline(), type=Options)
+    async with session.opened(options.aws) as cloud:
+        agents = Agents(TableClient(cloud, SystemChance()), options)
+        life = loop.create_task(agents.live())
+        print(flush=True)
+        while (line := await lines.readline()) and not life.done():
+            await agents.obey(msgspec.json.decode(line, type=Order))
+            print(flush=True)
+        if life.done():
+            life.result()
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -3,22 +3,51 @@
     python -m bench.aws_proxy DYNAMODB SQS EC2      prints the three URLs that lead there, as JSON
 
 Each line on its standard input, `{"latency": seconds, "metered": true or false}`, begins a new count; the answer is one
-line with the last one: requests by service and operation, and units of DynamoDB, as DynamoDB Local says it consumed
-them. It ends when its standard input does.
+line with the last one: requests by service and operation, units of DynamoDB, as DynamoDB Local says it consumed them,
+and sequential hops. It ends when its standard input does.
 """
 
 import asyncio
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
+
+from aiohttp import web
 
 from fakes.proxy import Answer, Call, Forward, Proxy
 
 SERVICES = ("dynamodb", "sqs", "ec2")
 READS = ("GetItem", "BatchGetItem", "Query")
 WRITES = ("UpdateItem", "PutItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems")
+
+
+Span = tuple[float, float]
+"""When a request arrived, and when it was answered."""
+
+
+class TimedProxy(Proxy):
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.spans: list[Span] = []
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        answer = await super()._handle(request)
+        self.spans.append((began, loop.time()))
+        return answer
+
+
+def sequential(spans: Iterable[Span]) -> int:
+    """The most requests of which none overlaps another."""
+    hops, free_at = 0, 0.0
+    for began, ended in sorted(spans, key=lambda span: span[1]):
+        if began >= free_at:
+            hops, free_at = hops + 1, ended
+    return hops
 
 
 class Meter:
@@ -47,16 +76,18 @@ async def serve(targets: list[str]) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     meter = Meter()
     async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(Proxy(target)) for target in targets]
+        proxies = [await stack.enter_async_context(TimedProxy(target)) for target in targets]
         _say({service: proxy.url for service, proxy in zip(SERVICES, proxies, strict=True)})
         while line := await lines.readline():
             order = json.loads(line)
             named = zip(SERVICES, proxies, strict=True)
             counts = {f"{name} {what}": count for name, proxy in named for what, count in proxy.counts.items()}
-            _say({"requests": counts, "units": dict(meter.units)})
+            hops = sequential(span for proxy in proxies for span in proxy.spans)
+            _say({"requests": counts, "units": dict(meter.units), "hops": hops})
             meter.units.clear()
             for proxy in proxies:
                 proxy.counts.clear()
+                proxy.spans.clear()
                 proxy.latency = order["latency"]
                 proxy.heal()
             if order["metered"]:

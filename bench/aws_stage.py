@@ -3,6 +3,7 @@ requests go through the proxy, which counts them and can add 25 ms to each."""
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from bench.aws_baseline import Baseline
-from bench.aws_crowd import Crowd, signal, write
+from bench.aws_crowd import Crowd, Options, signal, write
 from bench.aws_world import Count, World
 from bench.records import buried, on_offer
 from bench.stage import REQUEST_LASTS
@@ -41,8 +42,12 @@ LONGEST = 120.0  # seconds that the work of one row may take
 
 @dataclass(frozen=True, slots=True)
 class Cost:
+    """What some work took: its requests, its time, and the processor time of the control plane, which has this process
+    for itself."""
+
     count: Count
     seconds: float
+    processor: float
 
     @property
     def requests(self) -> int:
@@ -76,7 +81,8 @@ class Stage:
         await write(self.table, [_item(changes[-1].after, changes, whole_story=False) for changes in steps])
 
     def crowd(self, registers_in: float = 0.0, *, boots_in: float = 0.0, run_id: str = "") -> Crowd:
-        return Crowd(self.table, registers_in, boots_in, run_id)
+        own = structs.replace(self.world.direct, pool=self.settings.aws.pool)
+        return Crowd(Options(own, registers_in, boots_in, run_id))
 
     async def provision(self, ports: Ports, run_id: str, count: int) -> Outcome:
         needs = self.settings.requirements(CLASS)
@@ -114,11 +120,11 @@ class Stage:
     async def _measured(self, work: Coroutine[Any, Any, object], latency: float, metered: bool = False) -> Cost:
         loop = asyncio.get_running_loop()
         self.world.count(latency, metered=metered)
-        began = loop.time()
+        began, spent = loop.time(), time.process_time()
         async with asyncio.timeout(LONGEST):
             await work
-        seconds = loop.time() - began
-        return Cost(self.world.count(), seconds)
+        seconds, processor = loop.time() - began, time.process_time() - spent
+        return Cost(self.world.count(), seconds, processor)
 
     async def _launch(self, count: int) -> list[str]:
         token = self.ports.chance.token()

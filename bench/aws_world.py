@@ -35,10 +35,12 @@ ACCOUNT = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the control plane asked for: by service and operation, and DynamoDB's units, indexes included."""
+    """What the control plane asked for: by service and operation, DynamoDB's units, indexes included, and the length of
+    the longest chain of requests of which each began after the one before had been answered."""
 
     requests: dict[str, int]
     units: dict[str, float]
+    hops: int
 
     @property
     def total(self) -> int:

@@ -15,6 +15,7 @@ sys.path.append(str(ROOT))  # `bench` is a package of the repository, not of the
 
 from bench import aws, aws_costs, crashes, judging, noticing, races, refreshing, releasing, warm  # noqa: E402
 from bench.__main__ import main  # noqa: E402
+from bench.aws_proxy import sequential  # noqa: E402
 from bench.aws_world import World, running  # noqa: E402
 from bench.table import Measurement, Row, render, row, skipped, to_json  # noqa: E402
 
@@ -111,6 +112,14 @@ def test_every_measurement_on_the_aws_engines_runs_at_a_tiny_size(
     assert found
     assert len({one.name for one in found}) == len(found)
     assert all(isinstance(one.value, int | float) and one.value > 0 and one.unit for one in found)
+
+
+def test_hops_are_the_longest_chain_of_requests_that_waited_for_each_other() -> None:
+    at_once, overlapping = [(0.0, 1.0), (0.1, 0.9)], [(0.5, 2.8)]
+    one_after_the_other = [(1.0, 2.0), (2.5, 3.0)]
+    assert sequential([]) == 0
+    assert sequential(at_once) == 1
+    assert sequential([*overlapping, *one_after_the_other, *at_once]) == 3
 
 
 def test_a_broken_measurement_is_a_row_that_says_so_and_fails_the_whole(
