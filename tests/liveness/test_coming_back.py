@@ -2,17 +2,21 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from builders import NOW, later
-from bullpen.errors import InvalidTransition
+from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import worker as workers
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, CleanUp, Code, Rejected, WorkerFate
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Code, Rejected, WorkerFate
 from liveness.fixtures import Crew, passes, settings
 
 HOUR = 3600
+
+
+def cleanup_due(at: datetime, cleanup_at: datetime) -> workers.CleanupDue:
+    return workers.CleanupDue(at=at, by="a test", cleanup_at=cleanup_at, purge_at=later(99999))
 
 
 async def cleaned_up(crew: Crew) -> None:
@@ -39,9 +43,8 @@ async def test_case_25_at_the_stored_time_the_worker_is_cleaned_up_and_no_timer_
 async def test_case_26_an_active_worker_cannot_be_cleaned_up() -> None:
     crew = Crew()
     await crew.beats()
-    due = workers.CleanupDue(at=later(9999), by="a test", cleanup_at=later(9999), purge_at=later(99999))
     with pytest.raises(InvalidTransition):
-        workers.clean_up(crew.worker(), due)
+        workers.clean_up(crew.worker(), cleanup_due(later(9999), later(9999)))
 
 
 async def test_case_27_after_a_resurrection_the_cleanup_timer_is_stale() -> None:
@@ -52,7 +55,8 @@ async def test_case_27_after_a_resurrection_the_cleanup_timer_is_stale() -> None
     assert cleanup_at is not None
     await crew.beats(lease=3600)
     assert crew.worker().cleanup_at is None
-    assert not CleanUp("w", cleanup_at).still_due(crew.worker(), cleanup_at)
+    with pytest.raises(InvalidTransition):
+        workers.clean_up(crew.worker(), cleanup_due(cleanup_at, cleanup_at))
 
 
 async def test_case_28_lost_twice_only_the_second_cleanup_timer_acts() -> None:
@@ -69,8 +73,9 @@ async def test_case_28_lost_twice_only_the_second_cleanup_timer_acts() -> None:
     liveness = crew.liveness()
     await asyncio.sleep((first - crew.ports.clock.now()).total_seconds() + 10)
     assert (await liveness.run_once()).sweep.cleaned == 0
-    assert not CleanUp("w", first).still_due(crew.worker(), second)
-    assert CleanUp("w", second).still_due(crew.worker(), second)
+    with pytest.raises(Conflict):
+        workers.clean_up(crew.worker(), cleanup_due(second, first))
+    assert workers.clean_up(crew.worker(), cleanup_due(second, second)).after.state is CLEANED_UP
 
 
 async def test_case_29_a_changed_delay_moves_no_stored_time() -> None:

@@ -12,7 +12,7 @@ from bullpen.errors import Conflict, InvalidTransition
 from bullpen.liveness import LivenessController, Sweeper
 from bullpen.model import worker as workers
 from bullpen.model.instance import TERMINATED
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, ExpireLease, LeaseExpired, Worker
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, LeaseExpired, Worker
 from bullpen.sim.run import virtual_run
 from liveness.fixtures import Crew, lost, passes, requeued, settings
 
@@ -27,14 +27,12 @@ def expired(at: float, deadline: float = 15) -> LeaseExpired:
 
 
 def test_case_14_at_exactly_the_deadline_the_lease_is_out() -> None:
-    assert ExpireLease("w", later(15)).still_due(a_worker(), later(15))
     assert workers.lose_lease(a_worker(), expired(15)).after.state is INACTIVE
     assert a_worker().is_suspect(later(15))
 
 
 def test_case_15_one_tick_before_the_deadline_nothing_happens() -> None:
     before = later(15) - timedelta(microseconds=1)
-    assert not ExpireLease("w", later(15)).still_due(a_worker(), before)
     assert not a_worker().is_suspect(before)
     with pytest.raises(Conflict):
         workers.lose_lease(a_worker(), replace(expired(15), at=before))
@@ -54,7 +52,6 @@ async def test_case_16_after_a_renewal_the_old_timer_does_nothing() -> None:
 
 @pytest.mark.parametrize("fires_for", [14.0, 16.0])
 def test_case_17_a_timer_of_another_time_than_the_stored_one_does_nothing(fires_for: float) -> None:
-    assert not ExpireLease("w", later(fires_for)).still_due(a_worker(), later(100))
     with pytest.raises(Conflict):
         workers.lose_lease(a_worker(), expired(100, deadline=fires_for))
 
@@ -110,7 +107,6 @@ def test_case_20_a_beat_that_races_with_the_expiry_leaves_a_legal_state(seed: in
 
 @pytest.mark.parametrize("state", [INACTIVE, CLEANED_UP])
 def test_case_21_a_worker_that_is_not_active_cannot_lose_its_lease(state: workers.State) -> None:
-    assert not ExpireLease("w", later(15)).still_due(a_worker(state=state), later(100))
     with pytest.raises(InvalidTransition):
         workers.lose_lease(a_worker(state=state), expired(100))
 

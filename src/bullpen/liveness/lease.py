@@ -189,7 +189,7 @@ class Sweeper:
                 ),
             )
             for one in due
-            if one.cleanup_at is not None and workers.CleanUp(one.id, one.cleanup_at).still_due(one, now)
+            if one.state is workers.INACTIVE and one.cleanup_at is not None and one.cleanup_at <= now
         ]
         landed = await self._ports.records.apply_each(changes) if changes else []
         return sum(not isinstance(one, Conflict) for one in landed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from bullpen.model.transition import Event, Guard, transition
+from bullpen.model.transition import Event, Guard, steps_in, transition
 
 INGEST = "ingest"
 
@@ -46,7 +46,6 @@ def absent(name: str) -> Control:
 Step = tuple[Control, tuple[Guard, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested(Event):
     """Beats are accepted. `recovered` if none was accepted for longer than the gap allows."""
 
@@ -60,7 +59,6 @@ def ingest(control: Control, event: Ingested) -> Step:
     return replace(control, ingest_at=event.at, recovered_at=recovered), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spent(Event):
     budget: float  # what is left
 
@@ -71,7 +69,6 @@ def spend(control: Control, event: Spent) -> Step:
     return replace(control, budget=event.budget, budget_at=event.at), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Holding(Event):
     pass
 
@@ -88,4 +85,4 @@ def lift(control: Control, event: Holding) -> Step:
     return replace(control, held_since=None, why=event.why, recovered_at=event.at, budget_at=event.at), ()
 
 
-STEPS = (ingest, spend, hold, lift)
+STEPS = steps_in(globals())

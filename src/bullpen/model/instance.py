@@ -16,7 +16,7 @@ fence of the attestation, and a writer whose answer was lost recognises its own 
 claimed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -25,7 +25,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, Ticket, UsageClass
-from bullpen.model.transition import Debt, Event, Guard, transition
+from bullpen.model.transition import Debt, Event, Guard, steps_in, taking, transition
 
 
 class State(StrEnum):
@@ -39,6 +39,8 @@ class State(StrEnum):
 
 ABSENT, CREATED, IDLE, CLAIMED, RUNNING, TERMINATED = State
 LIVE = (CREATED, IDLE, CLAIMED, RUNNING)
+ON_TICKET = tuple(field.name for field in fields(Ticket) if field.name != "instance_id")
+"""The fields that a record and its ticket have under the same name."""
 
 
 class InstanceDebt(StrEnum):
@@ -87,38 +89,16 @@ class Instance:
         return (self.state is IDLE and not self.attested) or (self.state is CREATED and not self.run_id)
 
     def ticket(self) -> Ticket:
-        return Ticket(
-            instance_id=self.id,
-            usage_class=self.usage_class,
-            instance_type=self.instance_type,
-            cpu=self.cpu,
-            mem=self.mem,
-            resource_class=self.resource_class,
-            threshold=self.threshold,
-            version=self.version,
-            trust_domain=self.trust_domain,
-            image_generation=self.image_generation,
-        )
+        return Ticket(self.id, **{name: getattr(self, name) for name in ON_TICKET})
 
     @classmethod
     def from_ticket(cls, ticket: Ticket) -> "Instance":
         """The record that a ticket with a version describes, as far as a claim needs it: so a claim needs no read."""
         if ticket.version is None:
             raise ValueError(f"the ticket of {ticket.instance_id} carries no version: read the record")
-        return cls(
-            id=ticket.instance_id,
-            state=IDLE,
-            version=ticket.version,
-            threshold=ticket.threshold,
-            attested=True,
-            trust_domain=ticket.trust_domain,
-            image_generation=ticket.image_generation or 1,
-            resource_class=ticket.resource_class,
-            instance_type=ticket.instance_type,
-            usage_class=ticket.usage_class,
-            cpu=ticket.cpu,
-            mem=ticket.mem,
-        )
+        offered = {name: getattr(ticket, name) for name in ON_TICKET}
+        offered["image_generation"] = ticket.image_generation or 1
+        return cls(ticket.instance_id, IDLE, attested=True, **offered)
 
 
 def absent(instance_id: str, at: datetime) -> Instance:
@@ -129,7 +109,6 @@ def absent(instance_id: str, at: datetime) -> Instance:
 Step = tuple[Instance, tuple[Guard, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Registered(Event):
     run_id: str  # empty for an instance that is launched ahead of any run
     round: str
@@ -148,25 +127,9 @@ class Registered(Event):
 @transition(ABSENT, to=CREATED, draws_round=True)
 def register(instance: Instance, event: Registered) -> Step:
     """The machine was launched. Written together with the answer of its provision's fleet."""
-    after = replace(
-        instance,
-        run_id=event.run_id,
-        round=event.round,
-        provision_id=event.provision_id,
-        threshold=event.until,
-        resource_class=event.resource_class,
-        instance_type=event.instance_type,
-        usage_class=event.usage_class,
-        cpu=event.cpu,
-        mem=event.mem,
-        trust_domain=event.trust_domain,
-        image_generation=event.image_generation,
-        repository=event.repository,
-    )
-    return after, ()
+    return taking(instance, event, threshold=event.until), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted(Event):
     signal: Signal
     until: datetime
@@ -180,7 +143,6 @@ def adopt(instance: Instance, event: Adopted) -> Step:
     return after, (Guard("run_id", "is", ""), Guard("round", "is", event.signal.round))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed(Event):
     run_id: str
     round: str
@@ -193,11 +155,9 @@ class Claimed(Event):
 def claim(instance: Instance, event: Claimed) -> Step:
     """A run takes the instance. Of any number of claims of the same offer, one lands."""
     needs = event.needs
-    after = replace(
+    after = taking(
         instance,
-        run_id=event.run_id,
-        round=event.round,
-        provision_id=event.provision_id,
+        event,
         threshold=event.until,
         attested=False,
         # Written by the claim and never cleared: the domain of past jobs decides which runs may reuse the instance.
@@ -213,7 +173,6 @@ def claim(instance: Instance, event: Claimed) -> Step:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
     round: str
     provision: Provision
@@ -230,7 +189,6 @@ def commit(instance: Instance, event: Committed) -> Step:
     return after, (Guard("round", "is", event.round), Guard("provision_id", "is", decided.id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack(Event):
     old_round: str
     round: str
@@ -244,7 +202,6 @@ def roll_back(instance: Instance, event: RolledBack) -> Step:
     return _given_back(instance, event), (Guard("round", "is", event.old_round),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Event):
     run_id: str
     round: str
@@ -258,7 +215,6 @@ def release(instance: Instance, event: Released) -> Step:
     return _given_back(instance, event), (Guard("run_id", "is", event.run_id),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Offered(Event):
     signal: Signal
     until: datetime
@@ -272,7 +228,6 @@ def offer(instance: Instance, event: Offered) -> Step:
     return after, (Guard("attested", "is", False), Guard("round", "is", event.signal.round))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(Event):
     until: datetime
 
@@ -283,7 +238,6 @@ def keep(instance: Instance, event: Kept) -> Step:
     return replace(instance, threshold=event.until), (Guard("attested", "is", True),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spared(Event):
     until: datetime
 
@@ -295,7 +249,6 @@ def spare(instance: Instance, event: Spared) -> Step:
     return after, (Guard("attested", "is", False), Guard("round", "is", instance.round))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
     round: str
 
@@ -310,7 +263,6 @@ def expire(instance: Instance, event: Expired) -> Step:
     return after, (Guard("round", "is", instance.round),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Event):
     purge_at: datetime
 
@@ -321,7 +273,7 @@ def done(instance: Instance, event: Ended) -> Step:
     return replace(instance, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (register, adopt, claim, commit, roll_back, release, offer, keep, spare, expire, done)
+STEPS = steps_in(globals())
 
 
 def _given_back(instance: Instance, event: RolledBack | Released) -> Instance:

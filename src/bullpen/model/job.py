@@ -19,7 +19,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from bullpen.errors import Conflict
-from bullpen.model.transition import Event, Guard, transition
+from bullpen.model.transition import Event, Guard, steps_in, taking, transition
 
 LOSSES = 3
 """How often a job may lose its worker before it fails: by then it is likely the job that kills them."""
@@ -80,7 +80,6 @@ def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
 Step = tuple[Job, tuple[Guard, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted(Event):
     name: str = ""
     index: int = 0
@@ -92,19 +91,9 @@ class Submitted(Event):
 @transition(ABSENT, to=QUEUED)
 def submit(job: Job, event: Submitted) -> Step:
     """The job waits for a worker of its run."""
-    after = replace(
-        job,
-        name=event.name,
-        index=event.index,
-        timeout=event.timeout,
-        capability=event.capability,
-        side_effects=event.side_effects,
-        queued_at=event.at,
-    )
-    return after, ()
+    return taking(job, event, queued_at=event.at), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned(Event):
     worker: str
     epoch: int
@@ -117,20 +106,9 @@ def assign(job: Job, event: Assigned) -> Step:
     """A worker gets the job, under a new fence; the store checks in the same write that the worker is alive."""
     if job.not_before is not None and job.not_before > event.at:
         raise Conflict(f"{job.id} waits until {job.not_before}", found=job)
-    after = replace(
-        job,
-        fence=job.fence + 1,
-        worker=event.worker,
-        epoch=event.epoch,
-        instance_id=event.instance_id,
-        bound=False,
-        verify_by=event.verify_by,
-        not_before=None,
-    )
-    return after, ()
+    return taking(job, event, fence=job.fence + 1, bound=False, not_before=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Holder(Event):
     """The holder of an assignment reports: all three must be those of the current assignment."""
 
@@ -145,7 +123,6 @@ def bind(job: Job, event: Holder) -> Step:
     return replace(job, bound=True, verify_by=None), _held_by(event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo(Holder):
     verify_by: datetime
 
@@ -157,7 +134,6 @@ def unbind(job: Job, event: LetGo) -> Step:
     return replace(job, bound=False, verify_by=event.verify_by), _held_by(event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(Holder):
     exit_code: int
     result: Result
@@ -167,13 +143,9 @@ class Ran(Holder):
 @transition(RUNNING, to=FINISHED)
 def finish(job: Job, event: Ran) -> Step:
     """Exactly once: only the current assignment may report a result."""
-    after = replace(
-        job, result=event.result, exit_code=event.exit_code, reason=event.why, finished_at=event.at, verify_by=None
-    )
-    return replace(after, purge_at=event.purge_at), _held_by(event)
+    return taking(job, event, reason=event.why, finished_at=event.at, verify_by=None), _held_by(event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Lost(Holder):
     not_before: datetime
 
@@ -199,7 +171,6 @@ def reschedule(job: Job, event: Lost) -> Step:
     return after, _held_by(event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp(Event):
     purge_at: datetime
     result: Result = Result.FAILED
@@ -208,11 +179,9 @@ class GivenUp(Event):
 @transition(QUEUED, RUNNING, to=FINISHED)
 def give_up(job: Job, event: GivenUp) -> Step:
     """It will not run: lost too often, cancelled, or its run has no runner left. The reason says which."""
-    after = replace(job, result=event.result, reason=event.why, finished_at=event.at, purge_at=event.purge_at)
-    return replace(after, verify_by=None, not_before=None), ()
+    return taking(job, event, reason=event.why, finished_at=event.at, verify_by=None, not_before=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked(Event):
     pass
 
@@ -223,7 +192,7 @@ def ask_to_cancel(job: Job, event: CancelAsked) -> Step:
     return replace(job, cancelling=True), ()
 
 
-STEPS = (submit, assign, bind, unbind, finish, reschedule, give_up, ask_to_cancel)
+STEPS = steps_in(globals())
 
 
 def _held_by(event: Holder) -> tuple[Guard, ...]:

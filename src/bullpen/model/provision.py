@@ -26,7 +26,7 @@ from enum import StrEnum
 
 from bullpen.errors import Conflict
 from bullpen.model.ticket import Requirements
-from bullpen.model.transition import Debt, Event, Guard, transition
+from bullpen.model.transition import Debt, Event, Guard, steps_in, transition
 
 
 class State(StrEnum):
@@ -130,7 +130,6 @@ def absent(
     return Provision(provision_id, ABSENT, 0, run_id, want, needs, deadline, max_runtime)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Opened(Event):
     pass
 
@@ -141,7 +140,6 @@ def open_(provision: Provision, event: Opened) -> Step:
     return provision, ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed(Event):
     until: datetime | None = None  # of its place in a queue, if it has one
 
@@ -155,7 +153,6 @@ def renew(provision: Provision, event: Renewed) -> Step:
     return replace(provision, place=replace(provision.place, until=event.until)), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Waited(Event):
     place: Place
     deadline: datetime
@@ -171,7 +168,6 @@ def wait(provision: Provision, event: Waited) -> Step:
     return replace(provision, place=event.place, deadline=event.deadline, fleets=tuple(fleets)), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted(Event):
     deadline: datetime
     until: datetime
@@ -185,7 +181,6 @@ def admit(provision: Provision, event: Admitted) -> Step:
     return replace(provision, deadline=event.deadline, place=replace(provision.place, until=event.until)), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlanned(Event):
     client_token: str
     count: int
@@ -197,7 +192,6 @@ def plan_fleet(provision: Provision, event: FleetPlanned) -> Step:
     return replace(provision, fleets=(*provision.fleets, Fleet(event.client_token, event.count))), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAnswered(Event):
     client_token: str
     launched: int | None = None  # None: all of them
@@ -224,7 +218,6 @@ def answer_fleet(provision: Provision, event: FleetAnswered) -> Step:
     return replace(provision, fleets=tuple(fleets), place=place), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Decided(Event):
     members: tuple[str, ...]
     settle_due: datetime
@@ -237,7 +230,6 @@ def commit(provision: Provision, event: Decided) -> Step:
     return replace(provision, members=event.members, owes=owes, place=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted(Event):
     settle_due: datetime
 
@@ -249,7 +241,6 @@ def abort(provision: Provision, event: Aborted) -> Step:
     return replace(provision, reason=event.why, owes=owes, place=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Concluded(Event):
     settle_due: datetime
 
@@ -260,7 +251,6 @@ def release(provision: Provision, event: Concluded) -> Step:
     return replace(provision, reason="", owes=Debt(ProvisionDebt.RELEASE, event.settle_due), purge_at=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked(Event):
     settle_due: datetime
 
@@ -274,7 +264,6 @@ def revoke(provision: Provision, event: Revoked) -> Step:
     return replace(provision, reason=event.why, owes=Debt(ProvisionDebt.RELEASE, event.settle_due), purge_at=None), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Postponed(Event):
     due: datetime
 
@@ -287,7 +276,6 @@ def postpone(provision: Provision, event: Postponed) -> Step:
     return replace(provision, owes=replace(provision.owes, due_at=event.due)), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
     purge_at: datetime
 
@@ -306,18 +294,4 @@ def settle_aborted(provision: Provision, event: Settled) -> Step:
     return replace(provision, owes=None, purge_at=event.purge_at), ()
 
 
-STEPS = (
-    open_,
-    renew,
-    wait,
-    admit,
-    plan_fleet,
-    answer_fleet,
-    commit,
-    abort,
-    release,
-    revoke,
-    postpone,
-    settle_committed,
-    settle_aborted,
-)
+STEPS = steps_in(globals())

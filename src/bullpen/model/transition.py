@@ -9,13 +9,13 @@ so of two writers that read the same record only one lands. A record built from 
 written by an older program) is still checked against what is stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, dataclass_transform
 
 from bullpen.errors import Conflict, InvalidTransition
 
@@ -35,9 +35,17 @@ S = TypeVar("S", bound=Record)
 E = TypeVar("E", bound="Event")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that happened: when, by which process and why. It becomes a line of the record's story."""
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class _Frozen:
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Event(_Frozen):
+    """Something that happened: when, by which process and why. It becomes a line of the record's story.
+
+    Every subclass becomes a frozen dataclass with arguments by name.
+    """
 
     at: datetime
     by: str
@@ -168,3 +176,15 @@ def transition(
         return Transition(body.__name__, sources, to, draws_round, always, silent, body, (body.__doc__ or "").strip())
 
     return wrap
+
+
+def steps_in(names: Mapping[str, object]) -> tuple[Transition[Any, Any], ...]:
+    """The steps of a module, in the order of the file."""
+    return tuple(found for found in names.values() if isinstance(found, Transition))
+
+
+def taking(record: S, event: Event, **more: Any) -> S:
+    """The record with every field that the event has under the same name, and with `more`."""
+    known, _ = _fields_of(type(record))
+    taken = {name: value for name, value in vars(event).items() if name in known}
+    return replace(record, **taken | more)  # type: ignore[type-var]

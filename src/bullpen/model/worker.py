@@ -31,7 +31,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bullpen.errors import Conflict
-from bullpen.model.transition import Change, Event, Guard, transition
+from bullpen.model.transition import Change, Event, Guard, steps_in, taking, transition
 
 
 class State(StrEnum):
@@ -110,7 +110,6 @@ def absent(key: str, forgotten_epoch: int = 0) -> Worker:
 Step = tuple[Worker, tuple[Guard, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Event):
     """One heartbeat as accepted: with the granted lease and the receiver's time."""
 
@@ -146,7 +145,6 @@ def resurrect(worker: Worker, event: Beat) -> Step:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseExpired(Event):
     """The confirm window has passed since this deadline."""
 
@@ -160,18 +158,10 @@ def lose_lease(worker: Worker, event: LeaseExpired) -> Step:
     """The lease and the confirm window ran out. Its jobs are owed to other workers from now on."""
     if worker.deadline is None or worker.deadline > event.at:
         raise Conflict(f"{worker.id} has a lease until {worker.deadline}", found=worker)
-    after = replace(
-        worker,
-        deadline=None,
-        cleanup_at=event.cleanup_at,
-        due_at=event.cleanup_at,
-        fate=event.fate,
-        lost_epoch=worker.epoch,
-    )
+    after = taking(worker, event, deadline=None, due_at=event.cleanup_at, lost_epoch=worker.epoch)
     return after, (Guard("deadline", "is", event.deadline),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rearmed(Event):
     due_at: datetime
 
@@ -182,7 +172,6 @@ def rearm(worker: Worker, event: Rearmed) -> Step:
     return replace(worker, due_at=event.due_at), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupDue(Event):
     cleanup_at: datetime
     purge_at: datetime
@@ -198,7 +187,6 @@ def clean_up(worker: Worker, event: CleanupDue) -> Step:
     return after, (Guard("cleanup_at", "is", event.cleanup_at),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Event):
     """The worker reports that it has stopped, with the token and the epoch of its last answer."""
 
@@ -223,7 +211,6 @@ def stop(worker: Worker, event: Stopped) -> Step:
     return after, (Guard("token", "is", event.token),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescheduled(Event):
     epoch: int
 
@@ -246,18 +233,7 @@ def settle_cleaned_up(worker: Worker, event: Rescheduled) -> Step:
     return replace(worker, settled_epoch=event.epoch), ()
 
 
-STEPS = (
-    register,
-    heartbeat,
-    resurrect,
-    lose_lease,
-    rearm,
-    clean_up,
-    stop,
-    settle_inactive,
-    settle_active,
-    settle_cleaned_up,
-)
+STEPS = steps_in(globals())
 
 
 class Code(StrEnum):
@@ -301,28 +277,6 @@ def receive(
         retired = stored.fate is WorkerFate.RETIRE
         return Rejected(Code.RETIRED, stored.state, stored.token) if retired else resurrect(stored, beat)
     return heartbeat(stored, beat)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpireLease:
-    """Due at `due_at`, and void if the lease has been renewed since."""
-
-    worker_id: str
-    due_at: datetime
-
-    def still_due(self, worker: Worker, now: datetime) -> bool:
-        return worker.state is ACTIVE and worker.deadline == self.due_at and self.due_at <= now
-
-
-@dataclass(frozen=True, slots=True)
-class CleanUp:
-    """Due at `due_at`, and void if the worker has come back since, even if it is inactive again."""
-
-    worker_id: str
-    due_at: datetime
-
-    def still_due(self, worker: Worker, now: datetime) -> bool:
-        return worker.state is INACTIVE and worker.cleanup_at == self.due_at and self.due_at <= now
 
 
 def _renewed(worker: Worker, event: Beat, *, epoch: int) -> Worker:
