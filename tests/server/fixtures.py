@@ -15,8 +15,8 @@ from bullpen.auth.tokens import Keys, Scope, drawn
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, SeededChance
-from bullpen.engines.memory.tokens import MemoryTokens
-from bullpen.ports import NoTokens, Ports, Tokens
+from bullpen.engines.memory.tokens import MemoryTokens, Shelf
+from bullpen.ports import Ports, Tokens
 from bullpen.server.app import ServerApp
 from bullpen.server.context import Context
 from bullpen.server.load_limits import Admission
@@ -75,7 +75,7 @@ class House:
 
 
 def keys_of(tokens: Tokens | None = None, secret: bytes = b"agents" * 8) -> Keys:
-    return Keys(tokens or NoTokens(), secret)
+    return Keys(tokens or MemoryTokens(Shelf(), Faults()), secret)
 
 
 @asynccontextmanager

@@ -46,7 +46,7 @@ KEY_LENGTH = 128  # characters of a worker's key
 
 # ---- what agents and jobs send
 
-ROUND_LENGTH = 64  # characters; ours have 16
+ROUND_LENGTH = 64  # characters; the control plane draws 16
 REASON_LENGTH = 2000  # characters: why a job ended, which its record keeps
 SIGNAL_TEXT_LENGTH = 8000  # characters: the end of a log, of which the record keeps less
 EXIT_CODES = (-255, 2**31)  # negative: the signal that ended the process

@@ -7,7 +7,7 @@
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
     callers    Verifiers: who calls `bullpen serve` without a token, and how they prove it
-    world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Infrastructure: everything else that is not ours
+    world      Clock, StoreClock, Chance, PoolQueue, Compute, CI, Infrastructure: everything else outside
 
 Every engine keeps these promises; `tests/conformance/` holds each of them to account. Engines translate their own
 errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from bullpen.ports.health import FailingLoop, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
-from bullpen.ports.tokens import NoTokens, StoredToken, TokenBook, Tokens
-from bullpen.ports.vault import NoVault, Secret, Vault
+from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
+from bullpen.ports.vault import Secret, Vault
 from bullpen.ports.workflows import Conclusion, NoWorkflows, WorkflowJob, WorkflowRun, Workflows
 from bullpen.ports.world import (
     CI,
@@ -39,47 +39,6 @@ from bullpen.ports.world import (
     StoreClock,
 )
 
-__all__ = [
-    "CI",
-    "LOG_LIMIT",
-    "TOGETHER_LIMIT",
-    "Chance",
-    "Clock",
-    "Compute",
-    "Conclusion",
-    "FailingLoop",
-    "Gap",
-    "Infrastructure",
-    "Jobs",
-    "Logs",
-    "Message",
-    "NoInfrastructure",
-    "NoStoreClock",
-    "NoTokens",
-    "NoVault",
-    "NoWorkflows",
-    "Observations",
-    "PoolQueue",
-    "Ports",
-    "Records",
-    "Registration",
-    "RegistrationCredentials",
-    "Removal",
-    "Secret",
-    "Sighting",
-    "Signals",
-    "StoreClock",
-    "StoreHealth",
-    "StoredToken",
-    "TokenBook",
-    "Tokens",
-    "Vault",
-    "Workers",
-    "WorkflowJob",
-    "WorkflowRun",
-    "Workflows",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -97,8 +56,8 @@ class Ports:
     jobs: Jobs
     logs: Logs
     health: StoreHealth
+    vault: Vault
+    tokens: Tokens
     infrastructure: Infrastructure = field(default_factory=NoInfrastructure)
     workflows: Workflows = field(default_factory=NoWorkflows)
-    vault: Vault = field(default_factory=NoVault)
-    tokens: Tokens = field(default_factory=NoTokens)
     store_clock: StoreClock = field(default_factory=NoStoreClock)

@@ -1,5 +1,5 @@
-"""What `doctor` finds: one thing that was looked at, how it is, and what to do about it; what `status` says is left of
-what others allow us; and whether the store and the services on it work."""
+"""What `doctor` finds and what to do about it; the requests that other services still allow; and whether the store and
+the services on it work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class Workers(Protocol):
         """
 
     async def cards(self, keys: Sequence[str]) -> dict[str, Card]:
-        """What workers said of themselves; those who said nothing are missing."""
+        """What workers reported about themselves; those that reported nothing are missing."""
 
     async def controls(self) -> dict[str, Control]:
         """What sweepers have agreed on, by name. Consistent."""

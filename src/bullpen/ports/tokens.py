@@ -52,22 +52,3 @@ class Tokens(Protocol):
 
     async def secret(self, draft: bytes) -> bytes:
         """The agents' secret of this pool. If there is none, the draft becomes it: of several at once one, for all."""
-
-
-class NoTokens:
-    """Where nothing is served."""
-
-    async def read(self) -> TokenBook:
-        return TokenBook()
-
-    async def require(self) -> None:
-        raise AssertionError("there is no store of tokens")
-
-    async def add(self, token: StoredToken) -> None:
-        raise AssertionError("there is no store of tokens")
-
-    async def revoke(self, name: str, now: datetime) -> bool:
-        return False
-
-    async def secret(self, draft: bytes) -> bytes:
-        raise AssertionError("there is no store of tokens")

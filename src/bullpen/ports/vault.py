@@ -19,13 +19,3 @@ class Vault(Protocol):
 
     async def write(self, name: str, secret: Secret) -> None:
         """Whole or not at all; what stood there before is gone."""
-
-
-class NoVault:
-    """Where agents need no secret."""
-
-    async def read(self, name: str) -> Secret | None:
-        return None
-
-    async def write(self, name: str, secret: Secret) -> None:
-        raise AssertionError(f"there is no vault for {name}")

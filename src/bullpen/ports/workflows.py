@@ -6,11 +6,11 @@ Everything is asked of the CI when it matters: what a webhook said may be old, d
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
 
 class Conclusion(StrEnum):
-    """How a job ended, as far as it matters to us."""
+    """How a job ended, as far as it matters to Bullpen."""
 
     NONE = ""  # it has not
     SUCCESS = "success"  # also neutral and skipped
@@ -48,7 +48,7 @@ class WorkflowJob:
 
 
 class Workflows(Protocol):
-    """Raise NotFound for a run that is not there or that we must not see, PermissionDenied naming the permission."""
+    """Raise NotFound for an absent or invisible run, PermissionDenied naming the permission."""
 
     async def run(self, repository: str, run: str) -> WorkflowRun:
         """How a run stands."""
@@ -71,22 +71,9 @@ class Workflows(Protocol):
 
 
 class NoWorkflows:
-    """Where the CI's jobs are our own."""
+    """For the embedded CI, whose jobs belong to no workflow run: no caller may ask."""
 
-    async def run(self, repository: str, run: str) -> WorkflowRun:
-        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
+    async def run(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise AssertionError(f"this CI has no workflow runs: {args} {kwargs}")
 
-    async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
-        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
-
-    async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
-        raise AssertionError(f"this CI has no workflow runs: {run.repository} {run.run}")
-
-    async def rerun_job(self, repository: str, job: int) -> None:
-        raise AssertionError(f"this CI has no workflow jobs: {repository} {job}")
-
-    async def rerun_failed(self, repository: str, run: str) -> None:
-        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
-
-    async def cancel(self, repository: str, run: str) -> None:
-        raise AssertionError(f"this CI has no workflow runs: {repository} {run}")
+    jobs = deploying = rerun_job = rerun_failed = cancel = run

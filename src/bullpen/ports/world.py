@@ -81,7 +81,7 @@ class PoolQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A machine that carries our tag, as the compute engine lists it. `alive` is False once it is ending or gone."""
+    """A machine with the tag of this pool, as the compute engine lists it. `alive` is False once it ends or is gone."""
 
     id: str
     provision_id: str
@@ -101,10 +101,10 @@ class Compute(Protocol):
 
     async def terminate(self, ids: Sequence[str]) -> list[str]:
         """End machines with everything that runs on them; return those whose end is certain. Gone already is success;
-        an id that is not ours is never touched, and counts as gone."""
+        a machine without the tag of this pool is never touched, and counts as gone."""
 
     async def sightings(self) -> list[Sighting]:
-        """Every machine that carries our tag."""
+        """Every machine that carries the tag of this pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Removal(StrEnum):
 
 class CI(Protocol):
     async def registrations(self) -> list[Registration]:
-        """Every runner of ours that the CI knows."""
+        """Every runner of this pool that the CI knows."""
 
     async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         """Put a runner on the list for an agent that cannot do so itself, or give it what it needs to do so.
@@ -161,7 +161,7 @@ class CI(Protocol):
         """
 
     async def remove(self, handle: str) -> Removal:
-        """Take a runner off the CI's list unless it is busy. `Registration.handle` says who is meant."""
+        """Take a runner off the CI's list unless it is busy. `Registration.handle` names it."""
 
     def instance_of(self, handle: str) -> str | None:
         """The instance that a runner of this name belongs to; None if the name is not one of this pool's runners.

@@ -42,7 +42,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """An instance that we held for a while and did not keep, why, and what became of it."""
+    """An instance that the provision held for a while and did not keep, why, and what became of it."""
 
     instance_id: str
     origin: Origin

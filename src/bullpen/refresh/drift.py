@@ -3,7 +3,7 @@
 GitHub refuses runners that are not updated within 30 days of a release, and the runners of the pool do not update
 themselves. Agents report the version of the runner when they have booted and when they have cleaned up. A new machine
 takes the runner from the image, the directory or the archive that the settings name. If that is old as well, replacing
-one machine after the other would not help: so a young machine is spared, and an alarm tells the operator.
+one machine after the other would not help: so a young machine is spared, and an alarm is raised for the operator.
 """
 
 import re
