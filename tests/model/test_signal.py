@@ -52,3 +52,17 @@ def test_a_heartbeat_is_recent_within_the_time_on_a_sane_clock(age: float, recen
 
 def test_without_a_heartbeat_nothing_is_recent() -> None:
     assert not Pulse(signal=of(Kind.OK)).is_recent(NOW, 15)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "is_busy"),
+    [
+        (Kind.REMOVE_REG_FAILED, "busy: job build of acme/widgets, run 4711, has not ended yet", True),
+        (Kind.REMOVE_REG_FAILED, "the CI refused", False),
+        (Kind.CLEAN_FAILED, "busy: a mount", False),
+    ],
+)
+def test_only_a_failure_to_deregister_that_begins_with_busy_means_that_a_job_runs(
+    kind: Kind, text: str, is_busy: bool
+) -> None:
+    assert Signal("i-1", kind, "run", "round", 1, text).is_busy is is_busy

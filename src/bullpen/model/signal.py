@@ -42,6 +42,8 @@ _LADDER = {kind: rank for rank, kind in enumerate(Kind)}
 TEXT_LIMIT = 2000
 """Characters of a signal's text that are kept: the last lines of a failed script, not its megabyte of output."""
 
+BUSY = "busy:"
+"""How the text of a failure to deregister begins if a job runs there: what agents send. `Signal.is_busy` reads it."""
 
 SEQ_STEP = 10_000
 """How far a sequence number may run ahead of the stored one, or of 0. An agent counts its signals, a few in each round.
@@ -69,6 +71,11 @@ class Signal:
     def proves(self, kind: Kind, round: str) -> bool:
         """True if this signal shows that `kind` was reached in `round`."""
         return self.round == round and not self.kind.is_failure and self.kind.rank >= kind.rank
+
+    @property
+    def is_busy(self) -> bool:
+        """True if the agent could not deregister only because its runner executes a job."""
+        return self.kind is Kind.REMOVE_REG_FAILED and self.text.startswith(BUSY)
 
     def fails(self, round: str) -> bool:
         """True if this signal reports a failure in `round`."""

@@ -22,13 +22,10 @@ from bullpen.model import instance as instances
 from bullpen.model.activity import Activity, parse
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
 from bullpen.model.job import RUNNING as JOB_RUNNING
-from bullpen.model.signal import Kind, Pulse
+from bullpen.model.signal import Pulse
 from bullpen.model.transition import Change
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-
-EXCUSE = "busy:"
-"""How the text of a signal begins if the agent cannot deregister because a job runs."""
 
 LATEST = 20
 """Provisions of a label that are read to see how long its jobs may last."""
@@ -93,13 +90,7 @@ def activities(settings: Settings, pulses: Mapping[str, Pulse]) -> dict[str, Act
 def is_excused(settings: Settings, one: Instance, pulse: Pulse) -> bool:
     """True if its agent failed to deregister only because a job runs, or ran a moment ago."""
     signal = pulse.signal
-    return (
-        settings.on_github
-        and signal is not None
-        and signal.fails(one.round)
-        and signal.kind is Kind.REMOVE_REG_FAILED
-        and signal.text.startswith(EXCUSE)
-    )
+    return settings.on_github and signal is not None and signal.round == one.round and signal.is_busy
 
 
 async def spare(
