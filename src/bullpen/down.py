@@ -8,7 +8,6 @@ from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
-from bullpen.model.times import later
 from bullpen.pool import debts, lifecycle
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports, Removal
@@ -115,9 +114,7 @@ async def _remaining(ports: Ports, setbacks: Setbacks) -> dict[str, str]:
 async def _abort_open(ports: Ports, settings: Settings, setbacks: Setbacks) -> bool:
     """Abort open provisions, so that none registers more machines. False if one moved in between: it may be about to
     launch, and must be read again."""
-    now = ports.clock.now()
-    due = later(now, settings.timings.takeover)
-    aborted = provisions.Aborted(at=now, by=BY, why="the pool is taken down", settle_due=due)
+    aborted = lifecycle.aborted(ports, settings, "the pool is taken down", by=BY)
     names = dict.fromkeys([*settings.classes, *await ports.queue.names()])
     found = [one for name in names for one in await ports.records.open_provisions(name)]
     results = await ports.records.apply_each([provisions.abort(one, aborted) for one in found])

@@ -85,9 +85,7 @@ async def release(
 
 async def _decide(ports: Ports, settings: Settings, found: list[Provision], by: str) -> list[Provision]:
     """Abort what is open, so that nothing more is acquired for the run, and finish what was committed."""
-    now = ports.clock.now()
-    due = later(now, settings.timings.takeover)
-    aborted = provisions.Aborted(at=now, by=by, why=OVER, settle_due=due)
+    aborted = lifecycle.aborted(ports, settings, OVER, by=by)
     decided = [one for one in found if one.state is not provisions.OPEN]
     undecided = [one for one in found if one.state is provisions.OPEN]
     while undecided:

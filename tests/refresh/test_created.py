@@ -64,7 +64,7 @@ async def test_what_the_cap_leaves_is_created_and_the_cap_is_named_for_the_rest(
         await provisioned(world, "run", 2)
         created, refused = of_creation(await refreshed(world))
         assert created == Action("create", "2 × small", TARGET)
-        assert refused == Action("cannot create", "1 × small", CAP.format(4, 5, "2 small running"))
+        assert refused == Action("cannot create", "1 × small", CAP.format(4, 5, "2 small running"), is_done=False)
         assert len(machines(world)) == 4
 
 
@@ -72,7 +72,7 @@ async def test_a_full_pool_creates_nothing_and_says_what_holds_it() -> None:
     async with a_world(settings=pool(3, small=3)) as world:
         await provisioned(world, "run", 3)
         assert of_creation(await refreshed(world)) == [
-            Action("cannot create", "3 × small", CAP.format(3, 6, "3 small running"))
+            Action("cannot create", "3 × small", CAP.format(3, 6, "3 small running"), is_done=False)
         ]
 
 
@@ -116,7 +116,7 @@ async def test_a_launch_that_is_refused_reports_nothing_as_created() -> None:
         world.memory.yard.troubles.append((0, PermissionDenied("not you")))
         with pytest.raises(Hindered, match="not you") as caught:
             await refreshed(world)
-        assert of_creation(caught.value.actions) == [Action("cannot create", "1 × small", "not you")]
+        assert of_creation(caught.value.actions) == [Action("cannot create", "1 × small", "not you", is_done=False)]
 
 
 async def test_fewer_runners_are_given_within_a_cap_where_fewer_are_acceptable() -> None:

@@ -240,7 +240,7 @@ async def test_a_machine_that_may_not_be_ended_is_told_with_the_remedy() -> None
         (one,) = await with_pool(world, 1)
         sightings = world.memory.yard.sightings
         sightings[one] = replace(sightings[one], stays="it is protected; switch that off")
-        assert Action("cannot end", one, "it is protected; switch that off") in await refreshed(world)
+        assert Action("cannot end", one, "it is protected; switch that off", is_done=False) in await refreshed(world)
 
 
 async def test_a_pre_warmed_machine_that_never_boots_is_ended() -> None:

@@ -17,7 +17,6 @@ from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, TERMINATED, Instance
 from bullpen.model.provision import Provision
 from bullpen.model.signal import Pulse
-from bullpen.model.times import later
 from bullpen.pool import busy, clock_skew, lifecycle, offering
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports
@@ -167,9 +166,8 @@ def why_due(undecided: Provision, now: datetime) -> str:
 
 
 async def _abort(ports: Ports, settings: Settings, undecided: Provision, why: str, *, by: str) -> Provision | None:
-    now = ports.clock.now()
-    event = provisions.Aborted(at=now, by=by, why=why, settle_due=later(now, settings.timings.takeover))
-    (landed,) = await ports.records.apply_each([provisions.abort(undecided, event)])
+    aborted = lifecycle.aborted(ports, settings, why, by=by)
+    (landed,) = await ports.records.apply_each([provisions.abort(undecided, aborted)])
     return None if isinstance(landed, Conflict) else landed
 
 
@@ -205,13 +203,14 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
     if attested := [one for one in cleaning if one.id in late and offering.is_proven(one, pulses[one.id])]:
         fates |= await offering.offer_proven(ports, settings, attested, pulses, by=by)
     hopeless = [
-        (one, pulses[one.id].departure or "did not attest that it is clean")
+        one
         for one in cleaning
         if one.id not in fates
         and one.id not in at_work
         and (one.id in late or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
     ]
-    fates |= await lifecycle.end_together(ports, settings, hopeless, by=by)
+    reasons = {one.id: pulses[one.id].departure or "did not attest that it is clean" for one in hopeless}
+    fates |= await lifecycle.expire_and_terminate(ports, settings, hopeless, reasons, by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]
 
 

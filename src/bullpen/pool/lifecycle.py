@@ -4,7 +4,7 @@ Several processes may work on one record at the same time. Every write is condit
 to an engine is idempotent, and the process that comes second gets a Conflict and leaves the record alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -77,6 +77,12 @@ def _consequence(
     return end(held, now, by, why) if held.state is CREATED else give_back(ports, settings, held, now, by, why)
 
 
+def aborted(ports: Ports, settings: Settings, why: str, *, by: str) -> provisions.Aborted:
+    """The end of an open provision. This process has a head start to settle it."""
+    now = ports.clock.now()
+    return provisions.Aborted(at=now, by=by, why=why, settle_due=later(now, settings.timings.takeover))
+
+
 def settling(settings: Settings, decided: Provision, now: datetime, by: str) -> Change[Provision]:
     """The change that marks a provision as settled. Its record outlives the members that run."""
     step = provisions.settle_committed if decided.state is provisions.COMMITTED else provisions.settle_aborted
@@ -124,21 +130,15 @@ async def terminate(ports: Ports, settings: Settings, marked: Sequence[Instance]
 
 
 async def expire_and_terminate(
-    ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str, *, by: str
+    ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str | Mapping[str, str], *, by: str
 ) -> dict[str, InstanceFate]:
-    """Mark first, terminate after. An instance that another process has moved is left alone."""
-    return await end_together(ports, settings, [(one, why) for one in condemned], by=by)
-
-
-async def end_together(
-    ports: Ports, settings: Settings, condemned: Sequence[tuple[Instance, str]], *, by: str
-) -> dict[str, InstanceFate]:
-    """As `expire_and_terminate`, with a reason for each."""
+    """Mark first, terminate after; for one reason or for a reason each, by id. An instance that another process has
+    moved is left alone."""
     now = ports.clock.now()
-    landed = await ports.records.apply_each([end(one, now, by, why) for one, why in condemned])
-    marked = [one for one in landed if isinstance(one, Instance)]
+    marks = [end(one, now, by, why if isinstance(why, str) else why[one.id]) for one in condemned]
+    marked = [one for one in await ports.records.apply_each(marks) if isinstance(one, Instance)]
     certain = await terminate(ports, settings, marked, by=by)
-    fates = {one.id: InstanceFate.NOT_OURS for one, _ in condemned}
+    fates = {one.id: InstanceFate.NOT_OURS for one in condemned}
     for one in marked:
         fates[one.id] = InstanceFate.TERMINATED if one.id in certain else InstanceFate.TERMINATING
     return fates

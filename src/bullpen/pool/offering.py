@@ -15,7 +15,7 @@ from bullpen.model.signal import Kind, Pulse
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy
-from bullpen.pool.lifecycle import InstanceFate, end_together, expire_and_terminate
+from bullpen.pool.lifecycle import InstanceFate, expire_and_terminate
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Message, Ports
 
@@ -55,14 +55,14 @@ async def await_and_offer(
         await busy.spare(ports, settings, waiting.values(), at_work, by=by)
         fates |= dict.fromkeys(at_work, InstanceFate.BUSY)
         late = loop.time() >= give_up
-        hopeless = [
-            (one, why)
-            for one in waiting.values()
-            if fates[one.id] is InstanceFate.CLEANING
-            and (why := _hopeless(settings, one, pulses[one.id], late=late, silent=watcher.is_silent(one.id)))
-        ]
+        hopeless = {
+            id: why
+            for id, one in waiting.items()
+            if fates[id] is InstanceFate.CLEANING
+            and (why := _hopeless(settings, one, pulses[id], late=late, silent=watcher.is_silent(id)))
+        }
         if hopeless:
-            fates |= await end_together(ports, settings, hopeless, by=by)
+            fates |= await expire_and_terminate(ports, settings, [waiting[id] for id in hopeless], hopeless, by=by)
         waiting = {
             one.id: one
             for one in waiting.values()
@@ -111,8 +111,9 @@ async def offer_proven(
         watcher = Watcher(ports.signals, ports.clock, settings.timings)
         moving = await watcher.signs_of_life([one.id for one in quiet])
     fates = await offer_living(ports, settings, proven, pulses, by=by, living=moving)
-    if leaving := [(one, why) for one in proven if (why := pulses[one.id].departure)]:
-        fates |= await end_together(ports, settings, leaving, by=by)
+    if leaving := [one for one in proven if pulses[one.id].departure]:
+        reasons = {one.id: pulses[one.id].departure for one in leaving}
+        fates |= await expire_and_terminate(ports, settings, leaving, reasons, by=by)
     if overdue := [one for one in quiet if one.id not in moving | set(fates) and one.threshold <= now]:
         fates |= await expire_and_terminate(ports, settings, overdue, "its agent is silent", by=by)
     return fates

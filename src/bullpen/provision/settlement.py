@@ -170,9 +170,7 @@ class Settlement:
 
     async def _abort(self, reason: str) -> bool:
         """Make sure that the record is aborted; False if it is committed."""
-        now = self._ports.clock.now()
-        due = later(now, self._settings.timings.takeover)
-        aborted = provisions.Aborted(at=now, by=self._by, why=reason, settle_due=due)
+        aborted = lifecycle.aborted(self._ports, self._settings, reason, by=self._by)
         # It may be decided already, by another process or by a write whose answer was lost.
         with suppress(ProvisionFailed):
             await self._record.write(provisions.abort, aborted)

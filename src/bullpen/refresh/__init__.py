@@ -17,8 +17,9 @@ from bullpen.inventory import every_live
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import clock_skew
 from bullpen.ports import Ports
-from bullpen.refresh import desired, leases, reap, reconcile, runs, warm
-from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
+from bullpen.refresh import desired, leases, reap, reconcile, warm
+from bullpen.refresh.action import BY, Action, Hindered, Plan, PlanRunner, alarm, mend
+from bullpen.workflows.controller import WorkflowController
 
 __all__ = ["Action", "Hindered", "refresh"]
 
@@ -61,7 +62,7 @@ async def refresh(
             note(plan.actions)
         if not dry_run:
             note(await runner.perform(plan))
-    for id in await jobs.give_up_stranded(ports, settings, by=reap.BY, dry_run=dry_run):
+    for id in await jobs.give_up_stranded(ports, settings, by=BY, dry_run=dry_run):
         note([Action("give up", id, "its run has no runner")])
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
@@ -88,9 +89,25 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     async for plan in leases.plans(ports, settings):
         yield plan
         has_acted = True
-    async for plan in runs.plans(ports, settings, dry_run=dry_run):
-        yield plan
+    if settings.on_github and (actions := await _workflow_runs(ports, settings, dry_run)):
+        yield alarm(*actions)
         has_acted = True
     live = await every_live(ports) if has_acted else live
     async for plan in warm.plans(ports, settings, live, dry_run=dry_run):
         yield plan
+
+
+async def _workflow_runs(ports: Ports, settings: Settings, dry_run: bool) -> list[Action]:
+    """Reconcile the workflow runs of GitHub in one whole pass, as no `bullpen serve` may run; returns what was done.
+
+    Runs that completed give back their runners, lost jobs are run again, labels that lost all runners get others. What
+    must be observed twice is observed again by the next refresh. A dry run asks GitHub nothing: it names the runs that
+    it would ask about.
+    """
+    controller = WorkflowController(ports, settings)
+    if dry_run:
+        reason = "it has runners, or has lost some; refresh would ask GitHub"
+        return [Action("check run", run, reason) for run in await controller.held_runs()]
+    report, scope = await controller.reconcile_all(), settings.github.scope
+    done = [Action("follow", scope, line) for line in report.done]
+    return done + [Action("alarm", scope, line) for line in report.alarms]

@@ -1,13 +1,18 @@
 """Actions of refresh, each with its reason; and plans, which a dry run shows and a real run performs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
+from bullpen.model.instance import Instance
+from bullpen.pool import lifecycle
 from bullpen.pool.setbacks import reason_of
-from bullpen.ports import Gap, Infrastructure
+from bullpen.ports import Gap, Infrastructure, Ports
 from bullpen.structured_log import get_logger
 
+BY = "refresh"
 GIVE_UP_AFTER = 3  # plans in a row that got no answer
 SHOWN = 3  # actions of a plan that a message names
 
@@ -19,11 +24,7 @@ class Action:
     what: str
     subject: str
     reason: str
-
-    @property
-    def is_done(self) -> bool:
-        """False if it reports that something cannot be done."""
-        return not self.what.startswith("cannot ")
+    is_done: bool = True  # False if it reports that something cannot be done
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,15 @@ async def mend(infrastructure: Infrastructure, gap: Gap) -> BullpenError | None:
             raise
         return failure
     return None
+
+
+def ending(ports: Ports, settings: Settings, condemned: Sequence[Instance], why: str | Mapping[str, str]) -> Plan:
+    """A plan that ends instances, for one reason or for a reason each, by id."""
+    reasons = dict.fromkeys((one.id for one in condemned), why) if isinstance(why, str) else why
+    return Plan(
+        tuple(Action("terminate", one.id, reasons[one.id]) for one in condemned),
+        partial(lifecycle.expire_and_terminate, ports, settings, condemned, why, by=BY),
+    )
 
 
 def alarm(*actions: Action) -> Plan:

@@ -9,17 +9,14 @@ one machine after the other would not help: so a young machine is spared, and an
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.model.signal import Pulse
 from bullpen.model.times import later
-from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Sighting
-from bullpen.refresh.action import Action, Plan, alarm
+from bullpen.refresh.action import Action, Plan, alarm, ending
 
-BY = "refresh"
 YOUNG = 3600.0
 """Seconds after its launch in which a machine shows which version a new one would have. So it is replaced hourly at
 most."""
@@ -43,15 +40,10 @@ async def plans(
         reason = f"GitHub refuses its runner {version} from {refused[version]:%Y-%m-%d} on"
         if _is_young(sightings.get(one.id), now):
             source = "github.runner-url" if settings.github.runner_url else "the image or github.runner-directory"
-            outdated = Action(
-                "outdated", one.id, f"{reason}, and new machines have it too: put a newer one into {source}"
-            )
-            yield alarm(outdated)
+            advice = f"{reason}, and new machines have it too: put a newer one into {source}"
+            yield alarm(Action("outdated", one.id, advice))
         else:
-            yield Plan(
-                (Action("terminate", one.id, reason),),
-                partial(lifecycle.expire_and_terminate, ports, settings, [one], reason, by=BY),
-            )
+            yield ending(ports, settings, [one], reason)
 
 
 def version_of(pulse: Pulse) -> str:

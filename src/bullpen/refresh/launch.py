@@ -27,9 +27,8 @@ from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.record import ProvisionRecord
-from bullpen.refresh.action import Action, PlanReport
+from bullpen.refresh.action import BY, Action, PlanReport
 
-BY = "refresh"
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
 """Why a launch may fall short for now: the next refresh tries again. Anything else needs an operator."""
 TRIES = 3  # launches that one refresh opens: if others fill the pool each time, the next refresh does the rest
@@ -73,8 +72,9 @@ def _actions(
     settings: Settings, name: str, created: int, refused: int, refusal: BullpenError | None
 ) -> tuple[Action, ...]:
     target = f"the idle target is {settings.resource_class(name).idle_target}"
-    actions = [Action("create", f"{created} × {name}", target)] if created else []
-    return (*actions, Action("cannot create", f"{refused} × {name}", str(refusal))) if refused else tuple(actions)
+    done = (Action("create", f"{created} × {name}", target),) if created else ()
+    cannot = (Action("cannot create", f"{refused} × {name}", str(refusal), is_done=False),) if refused else ()
+    return done + cannot
 
 
 async def _opened(ports: Ports, settings: Settings, resource_class: str, count: int) -> ProvisionRecord:
@@ -90,9 +90,8 @@ async def _has_place(ports: Ports, settings: Settings, own: Provision) -> bool:
     """True if an open launch, which others can see by now, may go ahead."""
     name = own.needs.resource_class
     loop = asyncio.get_running_loop()
-    patience = (
-        loop.time() + settings.timings.takeover
-    )  # one whose process was killed never gives up: its deadline ends it
+    # One whose process was killed never gives up: its deadline ends it.
+    patience = loop.time() + settings.timings.takeover
     while True:
         others = [one for one in await _launches(ports, name) if one.id != own.id]
         if await _still_missing(ports, settings, name, others) >= own.want:
@@ -139,7 +138,5 @@ async def _create(ports: Ports, settings: Settings, record: ProvisionRecord) -> 
 
 
 async def _abort(ports: Ports, settings: Settings, record: ProvisionRecord, why: str) -> None:
-    now = ports.clock.now()
-    due = later(now, settings.timings.takeover)
-    await record.write(provisions.abort, provisions.Aborted(at=now, by=BY, why=why, settle_due=due))
-    await ports.records.apply_each([lifecycle.settling(settings, record.stored, now, BY)])
+    await record.write(provisions.abort, lifecycle.aborted(ports, settings, why, by=BY))
+    await ports.records.apply_each([lifecycle.settling(settings, record.stored, ports.clock.now(), BY)])

@@ -13,10 +13,9 @@ from bullpen.model.times import later
 from bullpen.pool import busy, debts, lifecycle, offering
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-from bullpen.refresh.action import Action, Plan
+from bullpen.refresh.action import BY, Action, Plan
 
 PAGE = 100
-BY = "refresh"
 OVERTIME = 120.0
 """Seconds past its maximum runtime in which a busy instance ends itself: its agent does so after a minute, and then
 GitHub knows at once instead of waiting for a runner that does not answer."""

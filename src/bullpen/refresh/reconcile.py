@@ -10,20 +10,17 @@ from bullpen.config import Settings
 from bullpen.errors import Refused
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
-from bullpen.pool import lifecycle
 from bullpen.ports import Ports, Sighting
 from bullpen.refresh import drift, registrations, tickets
-from bullpen.refresh.action import Action, Plan, alarm
+from bullpen.refresh.action import Action, Plan, alarm, ending
 from bullpen.refresh.sightings import seen_twice
-
-BY = "refresh"
 
 
 async def plans(ports: Ports, settings: Settings, live: Sequence[Instance], *, dry_run: bool) -> AsyncIterator[Plan]:
     sightings = {seen.id: seen for seen in await ports.compute.sightings()}
     for seen in sightings.values():
         if seen.alive and seen.stays:  # its end was requested above: an operator has to act
-            yield alarm(Action("cannot end", seen.id, seen.stays))
+            yield alarm(Action("cannot end", seen.id, seen.stays, is_done=False))
     async for plan in _unwanted(ports, settings, live):
         yield plan
     async for plan in _gone(ports, settings, live, sightings, dry_run):
@@ -47,9 +44,9 @@ async def _unwanted(ports: Ports, settings: Settings, live: Sequence[Instance]) 
             continue
         own_class = settings.classes.get(one.resource_class)
         if own_class is None:
-            yield _ending(ports, settings, one, f"class {one.resource_class} is no longer configured")
+            yield ending(ports, settings, [one], f"class {one.resource_class} is no longer configured")
         elif one.image_generation < own_class.image_generation:
-            yield _ending(ports, settings, one, f"image generation {one.image_generation} is outdated")
+            yield ending(ports, settings, [one], f"image generation {one.image_generation} is outdated")
 
 
 async def _gone(
@@ -64,7 +61,7 @@ async def _gone(
     for one in gone:
         signal = pulses[one.id].signal
         failure = f": {signal.text}" if signal is not None and signal.fails(one.round) and signal.text else ""
-        yield _ending(ports, settings, one, f"its machine is gone{failure}")
+        yield ending(ports, settings, [one], f"its machine is gone{failure}")
 
 
 async def _orphans(
@@ -129,10 +126,3 @@ async def _is_open(ports: Ports, provision_id: str) -> bool:
     except Refused:
         return True
     return provision is not None and provision.state is provisions.OPEN
-
-
-def _ending(ports: Ports, settings: Settings, one: Instance, reason: str) -> Plan:
-    return Plan(
-        (Action("terminate", one.id, reason),),
-        partial(lifecycle.expire_and_terminate, ports, settings, [one], reason, by=BY),
-    )

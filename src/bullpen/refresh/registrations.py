@@ -15,10 +15,9 @@ from bullpen.liveness.protection import FEW
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, Registration
-from bullpen.refresh.action import Action, Plan, alarm
+from bullpen.refresh.action import BY, Action, Plan, alarm
 from bullpen.refresh.sightings import seen_twice
 
-BY = "refresh"
 UNSEEN = "its agent is alive, but the CI sees no runner there"
 
 
@@ -46,7 +45,7 @@ def _unknown(settings: Settings, failure: Refused | Unavailable) -> Plan:
         if isinstance(failure, Refused):
             raise failure
 
-    return Plan((Action("cannot list runners", settings.github.scope, str(failure)),), perform)
+    return Plan((Action("cannot list runners", settings.github.scope, str(failure), is_done=False),), perform)
 
 
 async def _ghosts(

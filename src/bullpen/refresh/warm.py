@@ -13,12 +13,10 @@ from bullpen.liveness import lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.times import later
-from bullpen.pool import lifecycle, offering
+from bullpen.pool import offering
 from bullpen.ports import Ports
 from bullpen.refresh import launch
-from bullpen.refresh.action import Action, Plan
-
-BY = "refresh"
+from bullpen.refresh.action import BY, Action, Plan, ending
 
 
 async def plans(
@@ -29,10 +27,7 @@ async def plans(
     lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
         foreseen.subtract(one.resource_class for one in gone)
-        yield Plan(
-            tuple(Action("terminate", one.id, lost[one.id]) for one in gone),
-            partial(lifecycle.end_together, ports, settings, [(one, lost[one.id]) for one in gone], by=BY),
-        )
+        yield ending(ports, settings, gone, lost)
     for name, own_class in settings.classes.items():
         of_class = [one for one in live if one.resource_class == name and one.id not in lost]
         pending = [one for one in of_class if one.is_pending]
@@ -45,10 +40,7 @@ async def plans(
             yield _keeping(ports, settings, ageing, now)
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
-            yield Plan(
-                tuple(Action("terminate", one.id, "idle past its threshold") for one in expired),
-                partial(lifecycle.expire_and_terminate, ports, settings, expired, "idle past its threshold", by=BY),
-            )
+            yield ending(ports, settings, expired, "idle past its threshold")
         missing = own_class.idle_target - len(on_offer) - len(pending)
         if missing > 0 and (missing := missing - await launch.under_way(ports, name)) > 0:
             actions = await launch.foresee(ports, settings, name, missing, foreseen) if dry_run else ()
