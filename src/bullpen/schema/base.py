@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +22,17 @@ class WorkState(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+
+
+A = TypeVar("A", bound=AnswerBody)
+
+
+def filled(kind: type[A], *sources: object, **values: Any) -> A:
+    """An answer with these values. Every other field is the attribute of its name that a source has, a time as text;
+    what no source has keeps the default of the field."""
+    found = {name: getattr(one, name) for one in sources for name in kind.__struct_fields__ if hasattr(one, name)}
+    times = {name: format_time(value) for name, value in found.items() if isinstance(value, datetime)}
+    return kind(**(found | times | values))
 
 
 def time_of(at: datetime | None) -> str | None:

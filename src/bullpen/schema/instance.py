@@ -11,9 +11,9 @@ from bullpen.model.instance import Instance
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.signal import Kind as SignalKind
 from bullpen.model.signal import Pulse
-from bullpen.model.ticket import UsageClass, format_time
+from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import StoryLine
-from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.base import AnswerBody, filled, time_of
 from bullpen.schema.story import CiJobAnswer, DebtAnswer, StoryLineAnswer, ci_job_of, debt_of, lines_of
 
 
@@ -64,26 +64,10 @@ def instance_of(
     activity: Activity | None = None,
     story: Sequence[StoryLine] = (),
 ) -> InstanceAnswer:
-    return InstanceAnswer(
-        id=one.id,
-        state=one.state,
-        run_id=one.run_id,
-        round=one.round,
-        version=one.version,
-        threshold=format_time(one.threshold),
-        attested=one.attested,
-        trust_domain=one.trust_domain,
-        image_generation=one.image_generation,
-        resource_class=one.resource_class,
-        instance_type=one.instance_type,
-        usage_class=one.usage_class,
-        cpu=one.cpu,
-        mem=one.mem,
-        provision_id=one.provision_id,
-        repository=one.repository,
-        offered_at=time_of(one.offered_at),
+    return filled(
+        InstanceAnswer,
+        one,
         owes=debt_of(one.owes),
-        purge_at=time_of(one.purge_at),
         pid=pid,
         signal=pulse.signal.kind if pulse and pulse.signal else None,
         heartbeat_at=time_of(pulse.heartbeat.at) if pulse and pulse.heartbeat else None,

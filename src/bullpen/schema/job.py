@@ -8,7 +8,7 @@ from bullpen.model.job import Job
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
 from bullpen.model.transition import StoryLine
-from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.base import AnswerBody, filled
 from bullpen.schema.story import StoryLineAnswer, lines_of
 
 
@@ -52,34 +52,11 @@ class JobList(AnswerBody, frozen=True):
 
 
 def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
-    return JobAnswer(
-        id=job.id,
-        run_id=job.run_id,
-        name=job.name,
-        index=job.index,
-        command=job.command,
-        state=job.state,
-        result=job.result,
-        exit_code=job.exit_code,
-        reason=job.reason,
-        fence=job.fence,
-        worker=job.worker,
-        epoch=job.epoch,
-        instance_id=job.instance_id,
-        losses=job.losses,
-        cancelling=job.cancelling,
-        timeout_seconds=job.timeout,
-        capability=job.capability,
-        side_effects=job.side_effects,
-        queued_at=time_of(job.queued_at),
-        finished_at=time_of(job.finished_at),
-        story=lines_of(story),
-    )
+    return filled(JobAnswer, job, timeout_seconds=job.timeout, story=lines_of(story))
 
 
 def log_of(job: Job, lines: list[str]) -> JobLog:
-    answer = job_of(job)
-    return JobLog(**{name: getattr(answer, name) for name in answer.__struct_fields__}, lines=lines)
+    return filled(JobLog, job_of(job), lines=lines)
 
 
 def jobs_of(run_id: str, jobs: Sequence[Job]) -> JobList:

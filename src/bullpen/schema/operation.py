@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bullpen.errors import FailureCause
-from bullpen.model.progress import ProgressReport, WorkPhase
+from bullpen.model.progress import WorkPhase
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
@@ -63,10 +63,6 @@ class ReleaseOperation(_Operation, tag=OperationKind.RELEASE.value, kw_only=True
 
 
 Operation: TypeAlias = ProvisionOperation | ReleaseOperation
-
-
-def progress_of(report: ProgressReport) -> ProgressAnswer:
-    return ProgressAnswer(report.phase, report.text, report.done, report.total, dict(report.waiting), report.about)
 
 
 def kind_of(operation: Operation) -> OperationKind:

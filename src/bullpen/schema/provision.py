@@ -6,7 +6,7 @@ from bullpen.model.progress import WorkPhase
 from bullpen.model.ticket import UsageClass
 from bullpen.pool.lifecycle import InstanceFate
 from bullpen.provision.outcome import Member, Origin, Outcome
-from bullpen.schema.base import AnswerBody, WorkState
+from bullpen.schema.base import AnswerBody, WorkState, filled
 
 
 class MemberAnswer(AnswerBody, frozen=True):
@@ -56,23 +56,16 @@ class ProvisionAnswer(AnswerBody, frozen=True):
 
 
 def provision_of(outcome: Outcome) -> ProvisionAnswer:
-    return ProvisionAnswer(
-        run_id=outcome.run_id,
-        provision_id=outcome.provision_id,
+    return filled(
+        ProvisionAnswer,
+        outcome,
         state=WorkState.SUCCEEDED if outcome.succeeded else WorkState.FAILED,
-        requested=outcome.requested,
-        selected=outcome.selected,
-        created=outcome.created,
         duration_seconds=round(outcome.duration, 3),
         timings={phase: round(seconds, 3) for phase, seconds in outcome.timings.items()},
-        cause=outcome.cause,
-        reason=outcome.reason,
-        remedy=outcome.remedy,
         instances=[_member_of(one) for one in outcome.members],
         kept=[_member_of(one) for one in outcome.kept],
         held=[one.instance.id for one in outcome.held],
-        discarded=[DiscardedAnswer(one.instance_id, one.origin, one.reason, one.outcome) for one in outcome.discarded],
-        collisions=outcome.collisions,
+        discarded=[filled(DiscardedAnswer, one) for one in outcome.discarded],
     )
 
 

@@ -1,7 +1,7 @@
 """What became of a run's instances when it was released."""
 
 from bullpen.release import ReleaseOutcome
-from bullpen.schema.base import AnswerBody, WorkState
+from bullpen.schema.base import AnswerBody, WorkState, filled
 
 
 class ReleaseAnswer(AnswerBody, frozen=True):
@@ -17,12 +17,4 @@ class ReleaseAnswer(AnswerBody, frozen=True):
 
 
 def release_of(released: ReleaseOutcome) -> ReleaseAnswer:
-    return ReleaseAnswer(
-        run_id=released.run_id,
-        state=WorkState.SUCCEEDED,
-        offered=released.offered,
-        terminated=released.terminated,
-        pending=released.pending,
-        busy=released.busy,
-        duration_seconds=round(released.duration, 3),
-    )
+    return filled(ReleaseAnswer, released, state=WorkState.SUCCEEDED, duration_seconds=round(released.duration, 3))

@@ -1,7 +1,7 @@
 """A run: as it stands, and what became of one that `bullpen run` served."""
 
 from bullpen.run import RunOutcome
-from bullpen.schema.base import AnswerBody, WorkState
+from bullpen.schema.base import AnswerBody, WorkState, filled
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer, job_of
 
@@ -29,15 +29,11 @@ class RunResult(AnswerBody, frozen=True):
 
 
 def run_result_of(ran: RunOutcome) -> RunResult:
-    released = ran.released
-    return RunResult(
+    return filled(
+        RunResult,
+        ran,
+        ran.released,
         run_id=ran.outcome.run_id,
         state=WorkState.SUCCEEDED if ran.exit_code == 0 else WorkState.FAILED,
-        exit_code=ran.exit_code,
-        interrupted=ran.interrupted,
         jobs=[job_of(job) for job in ran.jobs],
-        offered=released.offered if released else (),
-        terminated=released.terminated if released else (),
-        pending=released.pending if released else (),
-        busy=released.busy if released else (),
     )

@@ -1,18 +1,16 @@
 """The pool as a whole, and whether a server can serve it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import field
 
-from bullpen.inventory import Pool, Status
-from bullpen.model.control import Control
+from bullpen.inventory import Status
 from bullpen.model.control import State as ControlState
 from bullpen.model.provision import Provision
-from bullpen.model.ticket import format_time
 from bullpen.model.worker import ACTIVE, INACTIVE
-from bullpen.ports.health import FailingLoop, Limit
-from bullpen.schema.base import AnswerBody, time_of
+from bullpen.ports.health import Limit
+from bullpen.schema.base import AnswerBody, filled, time_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
 from bullpen.schema.worker import SilentWorker, silent_worker_of
 from bullpen.settings.reloading import Reloader
@@ -98,6 +96,9 @@ class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
     failing_loops: list[FailingLoopAnswer]
 
 
+S = TypeVar("S", bound=StatusAnswer)
+
+
 class ServerStatus(StatusAnswer, frozen=True, kw_only=True):
     """With the loops of the server that answers, and its settings."""
 
@@ -127,18 +128,12 @@ class AliveAnswer(AnswerBody, frozen=True):
 
 
 def server_status_of(status: Status, loops: Mapping[str, bool], reloader: Reloader | None) -> ServerStatus:
-    settings = (
-        SettingsAnswer(reloader.file, reloader.restart_needed, reloader.refused) if reloader else SettingsAnswer()
-    )
-    return ServerStatus(**_shared(status), loops=dict(loops), settings=settings)
+    return _status_of(ServerStatus, status, loops=dict(loops), settings=filled(SettingsAnswer, reloader))
 
 
 def pool_status_of(status: Status, limits: Sequence[Limit] = ()) -> PoolStatus:
-    return PoolStatus(
-        **_shared(status),
-        instances=[instance_of_view(one) for one in status.instances],
-        limits=[RateLimitAnswer(one.resource, one.limit, one.remaining, format_time(one.resets_at)) for one in limits],
-    )
+    instances = [instance_of_view(one) for one in status.instances]
+    return _status_of(PoolStatus, status, instances=instances, limits=[filled(RateLimitAnswer, one) for one in limits])
 
 
 def domains_of(census: Mapping[tuple[str, str], int]) -> list[DomainAnswer]:
@@ -147,38 +142,21 @@ def domains_of(census: Mapping[tuple[str, str], int]) -> list[DomainAnswer]:
     return [DomainAnswer(name, census.get((name, ACTIVE), 0), census.get((name, INACTIVE), 0)) for name in names]
 
 
-def control_of(control: Control) -> ControlAnswer:
-    return ControlAnswer(
-        name=control.id,
-        state=control.state,
-        why=control.why,
-        held_since=time_of(control.held_since),
-        recovered_at=time_of(control.recovered_at),
-    )
-
-
-def failing_loop_of(one: FailingLoop) -> FailingLoopAnswer:
-    return FailingLoopAnswer(one.process, one.loop, format_time(one.since), one.error)
-
-
-def _shared(status: Status) -> dict[str, Any]:
+def _status_of(kind: type[S], status: Status, **others: Any) -> S:
     counts: dict[str, dict[str, int]] = {}
     for (name, state), count in status.counts.items():
         counts.setdefault(name, {})[state.value] = count
-    return {
-        "counts": counts,
-        "pools": [_pool_of(one) for one in status.pools],
-        "workers": [DomainAnswer(one.name, one.active, one.inactive) for one in status.domains],
-        "silent_workers": [silent_worker_of(one) for one in status.silent],
-        "hold": status.hold,
-        "controls": [control_of(one) for one in status.controls],
-        "waiting": [_waiting_of(one) for one in status.waiting],
-        "failing_loops": [failing_loop_of(one) for one in status.failing],
-    }
-
-
-def _pool_of(one: Pool) -> PoolAnswer:
-    return PoolAnswer(one.resource_class, one.tickets, one.counts_expired, one.claimable)
+    return kind(
+        counts=counts,
+        pools=[filled(PoolAnswer, one, tickets_include_expired=one.counts_expired) for one in status.pools],
+        workers=[filled(DomainAnswer, one, domain=one.name) for one in status.domains],
+        silent_workers=[silent_worker_of(one) for one in status.silent],
+        hold=status.hold,
+        controls=[filled(ControlAnswer, one, name=one.id) for one in status.controls],
+        waiting=[_waiting_of(one) for one in status.waiting],
+        failing_loops=[filled(FailingLoopAnswer, one) for one in status.failing],
+        **others,
+    )
 
 
 def _waiting_of(one: Provision) -> WaitingProvision:

@@ -9,7 +9,7 @@ from bullpen.model.instance import Instance, InstanceDebt
 from bullpen.model.provision import Provision, ProvisionDebt
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
-from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.base import AnswerBody, filled, time_of
 
 
 class DebtKind(StrEnum):
@@ -80,7 +80,7 @@ def story_of(story: Story) -> StoryAnswer:
 
 
 def lines_of(lines: Iterable[StoryLine]) -> list[StoryLineAnswer]:
-    return [StoryLineAnswer(one.version, one.step, one.state, format_time(one.at), one.by, one.why) for one in lines]
+    return [filled(StoryLineAnswer, one) for one in lines]
 
 
 def debt_of(debt: Debt | None) -> DebtAnswer | None:
@@ -88,6 +88,4 @@ def debt_of(debt: Debt | None) -> DebtAnswer | None:
 
 
 def ci_job_of(activity: Activity | None) -> CiJobAnswer | None:
-    if activity is None:
-        return None
-    return CiJobAnswer(activity.repository, activity.run, activity.attempt, activity.job, activity.runner)
+    return filled(CiJobAnswer, activity, name=activity.job) if activity else None

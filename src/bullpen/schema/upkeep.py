@@ -8,7 +8,7 @@ from bullpen.errors import BullpenError, FailureCause
 from bullpen.ports import StoredToken
 from bullpen.ports.health import Finding, Health
 from bullpen.refresh import Action
-from bullpen.schema.base import AnswerBody, WorkState
+from bullpen.schema.base import AnswerBody, WorkState, filled
 
 
 class ActionAnswer(AnswerBody, frozen=True):
@@ -88,13 +88,13 @@ class TokenList(AnswerBody, frozen=True):
 
 
 def refresh_of(actions: Sequence[Action], *, dry_run: bool, failure: BullpenError | None) -> RefreshAnswer:
-    return RefreshAnswer(
+    return filled(
+        RefreshAnswer,
+        failure,
         state=WorkState.FAILED if failure else WorkState.SUCCEEDED,
         dry_run=dry_run,
-        actions=[ActionAnswer(one.what, one.subject, one.reason) for one in actions],
-        cause=failure.cause if failure else FailureCause.NONE,
+        actions=[filled(ActionAnswer, one) for one in actions],
         reason=str(failure) if failure else "",
-        remedy=failure.remedy if failure else "",
     )
 
 
@@ -107,9 +107,9 @@ def doctor_of(findings: Sequence[Finding]) -> DoctorAnswer:
 
 
 def token_of(token: StoredToken, now: datetime) -> TokenAnswer:
-    return TokenAnswer(
-        name=token.name,
-        scope=token.scope,
+    return filled(
+        TokenAnswer,
+        token,
         state=token_state(token, now),
         created=_time(token.created),
         expires=_time(token.expires),
@@ -118,8 +118,7 @@ def token_of(token: StoredToken, now: datetime) -> TokenAnswer:
 
 
 def created_token_of(secret: str, token: StoredToken, now: datetime) -> CreatedToken:
-    answer = token_of(token, now)
-    return CreatedToken(**{name: getattr(answer, name) for name in answer.__struct_fields__}, token=secret)
+    return filled(CreatedToken, token_of(token, now), token=secret)
 
 
 def token_state(token: StoredToken, now: datetime) -> TokenState:

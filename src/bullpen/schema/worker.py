@@ -8,7 +8,7 @@ from bullpen.inventory import Roster, Silence
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Card, Worker
 from bullpen.model.worker import State as WorkerState
-from bullpen.schema.base import AnswerBody, time_of
+from bullpen.schema.base import AnswerBody, filled, time_of
 from bullpen.schema.story import StoryLineAnswer, lines_of
 
 
@@ -63,23 +63,13 @@ class WorkerStopped(AnswerBody, frozen=True):
 
 
 def worker_of(worker: Worker, card: Card, story: Sequence[StoryLine] = ()) -> WorkerAnswer:
-    return WorkerAnswer(
+    return filled(
+        WorkerAnswer,
+        worker,
+        card,
         key=worker.id,
-        state=worker.state,
-        instance_id=worker.instance_id,
-        domain=worker.domain,
-        epoch=worker.epoch,
-        token=worker.token,
         lease_seconds=worker.lease,
-        deadline=time_of(worker.deadline),
-        cleanup_at=time_of(worker.cleanup_at),
         heartbeat_at=time_of(worker.beat_at),
-        owes_reschedule=worker.owes_reschedule,
-        capabilities=card.capabilities,
-        build_id=card.build_id,
-        host=card.host,
-        pid=card.pid,
-        agent_version=card.agent_version,
         extras=dict(card.extras),
         leaving_at=time_of(worker.leaving),
         story=lines_of(story),
@@ -92,11 +82,4 @@ def workers_of(found: Roster) -> WorkerList:
 
 def silent_worker_of(silence: Silence) -> SilentWorker:
     worker = silence.worker
-    return SilentWorker(
-        key=worker.id,
-        state=worker.state,
-        instance_id=worker.instance_id,
-        epoch=worker.epoch,
-        heartbeat_at=time_of(worker.beat_at),
-        job_ids=silence.jobs,
-    )
+    return filled(SilentWorker, worker, key=worker.id, heartbeat_at=time_of(worker.beat_at), job_ids=silence.jobs)

@@ -25,6 +25,7 @@ from bullpen.model import label as labels
 from bullpen.model.progress import ProgressReport, Tell
 from bullpen.model.ticket import format_time, parse_time
 from bullpen.ports import Chance, Clock
+from bullpen.schema.base import filled
 from bullpen.schema.operation import (
     Operation,
     OperationKind,
@@ -33,7 +34,6 @@ from bullpen.schema.operation import (
     ProvisionOperation,
     ReleaseOperation,
     kind_of,
-    progress_of,
 )
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
@@ -162,7 +162,7 @@ class Operations:
 
     async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
         def tell(report: ProgressReport) -> None:
-            operation.progress = progress_of(report)
+            operation.progress = filled(ProgressAnswer, report, waiting=dict(report.waiting))
 
         try:
             _end(operation, await work(stop, tell))
