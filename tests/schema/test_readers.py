@@ -58,7 +58,7 @@ from bullpen.schema.requests import (
     ReportSignal,
     TakeJob,
 )
-from bullpen.server.routes.oidc import RunToken
+from bullpen.server.routes.tokens import RunToken
 
 Struct: TypeAlias = type[msgspec.Struct]
 OPERATION: tuple[Struct, ...] = (ProvisionOperation, ReleaseOperation)

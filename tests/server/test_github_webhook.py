@@ -16,8 +16,9 @@ from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
 from bullpen.ports.callers import Verifiers
+from bullpen.server.context import REMEMBERED
 from bullpen.server.load_limits import Admission
-from bullpen.server.routes.github import LARGEST, REMEMBERED, Deliveries
+from bullpen.server.routes.github import LARGEST
 from bullpen.settings.github import covers
 from fakes.github.description import DescriptionMissing, load
 from server.fixtures import a_house
@@ -77,12 +78,16 @@ async def test_a_delivery_that_comes_again_wakes_again_and_the_log_says_so(
         assert caplog.text.count("again=yes run=4711") == 1
 
 
-def test_only_the_last_deliveries_are_remembered() -> None:
-    deliveries = Deliveries()
-    assert not any(deliveries.came_before(str(n)) for n in range(10 * REMEMBERED))
-    assert len(deliveries._seen) == REMEMBERED
-    assert deliveries.came_before(str(10 * REMEMBERED - 1))
-    assert not deliveries.came_before("0")
+async def test_only_the_last_deliveries_are_remembered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with a_hub(tmp_path) as hub:
+        deliveries = hub.house.context.deliveries
+        assert (await hub.deliver("workflow_job", JOB)).status_code == 202
+        assert len(deliveries) == 1
+        deliveries.extend(str(n) for n in range(10 * REMEMBERED))
+        assert len(deliveries) == REMEMBERED
+        assert (await hub.deliver("workflow_job", JOB)).status_code == 202
+        assert "again=yes" not in caplog.text
 
 
 async def test_no_token_is_needed_and_none_helps(tmp_path: Path) -> None:

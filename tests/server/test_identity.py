@@ -18,7 +18,7 @@ from bullpen.auth.tokens import AgentIdentity
 from bullpen.model import proof
 from bullpen.ports.callers import Verifiers
 from bullpen.server.load_limits import Admission
-from bullpen.server.routes.identity import LARGEST, REFUSAL
+from bullpen.server.routes.tokens import LARGEST_PROOF, NO_INSTANCE
 from server.fixtures import INSTANCE, OTHER, House, a_house
 from server.sts import KEY, REGION, SECRET, SERVE, SETTINGS, TOKEN, URL, Sts, a_proof, session_of
 
@@ -45,7 +45,7 @@ async def prove(house: House, **changed: Any) -> httpx.Response:
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 403 and answer.json() == {"error": REFUSAL}
+    return answer.status_code == 403 and answer.json() == {"error": NO_INSTANCE}
 
 
 async def test_an_instance_that_proves_itself_gets_a_token_of_its_own(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_what_is_no_proof_by_its_shape_never_reaches_sts(tmp_path: Path, c
         (b"\xff\xfe", 400),
         (b'{"authorization": 1, "date": "", "sessionToken": ""}', 400),
         (b'{"authorization": "' + b"x" * 600 + b'", "date": "", "sessionToken": ""}', 400),
-        (b'{"authorization": "' + b"x" * LARGEST + b'"}', 413),
+        (b'{"authorization": "' + b"x" * LARGEST_PROOF + b'"}', 413),
         (b"[" * 5000, 400),
     ],
 )

@@ -23,13 +23,13 @@ from bullpen.engines.github.oidc import LEEWAY
 from bullpen.errors import Unavailable
 from bullpen.model.trust import TRUSTED, trust_domain
 from bullpen.server.load_limits import Admission
-from bullpen.server.routes.oidc import LARGEST, REFUSAL
+from bullpen.server.routes.tokens import LARGEST_EXCHANGE, NO_JOB
 from server.fixtures import a_house
 from server.jobs_of_github import EXCHANGE, ISSUER, PAT, SECRET, SETTINGS, Hub, a_hub, claims, private_key, unsigned
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 401 and answer.json() == {"error": REFUSAL}
+    return answer.status_code == 401 and answer.json() == {"error": NO_JOB}
 
 
 # ---- what a job gets
@@ -194,7 +194,7 @@ async def test_a_token_is_good_from_its_time_until_its_end(tmp_path: Path) -> No
         (b'{"token": ""}', 400),
         (b'{"token": "x", "trustDomain": "acme/widgets"}', 400),
         (b'{"token": "' + b"x" * 9000 + b'"}', 400),
-        (b'{"token": "' + b"x" * LARGEST + b'"}', 413),
+        (b'{"token": "' + b"x" * LARGEST_EXCHANGE + b'"}', 413),
         (b"[" * 5000, 400),
     ],
 )

@@ -1,7 +1,6 @@
 """The application: heartbeats first, then the API. Every error is answered in the same shape."""
 
 import errno
-import re
 from functools import cache
 from typing import Any
 
@@ -21,20 +20,8 @@ from bullpen.schema.error import ErrorAnswer
 from bullpen.server.context import Asking, Context
 from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
-from bullpen.server.problems import Problem, of_error
-from bullpen.server.routes import (
-    agents,
-    github,
-    health,
-    heartbeats,
-    identity,
-    jobs,
-    oidc,
-    pool,
-    registration,
-    runs,
-    workers,
-)
+from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
+from bullpen.server.routes import agents, github, health, heartbeats, jobs, pool, registration, runs, tokens, workers
 from bullpen.structured_log import get_logger
 
 log = get_logger("bullpen.server")
@@ -47,12 +34,11 @@ class ServerApp:
         self.heartbeats = Heartbeats(context.ports, context.settings)
         self.gate = RequestGate(context.doorkeeper)
         self._context = context
-        self._own = {"context": context, "polls": agents.Polls(), "deliveries": github.Deliveries()}
         self._rest = _litestar()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            state = {**scope.get("state", {}), **self._own}
+            state = {**scope.get("state", {}), "context": self._context}
             if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
             if "speaker" not in state:  # our own connections have asked already, before they read any of the body
@@ -103,23 +89,11 @@ def _litestar() -> Litestar:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
-    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, identity, github, oidc, health)
+    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, github, tokens, health)
     return Litestar(
-        route_handlers=[handler for module in modules for handler in module.HANDLERS],
-        dependencies={
-            "context": Provide(_context, sync_to_thread=False),
-            "polls": Provide(_polls, sync_to_thread=False),
-            "deliveries": Provide(_deliveries, sync_to_thread=False),
-        },
-        exception_handlers={
-            Problem: _problem,
-            BullpenError: _bullpen_error,
-            ValidationException: _invalid,
-            HTTPException: _refused,
-            RecursionError: _too_deep,
-            OSError: _system,
-            Exception: _unexpected,
-        },
+        route_handlers=[module.ROUTER for module in modules],
+        dependencies={"context": Provide(_context, sync_to_thread=False)},
+        exception_handlers={Exception: _failed},
         openapi_config=described,
         request_max_body_size=LARGEST_BODY,
         logging_config=None,
@@ -130,72 +104,28 @@ def _context(scope: Scope) -> Any:
     return scope["state"]["context"]
 
 
-def _polls(scope: Scope) -> Any:
-    return scope["state"]["polls"]
-
-
-def _deliveries(scope: Scope) -> Any:
-    return scope["state"]["deliveries"]
-
-
-def _problem(request: Asking, problem: Exception) -> Response[ErrorAnswer]:
-    assert isinstance(problem, Problem)
+def _failed(request: Asking, error: Exception) -> Response[ErrorAnswer]:
+    problem = _problem(request, error)
     return Response(problem.answer, status_code=problem.status, headers=problem.headers)
 
 
-def _bullpen_error(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    assert isinstance(error, BullpenError)
-    return _problem(request, of_error(error))
-
-
-def _invalid(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    """What the router found wrong with a body or a parameter, by name."""
-    assert isinstance(error, ValidationException)
-    found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
-    text = str(found.get("message") or error.detail)
-    field = _field(str(found.get("key") or ""), text)
-    answer = ErrorAnswer(f"{field}: {text[:1].lower()}{text[1:]}".replace("`", "'"), field=field)
-    return Response(answer, status_code=400)
-
-
-def _field(key: str, text: str) -> str:
-    """The field as it stands on the wire: what the message names where the router only says that it is the body's."""
-    if key in ("", "data"):
-        named = re.search(r"(?:field|parameter) [`']([^`']+)[`']", text)
-        return named[1] if named else "body"
-    head, *rest = key.split("_")
-    return head + "".join(part.title() for part in rest)
-
-
-def _too_deep(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    return Response(ErrorAnswer("the body is nested too deeply", field="body"), status_code=400)
-
-
-def _refused(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    assert isinstance(error, HTTPException)
-    kinds = {404: "no such endpoint", 405: "the endpoint does not support this method", 413: "the body is too large"}
-    text = kinds.get(
-        error.status_code, "the request cannot be read" if error.status_code < 500 else "an internal error"
-    )
-    if isinstance(error.__cause__, msgspec.DecodeError):
-        text = f"the body is not JSON: {str(error.__cause__).lower()}"
-    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    field = "body" if error.status_code in (400, 413) else ""
-    return Response(ErrorAnswer(text, field=field), status_code=error.status_code, headers=headers)
-
-
-def _system(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    """A full disk is neither the caller's fault nor a defect, and a retry may help."""
-    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return _unexpected(request, error)
-    log.error("request failed", method=request.method, path=request.url.path, error=error)
-    answer = ErrorAnswer(
-        "the disk of the server is full", remedy="Free space there, then try again; releases still work."
-    )
-    return _problem(request, Problem(503, answer, {"retry-after": "10"}))
-
-
-def _unexpected(request: Asking, error: Exception) -> Response[ErrorAnswer]:
-    """The reason goes to the log; the caller gets none of it."""
-    log.error("request failed unexpectedly", method=request.method, path=request.url.path, exc_info=error)
-    return Response(ErrorAnswer("an unexpected error; see the log of the server"), status_code=500)
+def _problem(request: Asking, error: Exception) -> Problem:
+    asked: dict[str, Any] = {"method": request.method, "path": request.url.path}
+    match error:
+        case Problem():
+            return error
+        case BullpenError():
+            return of_error(error)
+        case ValidationException():
+            return of_validation(error)
+        case HTTPException():
+            return of_http(error)
+        case RecursionError():
+            return of_decoding(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):  # neither the caller's fault nor a defect: a retry may help
+            log.error("request failed", **asked, error=error)
+            remedy = "Free space there, then try again; releases still work."
+            return Problem(503, ErrorAnswer("the disk of the server is full", remedy=remedy), {"retry-after": "10"})
+    # The reason goes to the log; the caller gets none of it.
+    log.error("request failed unexpectedly", **asked, exc_info=error)
+    return Problem(500, ErrorAnswer("an unexpected error; see the log of the server"))

@@ -1,6 +1,9 @@
 """What every route works with, and how it finds out who sent a request."""
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -8,12 +11,19 @@ from typing import Any, TypeAlias
 from litestar import Request
 from litestar.di import NamedDependency
 
-from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scope, Speaker
+from bullpen.auth.tokens import Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
-from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
+from bullpen.server.authentication import (
+    Doorkeeper,
+    forbidden,
+    must_be_agent,
+    must_be_operator,
+    must_serve_run,
+    unauthorized,
+)
 from bullpen.server.events import Events
 from bullpen.server.load_limits import Admission
 from bullpen.server.long_poll import LongPoll
@@ -21,6 +31,8 @@ from bullpen.server.operations import Operations
 from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
 from bullpen.settings.reloading import Reloader
+
+REMEMBERED = 1000  # deliveries
 
 Asking: TypeAlias = Request[Any, Any, Any]
 
@@ -38,6 +50,7 @@ class Context:
     reloader: Reloader | None = None  # where the settings have a file that may change
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    deliveries: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # ids of GitHub's last webhooks
     doorkeeper: Doorkeeper = field(init=False)
     operations: Operations = field(init=False)
     long_poll: LongPoll = field(init=False)
@@ -61,11 +74,31 @@ class Context:
     def operator(self, request: Asking, scope: Scope) -> Operator:
         return must_be_operator(self.speaker(request), scope)
 
-    def operator_or_run(self, request: Asking, label: str, scope: Scope) -> Operator | RunIdentity:
-        return must_serve_run(self.speaker(request), label, scope)
+    @contextmanager
+    def serving(self, request: Asking, scope: Scope) -> Iterator[Operator]:
+        """Work for an operator whose scope includes this one. Raise a 403 for another caller, a 429 under load."""
+        operator = self.operator(request, scope)
+        with self.admission.work():
+            yield operator
 
-    def agent(self, request: Asking, instance_id: str) -> AgentIdentity:
-        return must_be_agent(self.speaker(request), instance_id)
+    @contextmanager
+    def serving_run(self, request: Asking, label: str, scope: Scope) -> Iterator[Operator | RunIdentity]:
+        """The same for such an operator, or for the workflow run of this label."""
+        speaker = must_serve_run(self.speaker(request), label, scope)
+        with self.admission.work():
+            yield speaker
+
+    @contextmanager
+    def serving_agent(self, request: Asking, instance_id: str, worker: str = "") -> Iterator[None]:
+        """The same for the agent of this instance, and a worker of that if one is named."""
+        self.check_agent(request, instance_id)
+        if worker and worker.partition("/")[0] != instance_id:
+            raise forbidden(f"workerInstanceKey {worker[:60]!r} is not a worker of {instance_id}")
+        with self.admission.work():
+            yield
+
+    def check_agent(self, request: Asking, instance_id: str) -> None:
+        must_be_agent(self.speaker(request), instance_id)
 
     def may_still(self, request: Asking, scope: Scope) -> bool:
         """Whether the operator of a request that is being answered would be admitted again now."""

@@ -15,15 +15,15 @@ from bullpen.auth.tokens import Speaker
 from bullpen.server.authentication import Doorkeeper
 from bullpen.server.heartbeats import LARGEST as LARGEST_BEATS
 from bullpen.server.problems import bad_input, too_large
-from bullpen.server.routes import github, identity, oidc
+from bullpen.server.routes import github, tokens
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request whose endpoint has no limit of its own
 HEALTH = ("/healthz", "/readyz")
 LARGEST = {
     **LARGEST_BEATS,
     "/v1/github/webhook": github.LARGEST,
-    "/v1/oidc/token": oidc.LARGEST,
-    "/v1/agents/token": identity.LARGEST,
+    "/v1/oidc/token": tokens.LARGEST_EXCHANGE,
+    "/v1/agents/token": tokens.LARGEST_PROOF,
     **dict.fromkeys(HEALTH, 0),
 }
 OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", "/v1/openapi.json", *HEALTH})

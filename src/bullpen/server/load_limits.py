@@ -1,7 +1,8 @@
 """Limits on requests at once. Beyond them, every request but a heartbeat is answered with 429."""
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from bullpen.server.problems import too_busy
 
@@ -14,11 +15,12 @@ MOST_AT_CI = 64
 """Requests that wait for the CI. It may be slow or silent: they do not count against other requests."""
 MOST_UNPROVED = 64
 """Bodies, of a megabyte at most, that are read before their sender is known: webhooks are signed over the body."""
+MOST_POLLS = 2  # of one instance: an agent's own, and the one its crash left behind
 RETRY_AFTER = 2.0  # seconds
 
 
 class Admission:
-    """Counts the requests that are being served."""
+    """Counts the requests that are being served. A method raises a 429 if too many of its kind are already."""
 
     def __init__(
         self,
@@ -28,38 +30,37 @@ class Admission:
         unproved: int = MOST_UNPROVED,
     ) -> None:
         self._limits = {"request": requests, "watching": watching, "ci": at_ci, "unproved": unproved}
-        self._at_work = dict.fromkeys(self._limits, 0)
+        self._at_work: Counter[str] = Counter()
+
+    def work(self) -> AbstractContextManager[None]:
+        return self._counted("request")
+
+    def watch(self) -> AbstractContextManager[None]:
+        """For a request that mostly waits."""
+        return self._counted("watching")
 
     @contextmanager
-    def work(self) -> Iterator[None]:
-        """Raise a 429 if too much is at work already."""
-        with self._counted("request"):
+    def poll(self, instance_id: str) -> Iterator[None]:
+        """For a long poll: one agent cannot take the room of all."""
+        with self._counted(f"poll {instance_id}", MOST_POLLS), self.watch():
             yield
 
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """The same for something that mostly waits."""
-        with self._counted("watching"):
-            yield
+    def ask_ci(self) -> AbstractContextManager[None]:
+        """For a request that waits for the CI."""
+        return self._counted("ci")
+
+    def read_unproved(self) -> AbstractContextManager[None]:
+        """For the body of a sender that is proved by it."""
+        return self._counted("unproved")
 
     @contextmanager
-    def ask_ci(self) -> Iterator[None]:
-        """The same for something that waits for a CI which is not ours."""
-        with self._counted("ci"):
-            yield
-
-    @contextmanager
-    def read_unproved(self) -> Iterator[None]:
-        """The same for the body of a sender who is proved by it."""
-        with self._counted("unproved"):
-            yield
-
-    @contextmanager
-    def _counted(self, kind: str) -> Iterator[None]:
-        if self._at_work[kind] >= self._limits[kind]:
+    def _counted(self, kind: str, most: int | None = None) -> Iterator[None]:
+        if self._at_work[kind] >= (self._limits[kind] if most is None else most):
             raise too_busy(RETRY_AFTER)
         self._at_work[kind] += 1
         try:
             yield
         finally:
             self._at_work[kind] -= 1
+            if not self._at_work[kind]:
+                del self._at_work[kind]

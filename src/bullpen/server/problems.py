@@ -1,15 +1,16 @@
 """Error answers: one JSON object that names the field, without a trace or a secret."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
+from litestar.exceptions import HTTPException, SerializationException, ValidationException
 
 from bullpen.errors import (
     BullpenError,
     ConfigError,
     Conflict,
     InvalidTransition,
-    LimitReached,
     NotFound,
     PermissionDenied,
     Refused,
@@ -58,43 +59,65 @@ def of_error(error: BullpenError) -> Problem:
     """The status that asks for the reaction which the error was raised for."""
     answer = ErrorAnswer(str(error), remedy=error.remedy)
     match error:
-        case ConfigError(field=field) if field:
+        case ConfigError(field=field):
             name = _on_the_wire(field)
             text = name + str(error).removeprefix(field) if str(error).startswith(field) else str(error)
             return Problem(400, ErrorAnswer(text, name, remedy=error.remedy))
-        case ConfigError():
-            return Problem(400, answer)
         case NotFound():
             return Problem(404, answer)
-        case Conflict() | InvalidTransition():
-            return Problem(409, answer)
         case Throttled():
             return Problem(503, answer, {"retry-after": f"{max(1.0, error.retry_after):.0f}"})
         case Unavailable():
             return Problem(503, answer, {"retry-after": "1"})
         case PermissionDenied():
             return Problem(403, answer)
-        case LimitReached():
-            return Problem(409, answer)
-        case Refused():
+        case Conflict() | InvalidTransition() | Refused():
             return Problem(409, answer)
     return Problem(500, answer)
 
 
 def _on_the_wire(field: str) -> str:
-    """What a field of a request is called in JSON: `resource-class` is resourceClass."""
-    head, *rest = field.split("-")
+    """What a field of a request is called in JSON: `resource-class`, or `resource_class`, is resourceClass."""
+    head, *rest = re.split("[-_]", field)
     return RENAMED.get(field) or head + "".join(part.title() for part in rest)
 
 
 def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> Problem:
-    """What msgspec says of a body, with the field it says it of: `Expected `int`, got `str` - at `$.token``."""
+    """What msgspec finds wrong with a body. `located` finds the field in the text of the error, which has it nowhere
+    else."""
     if isinstance(error, RecursionError):
         return bad_input("the body is nested too deeply", "body")
     if isinstance(error, msgspec.ValidationError):
         field, text = located(error)
         return bad_input(f"{field or 'body'}: {text}", field or "body")
     return bad_input(f"the body is not JSON: {str(error).lower()}", "body")
+
+
+def of_validation(error: ValidationException) -> Problem:
+    """What the router finds wrong with a body or a parameter. Its `key` is the parameter or the place in the body; that
+    of a missing or unknown field is the whole body, and `located` finds the field."""
+    if isinstance(error.__cause__, KeyError):  # a parameter that is missing
+        field = str(error.__cause__.args[0])
+        return bad_input(f"{field}: {error.detail[:1].lower()}{error.detail[1:]}", field)
+    found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
+    named, text = located(msgspec.ValidationError(str(found.get("message") or error.detail)))
+    if text == str(KeyError("data")):  # how the router says that there is no body
+        text = "expected 'object', got nothing"
+    key = str(found.get("key") or "data")
+    field = named or "body" if key == "data" else _on_the_wire(key)
+    return bad_input(f"{field}: {text}", field)
+
+
+def of_http(error: HTTPException) -> Problem:
+    """A request that the router refused."""
+    kinds = {404: "no such endpoint", 405: "the endpoint does not support this method", 413: "the body is too large"}
+    text = kinds.get(
+        error.status_code, "the request cannot be read" if error.status_code < 500 else "an internal error"
+    )
+    if isinstance(error.__cause__, SerializationException):
+        text = f"the body is not JSON: {str(error.__cause__).lower()}"
+    headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+    return Problem(error.status_code, ErrorAnswer(text, "body" if error.status_code in (400, 413) else ""), headers)
 
 
 def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> Problem:

@@ -1,11 +1,8 @@
 """The endpoints of agents. Every route requires the token of the instance that its path names."""
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from litestar.di import NamedDependency
+from litestar import Router
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
@@ -25,89 +22,56 @@ from bullpen.schema.agent import (
     SignalStored,
     TakenJob,
 )
+from bullpen.schema.base import filled
 from bullpen.schema.job import JobAnswer, job_of
 from bullpen.schema.requests import BindJob, FinishJob, GiveBackJob, ReportSignal, TakeJob
-from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
-from bullpen.server.load_limits import RETRY_AFTER, Admission
-from bullpen.server.problems import bad_input, too_busy
+from bullpen.server.problems import bad_input
 from bullpen.server.routes.responses import get, post
 
-MOST_POLLS = 2  # of one instance at once: an agent's own, and the one its crash left behind
 HELD = 10  # jobs looked at: our agents run one at a time
 
 Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=limits.POLL_SECONDS, description="Seconds to wait for news.")]
 
 
-class Polls:
-    """Counts the long polls of each instance, so that one agent cannot take the room of all."""
-
-    def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
-
-    @contextmanager
-    def one(self, instance_id: str, admission: Admission) -> Iterator[None]:
-        """Raise a 429 if the instance polls too often already."""
-        if self._open[instance_id] >= MOST_POLLS:
-            raise too_busy(RETRY_AFTER)
-        self._open[instance_id] += 1
-        try:
-            with admission.watch():
-                yield
-        finally:
-            self._open[instance_id] -= 1
-            if not self._open[instance_id]:
-                del self._open[instance_id]
-
-
-PollsGiven: TypeAlias = NamedDependency[Polls]
-
-
-@get("/v1/agents/{instance_id:str}/record", tags=["agents"], summary="Show the instance's record; waits for a change")
+@get("/v1/agents/{instance_id:str}/record", summary="Show the instance's record; waits for a change")
 async def record(
-    request: Asking, context: Ctx, polls: PollsGiven, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
+    request: Asking, context: Ctx, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
 ) -> AgentRecord:
-    context.agent(request, instance_id)
+    context.check_agent(request, instance_id)
     waits = bool(seen) and wait > 0
-    with polls.one(instance_id, context.admission) if waits else context.admission.work():
+    with context.admission.poll(instance_id) if waits else context.admission.work():
         sight = await context.long_poll.news(instance_id, seen, wait if waits else 0.0)
         one = sight.instance
         if one is None:
             return AgentRecord(found=False, seen=sight.mark)
         signal = (await context.ports.signals.read([instance_id]))[instance_id].signal
-    return AgentRecord(
+    return filled(
+        AgentRecord,
+        one,
         found=True,
         seen=sight.mark,
-        state=one.state.value,
-        run_id=one.run_id,
-        round=one.round,
         threshold=one.threshold.timestamp(),
-        attested=one.attested,
-        trust_domain=one.trust_domain,
         has_job=sight.has_job,
         signal_seq=signal.seq if signal else 0,
-        repository=one.repository,
     )
 
 
-@post("/v1/agents/{instance_id:str}/signals", tags=["agents"], status_code=200, summary="Report a signal of the agent")
+@post("/v1/agents/{instance_id:str}/signals", summary="Report a signal of the agent")
 async def report(
     request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]
 ) -> SignalStored:
-    context.agent(request, instance_id)
     signal = Signal(instance_id, data.kind, data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
-    with context.admission.work():
+    with context.serving_agent(request, instance_id):
         if instance_id not in await context.ports.records.known([instance_id]):
             raise NotFound(f"{instance_id} has no record")
         return SignalStored(await context.ports.signals.report(signal))
 
 
-@post("/v1/agents/{instance_id:str}/jobs/take", tags=["agents"], status_code=200, summary="Take the run's next job")
+@post("/v1/agents/{instance_id:str}/jobs/take", summary="Take the run's next job")
 async def take(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[TakeJob]) -> TakenJob:
-    context.agent(request, instance_id)
-    _check_worker(instance_id, data.worker_instance_key)
-    with context.admission.work():
+    with context.serving_agent(request, instance_id, data.worker_instance_key):
         one = (await context.ports.records.instances([instance_id])).get(instance_id)
         if one is None or one.round != data.round:
             return TakenJob(None)
@@ -123,29 +87,20 @@ async def _assigned(context: Context, key: str) -> Job | None:
     return next((job for job in held if worker and job.epoch == worker.epoch and not job.bound), None)
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", tags=["agents"], status_code=200, summary="Bind a job")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", summary="Bind a job")
 async def bind(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[BindJob]
 ) -> JobAnswer:
-    context.agent(request, instance_id)
-    _check_worker(instance_id, data.worker_instance_key)
-    with context.admission.work():
+    with context.serving_agent(request, instance_id, data.worker_instance_key):
         job = await jobs.find(context.ports, job_id)
-        holder = steps.Holder(
-            at=context.ports.clock.now(),
-            by=data.worker_instance_key,
-            worker=data.worker_instance_key,
-            epoch=data.epoch,
-            fence=data.fence,
-        )
+        now, key = context.ports.clock.now(), data.worker_instance_key
+        holder = steps.Holder(at=now, by=key, worker=key, epoch=data.epoch, fence=data.fence)
         (bound,) = await context.ports.records.apply(steps.bind(job, holder))
         return job_of(bound)
 
 
 @get(
-    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing",
-    tags=["agents"],
-    summary="Whether the job is still assigned to the worker",
+    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing", summary="Whether the job is still assigned to the worker"
 )
 async def standing(
     request: Asking,
@@ -156,39 +111,27 @@ async def standing(
     epoch: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
     fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
 ) -> AssignmentAnswer:
-    context.agent(request, instance_id)
-    _check_worker(instance_id, worker)
-    with context.admission.work():
+    with context.serving_agent(request, instance_id, worker):
         job = (await context.ports.jobs.jobs([job_id])).get(job_id)
         if job is None or not Assignment(worker, epoch, fence).is_current(job):
             return AssignmentAnswer(AssignmentStanding.LOST)
         return AssignmentAnswer(AssignmentStanding.CANCELLED if job.cancelling else AssignmentStanding.HOLDS)
 
 
-@post(
-    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/give-back",
-    tags=["agents"],
-    status_code=200,
-    summary="Give a job back, for another worker",
-)
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/give-back", summary="Give a job back, for another worker")
 async def give_back(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[GiveBackJob]
 ) -> JobAnswer:
-    context.agent(request, instance_id)
-    _check_worker(instance_id, data.worker_instance_key)
-    with context.admission.work():
+    with context.serving_agent(request, instance_id, data.worker_instance_key):
         assignment = Assignment(data.worker_instance_key, data.epoch, data.fence)
-        job = await jobs.give_back(context.ports, context.settings, job_id, assignment, why=data.why)
-        return job_of(job)
+        return job_of(await jobs.give_back(context.ports, context.settings, job_id, assignment, why=data.why))
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", tags=["agents"], status_code=200, summary="Finish a job")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", summary="Finish a job")
 async def finish(
     request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[FinishJob]
 ) -> FinishedJob:
-    context.agent(request, instance_id)
-    _check_worker(instance_id, data.worker_instance_key)
-    with context.admission.work():
+    with context.serving_agent(request, instance_id, data.worker_instance_key):
         outcome = await jobs.finish(
             context.ports,
             context.settings,
@@ -198,11 +141,12 @@ async def finish(
             result=data.result,
             why=data.why,
         )
-    stale = isinstance(outcome, StaleResult)
-    return FinishedJob(accepted=not stale, job=job_of(outcome.job if isinstance(outcome, StaleResult) else outcome))
+    if isinstance(outcome, StaleResult):
+        return FinishedJob(accepted=False, job=job_of(outcome.job))
+    return FinishedJob(accepted=True, job=job_of(outcome))
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", tags=["agents"], status_code=200, summary="Append to a log")
+@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", summary="Append to a log")
 async def write_log(
     request: Asking,
     context: Ctx,
@@ -211,7 +155,7 @@ async def write_log(
     fence: Annotated[int, QueryParameter(ge=1, le=limits.NUMBER)],
     offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
 ) -> LogWritten:
-    context.agent(request, instance_id)
+    context.check_agent(request, instance_id)
     content = await request.body()
     if len(content) > limits.LOG_CHUNK:
         raise bad_input("the chunk is too large", "body", len(content), f"at most {limits.LOG_CHUNK} bytes", status=413)
@@ -221,15 +165,12 @@ async def write_log(
         return LogWritten(await context.ports.logs.append(job_id, fence, offset, content))
 
 
-def _check_worker(instance_id: str, key: str) -> None:
-    if key.partition("/")[0] != instance_id:
-        raise forbidden(f"workerInstanceKey {key[:60]!r} is not a worker of {instance_id}")
-
-
 def _check_assignment(job: Job, instance_id: str, fence: int) -> None:
     """A log belongs to one assignment: no agent writes into that of another instance, or of a future one."""
     if job.fence != fence or job.instance_id != instance_id:
         raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
 
 
-HANDLERS = (record, report, take, bind, standing, give_back, finish, write_log)
+ROUTER = Router(
+    "/", route_handlers=[record, report, take, bind, standing, give_back, finish, write_log], tags=["agents"]
+)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import msgspec
-from litestar.di import NamedDependency
+from litestar import Router
 from litestar.params import HeaderParameter
 
 from bullpen.errors import NotFound, PermissionDenied
@@ -16,7 +16,6 @@ from bullpen.server.routes.responses import post
 from bullpen.structured_log import get_logger
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
-REMEMBERED = 1000  # deliveries
 ENDED = "completed"  # in GitHub's word, of a run or a job
 OF_RUN = "workflow_run"
 FORM = "application/x-www-form-urlencoded"
@@ -35,24 +34,8 @@ class Delivered(AnswerBody, frozen=True):
     reason: str = ""
 
 
-class Deliveries:
-    """The last deliveries by their ids, for the log: a repeated delivery wakes the controller again, without harm."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, None] = {}
-
-    def came_before(self, id: str) -> bool:
-        """Whether it came before; notes that it came."""
-        before = id in self._seen
-        self._seen[id] = None
-        if len(self._seen) > REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        return before
-
-
 @post(
     "/v1/github/webhook",
-    tags=["github"],
     status_code=202,
     summary="Receive a delivery of GitHub's webhook, signed with github.webhook-secret",
     security=[{}],
@@ -61,7 +44,6 @@ class Deliveries:
 async def receive(
     request: Asking,
     context: Ctx,
-    deliveries: NamedDependency[Deliveries],
     signature: Signature = "",
     event: Event = "",
     delivery: Id = "",
@@ -83,11 +65,9 @@ async def receive(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         log.warning("webhook cannot be read", kind=shown(event), delivery=id)
         raise of_decoding(exc) from exc
-    delivered: dict[str, Any] = {
-        "kind": shown(event),
-        "delivery": id,
-        "again": "yes" if deliveries.came_before(id) else None,
-    }
+    again = "yes" if id in context.deliveries else None  # it wakes the controller all the same, without harm
+    context.deliveries.append(id)
+    delivered: dict[str, Any] = {"kind": shown(event), "delivery": id, "again": again}
     if isinstance(found, IgnoredEvent):
         log.info("webhook ignored", **delivered, reason=found.why)
         return Delivered(False, found.why)
@@ -99,4 +79,4 @@ async def receive(
     return Delivered(True)
 
 
-HANDLERS = (receive,)
+ROUTER = Router("/", route_handlers=[receive], tags=["github"])

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import litestar
-from litestar import Response
+from litestar import Response, Router
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
 
@@ -12,6 +12,8 @@ from bullpen.model.ticket import format_time
 from bullpen.schema.status import AliveAnswer, ReadyAnswer
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.routes.responses import get
+
+EVENTS = "text/event-stream"
 
 
 @litestar.get("/healthz", tags=["health"], summary="Whether the process is alive")
@@ -33,12 +35,7 @@ async def readyz(context: Ctx) -> Response[ReadyAnswer]:
     return Response(ReadyAnswer(ready, store, loops, failing), status_code=200 if ready else 503)
 
 
-@get(
-    "/v1/events",
-    tags=["events"],
-    summary="What happens in the pool, as server-sent events",
-    media_type="text/event-stream",
-)
+@get("/v1/events", tags=["events"], summary="What happens in the pool, as server-sent events", media_type=EVENTS)
 async def events(request: Asking, context: Ctx) -> Stream:
     context.operator(request, Scope.READ)
     with context.admission.watch():
@@ -49,7 +46,7 @@ async def events(request: Asking, context: Ctx) -> Stream:
             async for event in context.events.stream(lambda: context.may_still(request, Scope.READ)):
                 yield event
 
-    return Stream(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+    return Stream(stream(), media_type=EVENTS, headers={"cache-control": "no-store"})
 
 
-HANDLERS = (healthz, readyz, events)
+ROUTER = Router("/", route_handlers=[healthz, readyz, events])

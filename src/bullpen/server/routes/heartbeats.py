@@ -1,6 +1,7 @@
 """The heartbeat endpoints as the description shows them. `server.heartbeats` serves them before any routing; a
 request that gets here spells the path differently, as with a slash at its end, and gets a 404."""
 
+from litestar import Router
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
@@ -39,14 +40,14 @@ class BeatResults(AnswerBody, frozen=True):
     results: list[BeatResult]
 
 
-@post(SINGLE, tags=["heartbeats"], status_code=200, summary="Renew a worker's lease")
+@post(SINGLE, summary="Renew a worker's lease")
 async def heartbeat(data: JSONBody[HeartbeatRequest]) -> HeartbeatAnswer:
     raise NotFoundException
 
 
-@post(BATCH, tags=["heartbeats"], status_code=200, summary="Renew the leases of many workers, each on its own")
+@post(BATCH, summary="Renew the leases of many workers, each on its own")
 async def heartbeat_batch(data: JSONBody[HeartbeatBatch]) -> BeatResults:
     raise NotFoundException
 
 
-HANDLERS = (heartbeat, heartbeat_batch)
+ROUTER = Router("/", route_handlers=[heartbeat, heartbeat_batch], tags=["heartbeats"])

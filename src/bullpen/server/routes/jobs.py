@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from litestar import Response
+from litestar import Response, Router
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
@@ -16,9 +16,8 @@ from bullpen.server.routes.responses import get, post
 LOG_PAGE = 64 * 1024
 
 
-@post("/v1/jobs", tags=["jobs"], summary="Queue a job of a run")
+@post("/v1/jobs", status_code=201, summary="Queue a job of a run")
 async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -> JobAnswer:
-    operator = context.operator(request, Scope.OPERATE)
     asked = jobs.JobRequest(
         run_id=data.run_id,
         command=data.command,
@@ -28,37 +27,30 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
         capability=data.capability,
         side_effects=data.side_effects,
     )
-    with context.admission.work():
+    with context.serving(request, Scope.OPERATE) as operator:
         jobs.check_served(context.settings)
         (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
         return job_of(job)
 
 
-@get("/v1/jobs", tags=["jobs"], summary="The jobs of a run, in the order in which they were submitted")
+@get("/v1/jobs", summary="The jobs of a run, in the order in which they were submitted")
 async def list_jobs(
     request: Asking,
     context: Ctx,
     run_id: Annotated[str, QueryParameter(name="runId", min_length=1, max_length=limits.RUN_ID_LENGTH)],
 ) -> JobList:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         return jobs_of(run_id, await jobs.of_run(context.ports, run_id))
 
 
-@get("/v1/jobs/{job_id:str}", tags=["jobs"], summary="A job and its story")
+@get("/v1/jobs/{job_id:str}", summary="A job and its story")
 async def show_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         return job_of(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
 
 
-@get(
-    "/v1/jobs/{job_id:str}/logs",
-    tags=["jobs"],
-    summary="What a job printed, from an offset on",
-    media_type="text/plain",
-)
+@get("/v1/jobs/{job_id:str}/logs", summary="What a job printed, from an offset on", media_type="text/plain")
 async def job_logs(
     request: Asking,
     context: Ctx,
@@ -66,8 +58,7 @@ async def job_logs(
     fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Which assignment; 0: the last one.")] = 0,
     offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)] = 0,
 ) -> Response[bytes]:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         content = await context.ports.logs.read(job_id, fence or job.fence, offset, LOG_PAGE)
         # Never shown as a page: a job can print anything.
@@ -75,12 +66,11 @@ async def job_logs(
         return Response(content, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-@post("/v1/jobs/{job_id:str}/cancel", tags=["jobs"], summary="End a job that waits; ask the worker of a running one")
+@post("/v1/jobs/{job_id:str}/cancel", status_code=201, summary="End a job that waits; ask the worker of a running one")
 async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
-    operator = context.operator(request, Scope.OPERATE)
-    with context.admission.work():
+    with context.serving(request, Scope.OPERATE) as operator:
         by = f"operator {operator.id}"
         return job_of(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
 
 
-HANDLERS = (submit_job, list_jobs, show_job, job_logs, cancel_job)
+ROUTER = Router("/", route_handlers=[submit_job, list_jobs, show_job, job_logs, cancel_job], tags=["jobs"])

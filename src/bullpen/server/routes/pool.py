@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from litestar import Router
 from litestar.params import FromPath, QueryParameter
 
 from bullpen.auth.tokens import Scope
@@ -18,28 +19,25 @@ Limit = Annotated[int, QueryParameter(ge=1, le=limits.PAGE, description="At most
 After = Annotated[str, QueryParameter(max_length=limits.KEY_LENGTH, description="`next` of the page before.")]
 
 
-@get("/v1/status", tags=["pool"], summary="Counts, pools, workers by domain, and whether losses are held back")
+@get("/v1/status", summary="Counts, pools, workers by domain, and whether losses are held back")
 async def status(request: Asking, context: Ctx) -> ServerStatus:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         found = await overview(context.ports, context.settings, await every_live(context.ports))
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
     return server_status_of(found, loops, context.reloader)
 
 
-@get("/v1/instances", tags=["pool"], summary="List the instances that are alive or whose termination is owed")
+@get("/v1/instances", summary="List the instances that are alive or whose termination is owed")
 async def list_instances(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> InstanceList:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         page = await context.ports.records.live(limit, after)
         shown = [instance_of_view(one) for one in await views(context.ports, context.settings, page)]
         return InstanceList(shown, page[-1].id if len(page) == limit else "")
 
 
-@get("/v1/instances/{instance_id:str}", tags=["pool"], summary="An instance and its story")
+@get("/v1/instances/{instance_id:str}", summary="An instance and its story")
 async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str]) -> InstanceAnswer:
-    context.operator(request, Scope.READ)
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         (story, *_) = await stories(context.ports, context.settings, instance_id)
         if not isinstance(story.record, Instance) or story.record.id != instance_id:
             raise NotFound(f"{instance_id[:60]}: no such instance")
@@ -47,4 +45,4 @@ async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str
         return instance_of(story.record, pulse, leaving=story.leaving, activity=story.activity, story=story.lines)
 
 
-HANDLERS = (status, list_instances, show_instance)
+ROUTER = Router("/", route_handlers=[status, list_instances, show_instance], tags=["pool"])

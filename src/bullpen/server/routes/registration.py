@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Annotated
 
+from litestar import Router
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
@@ -30,11 +31,11 @@ Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the C
 log = get_logger("bullpen.server")
 
 
-@put("/v1/agents/{instance_id:str}/registration", tags=["agents"], summary="Register with the CI under the run's label")
+@put("/v1/agents/{instance_id:str}/registration", summary="Register with the CI under the run's label")
 async def register(
     request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[RegisterRunner]
 ) -> RegistrationAnswer:
-    context.agent(request, instance_id)
+    context.check_agent(request, instance_id)
     try:
         async with _asking_ci(context):
             found = await context.ports.ci.register(instance_id, data.run_id, data.round)
@@ -49,11 +50,11 @@ async def register(
     return RegistrationAnswer(True, **asdict(found))
 
 
-@delete("/v1/agents/{instance_id:str}/registration", tags=["agents"], status_code=200, summary="Deregister from the CI")
+@delete("/v1/agents/{instance_id:str}/registration", summary="Deregister from the CI")
 async def deregister(
     request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = ""
 ) -> RegistrationAnswer:
-    context.agent(request, instance_id)
+    context.check_agent(request, instance_id)
     if runner and context.ports.ci.instance_of(runner) != instance_id:
         raise forbidden(f"runner {shown(runner)!r} is not a registration of {instance_id}")
     try:
@@ -82,4 +83,4 @@ async def _asking_ci(context: Context) -> AsyncIterator[None]:
             raise Unavailable(f"GitHub has not answered within {PATIENCE:g} s") from exc
 
 
-HANDLERS = (register, deregister)
+ROUTER = Router("/", route_handlers=[register, deregister], tags=["agents"])

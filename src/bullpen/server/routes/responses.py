@@ -23,6 +23,6 @@ ERRORS = {
 }
 
 get = partial(litestar.get, responses=ERRORS)
-post = partial(litestar.post, responses=ERRORS)
+post = partial(litestar.post, status_code=200, responses=ERRORS)
 put = partial(litestar.put, responses=ERRORS)
-delete = partial(litestar.delete, responses=ERRORS)
+delete = partial(litestar.delete, status_code=200, responses=ERRORS)

@@ -6,6 +6,7 @@ Operators serve any run, by its label. A workflow run serves itself, and what it
 import asyncio
 from typing import Annotated, TypeAlias
 
+from litestar import Router
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from bullpen import jobs
@@ -40,55 +41,47 @@ Key: TypeAlias = Annotated[
 ]
 
 
-@get("/v1/runs/{run_id:str}", tags=["runs"], summary="A run's instances and jobs")
+@get("/v1/runs/{run_id:str}", summary="A run's instances and jobs")
 async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
-    context.operator_or_run(request, run_id, Scope.READ)
-    checked_run_id(run_id)
-    with context.admission.work():
+    with context.serving_run(request, run_id, Scope.READ):
+        checked_run_id(run_id)
         held = await views(context.ports, context.settings, await context.ports.records.run_instances(run_id))
         of_run = await jobs.of_run(context.ports, run_id)
         return RunAnswer(run_id, [instance_of_view(one) for one in held], [job_of(job) for job in of_run])
 
 
-@post(
-    "/v1/runs/{run_id:str}/provision", tags=["runs"], status_code=202, summary="Get runners for a run, all or nothing"
-)
+@post("/v1/runs/{run_id:str}/provision", status_code=202, summary="Get runners for a run, all or nothing")
 async def provision_run(
     request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun], key: Key = ""
 ) -> Operation:
-    speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
-    asked = _request(context.settings, checked_run_id(run_id), entitled(context.settings, speaker, run_id, data))
-
     async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
         return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
-    with context.admission.work():
+    with context.serving_run(request, run_id, Scope.OPERATE) as speaker:
+        asked = _request(context.settings, checked_run_id(run_id), entitled(context.settings, speaker, run_id, data))
         lasts = context.settings.timings.provision + asked.wait + GRACE
         waits = asked.wait > 0
         return context.operations.begin(OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits)
 
 
-@post("/v1/runs/{run_id:str}/release", tags=["runs"], status_code=202, summary="Give a run's runners back")
+@post("/v1/runs/{run_id:str}/release", status_code=202, summary="Give a run's runners back")
 async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key: Key = "") -> Operation:
-    speaker = context.operator_or_run(request, run_id, Scope.OPERATE)
-    checked_run_id(run_id)
-
     async def work(stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         return release_of(await release(context.ports, context.settings, run_id, stop=stop, tell=tell))
 
-    with context.admission.work():
+    with context.serving_run(request, run_id, Scope.OPERATE) as speaker:
+        checked_run_id(run_id)
         lasts = context.settings.timings.cleaning + GRACE
         return context.operations.begin(OperationKind.RELEASE, run_id, lasts, work, key, _own(speaker))
 
 
-@get("/v1/operations/{operation_id:str}", tags=["runs"], summary="Show an operation")
+@get("/v1/operations/{operation_id:str}", summary="Show an operation")
 async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
     return _operation(context, request, operation_id, Scope.READ)
 
 
 @delete(
     "/v1/operations/{operation_id:str}",
-    tags=["runs"],
     status_code=202,
     summary="Ask an operation to stop, and to give back what it holds",
 )
@@ -136,4 +129,6 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
     return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial, wait=data.wait)
 
 
-HANDLERS = (show_run, provision_run, release_run, show_operation, stop_operation)
+ROUTER = Router(
+    "/", route_handlers=[show_run, provision_run, release_run, show_operation, stop_operation], tags=["runs"]
+)

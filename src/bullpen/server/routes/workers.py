@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from litestar import Router
 from litestar.params import FromPath, QueryParameter
 
 from bullpen.auth.tokens import RunIdentity, Scope
@@ -35,26 +36,20 @@ REMEDY = {
 }
 
 
-@get("/v1/workers", tags=["workers"], summary="List workers and what they report of themselves, without tombstones")
+@get("/v1/workers", summary="List workers and what they report of themselves, without tombstones")
 async def list_workers(
     request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = ""
 ) -> WorkerList:
-    context.operator(request, Scope.READ)
-    if only and only not in STATES:
-        raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
+        if only and only not in STATES:
+            raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
         return workers_of(await roster(context.ports, limit, after, only))
 
 
-@get(
-    "/v1/workers/{key:path}",
-    tags=["workers"],
-    summary="Show a worker: its lease, what it reports of itself, and its story",
-)
+@get("/v1/workers/{key:path}", summary="Show a worker: its lease, what it reports of itself, and its story")
 async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> WorkerAnswer:
-    context.operator(request, Scope.READ)
     key = key.removeprefix("/")
-    with context.admission.work():
+    with context.serving(request, Scope.READ):
         found = (await context.ports.workers.workers([key])).get(key)
         if found is None:
             raise NotFound(f"{key[:60]}: no such worker")
@@ -63,12 +58,7 @@ async def show_worker(request: Asking, context: Ctx, key: FromPath[str]) -> Work
         return worker_of(found, card, story)
 
 
-@delete(
-    "/v1/workers/{key:path}",
-    tags=["workers"],
-    status_code=200,
-    summary="Report that a worker has stopped: its jobs go to others",
-)
+@delete("/v1/workers/{key:path}", summary="Report that a worker has stopped: its jobs go to others")
 async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, epoch: Last) -> WorkerStopped:
     key = key.removeprefix("/")
     speaker = context.speaker(request)
@@ -81,4 +71,4 @@ async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, e
     return WorkerStopped(key, stopped.worker.state, list(stopped.given_back))
 
 
-HANDLERS = (list_workers, show_worker, stop)
+ROUTER = Router("/", route_handlers=[list_workers, show_worker, stop], tags=["workers"])
