@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 from bullpen.auth.tokens import Scope
+from bullpen.cli.token import create_token
 from bullpen.config import Settings
-from bullpen.wiring import create_token
 
 
 def make_token(home: Path, scope: Scope = Scope.ADMIN) -> str:
-    return asyncio.run(create_token(home, Settings(), scope.value, None, "")).token
+    _stored, token = asyncio.run(create_token(home, Settings(), scope.value, None, ""))
+    return token
 
 
 def agents_secret(home: Path) -> bytes:

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,34 +12,30 @@ from typing import TYPE_CHECKING, Any
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.pool.change_log import with_change_log
-from bullpen.ports import Ports, StoredToken, Tokens
+from bullpen.ports import NoTokens, Ports, Tokens
 from bullpen.ports.callers import Verifiers
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings.publication import Publication
 
 if TYPE_CHECKING:
     from bullpen.engines.aws.infrastructure.shared_settings import Published
-    from bullpen.engines.sqlite.jobs import SqliteJobs
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """A token as it is shown, once, and what the store keeps of it."""
-
-    stored: StoredToken
-    token: str = field(repr=False)
+    from bullpen.engines.github.client import GithubClient
 
 
 @asynccontextmanager
 async def opened(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     """The pool that the settings name; every change that lands is logged."""
-    async with on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings) as bare:
+    async with _pool(home, settings) as bare:
         ports = replace(bare, records=with_change_log(bare.records))
         if not settings.on_github:
             yield ports
             return
         async with on_github(settings, ports) as joined:
             yield joined
+
+
+def _pool(home: Path, settings: Settings) -> AbstractAsyncContextManager[Ports]:
+    return on_aws(settings) if settings.engines.pool == "aws" else embedded(home, settings)
 
 
 def is_unused(home: Path, settings: Settings) -> bool:
@@ -178,18 +174,17 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
 def verifiers(settings: Settings) -> Verifiers:
     """How callers without a token of this pool prove who they are. Raise ConfigError if the webhooks' secret cannot be
     read."""
+    found = Verifiers()
     if settings.engines.pool == "aws":
         from bullpen.engines.aws.boot.identity import attestor
 
-        instances = attestor(settings)
-    else:
-        instances = None
-    if not settings.on_github:
-        return Verifiers(instances)
-    from bullpen.engines.github.oidc import identities
-    from bullpen.engines.github.webhooks import webhooks
+        found = replace(found, instances=attestor(settings))
+    if settings.on_github:
+        from bullpen.engines.github.oidc import identities
+        from bullpen.engines.github.webhooks import webhooks
 
-    return Verifiers(instances, identities(settings), webhooks(settings))
+        found = replace(found, jobs=identities(settings), webhooks=webhooks(settings))
+    return found
 
 
 async def registration_url(ports: Ports) -> str:
@@ -201,15 +196,18 @@ async def registration_url(ports: Ports) -> str:
     return str(json.loads(secret.content).get("url", "")) if secret is not None else ""
 
 
-async def check_ci(settings: Settings) -> None:
-    """Raise ConfigError if the CI can never be asked anything as the settings are; asks nothing, opens no pool."""
-    if not settings.on_github:
-        return
+def _github_client(settings: Settings) -> AbstractAsyncContextManager["GithubClient"]:
     from bullpen.engines.github.client import GithubClient
     from bullpen.engines.system import SystemClock
 
-    async with aclosing(GithubClient(settings.github, SystemClock())) as hub:
-        hub.check()
+    return aclosing(GithubClient(settings.github, SystemClock()))
+
+
+async def check_ci(settings: Settings) -> None:
+    """Raise ConfigError if the CI can never be asked anything as the settings are; asks nothing, opens no pool."""
+    if settings.on_github:
+        async with _github_client(settings) as hub:
+            hub.check()
 
 
 async def rate_limits(settings: Settings) -> list[Limit]:
@@ -217,10 +215,7 @@ async def rate_limits(settings: Settings) -> list[Limit]:
     PermissionDenied, Unavailable, ConfigError."""
     if not settings.on_github:
         return []
-    from bullpen.engines.github.client import GithubClient
-    from bullpen.engines.system import SystemClock
-
-    async with aclosing(GithubClient(settings.github, SystemClock())) as hub:
+    async with _github_client(settings) as hub:
         return await hub.rate_limits()
 
 
@@ -252,14 +247,12 @@ async def examine_ci(settings: Settings) -> list[Finding]:
     """What decides whether the CI can give us jobs, and what to do where it cannot; opens no pool, and never raises."""
     if not settings.on_github:
         return []
-    from bullpen.engines.github.client import GithubClient
     from bullpen.engines.github.doctor import examine
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.system import SystemClock
 
-    clock = SystemClock()
-    async with aclosing(GithubClient(settings.github, clock)) as hub:
-        return await examine(hub, settings, Releases(hub, clock))
+    async with _github_client(settings) as hub:
+        return await examine(hub, settings, Releases(hub, SystemClock()))
 
 
 def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: bool = False) -> dict[str, Any]:
@@ -268,13 +261,9 @@ def iam_policy(settings: Settings, whose: str, account: str, role: str, launch: 
     from bullpen.engines.aws.infrastructure import policies
 
     place = policies.place_of(settings, account, role)
-    match whose:
-        case "control-plane":
-            return policies.control_plane(place)
-        case "instance":
-            return policies.instance(place)
-        case _:
-            return policies.workflow(place, launch=launch)
+    if whose == "workflow":
+        return policies.workflow(place, launch=launch)
+    return policies.instance(place) if whose == "instance" else policies.control_plane(place)
 
 
 def terraform_variables(settings: Settings) -> dict[str, Any]:
@@ -298,77 +287,14 @@ def _needing_aws() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def embedded_jobs(home: Path) -> AsyncIterator["SqliteJobs"]:
-    """The job queue of the embedded CI: what a run's runners execute."""
-    from bullpen.engines.sqlite.database import Database
-    from bullpen.engines.sqlite.jobs import SqliteJobs
-    from bullpen.engines.system import SystemChance, SystemClock
-
-    async with Database.open(home) as database:
-        yield SqliteJobs(database, SystemClock(), SystemChance())
-
-
-@asynccontextmanager
-async def _opened_tokens(home: Path, settings: Settings) -> AsyncIterator[Tokens]:
-    """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported."""
+async def opened_tokens(home: Path, settings: Settings, *, new: bool = False) -> AsyncIterator[Tokens]:
+    """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported. Only for
+    a new token is a home taken into use: no question makes a pool. A file of an earlier version is a use."""
+    if not new and is_unused(home, settings) and not (home / "tokens").exists():
+        yield NoTokens()
+        return
     from bullpen.auth.token_files import import_files
 
-    async with _tokens_on_aws(settings) if settings.engines.pool == "aws" else _tokens_of_home(home) as tokens:
-        await import_files(home, tokens)
-        yield tokens
-
-
-async def create_token(home: Path, settings: Settings, scope: str, lasts: timedelta | None, name: str) -> NewToken:
-    """A new token for an operator of `serve`; the store keeps its hash only. Raise Conflict if the name is taken."""
-    from bullpen.auth.tokens import Scope, drawn
-    from bullpen.engines.system import SystemClock
-
-    now = SystemClock().now()
-    stored, token = drawn(Scope(scope), now, now + lasts if lasts else None, name)
-    async with _opened_tokens(home, settings) as tokens:
-        await tokens.add(stored)
-    return NewToken(stored, token)
-
-
-async def list_tokens(home: Path, settings: Settings) -> tuple[StoredToken, ...]:
-    """The tokens by name, also those that are revoked or have expired."""
-    if _has_no_tokens(home, settings):
-        return ()
-    async with _opened_tokens(home, settings) as tokens:
-        return (await tokens.read()).tokens
-
-
-async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
-    """Revoke a token on all replicas; False if there is none of that name."""
-    from bullpen.engines.system import SystemClock
-
-    if _has_no_tokens(home, settings):
-        return False
-    async with _opened_tokens(home, settings) as tokens:
-        return await tokens.revoke(name, SystemClock().now())
-
-
-def _has_no_tokens(home: Path, settings: Settings) -> bool:
-    """Whether the home is unused: no question makes a pool. A file of tokens of an earlier version is a use."""
-    return is_unused(home, settings) and not (home / "tokens").exists()
-
-
-@asynccontextmanager
-async def _tokens_of_home(home: Path) -> AsyncIterator[Tokens]:
-    from bullpen.engines.sqlite.database import Database
-    from bullpen.engines.sqlite.tokens import SqliteTokens
-
-    async with Database.open(home) as database:
-        yield SqliteTokens(database)
-
-
-@asynccontextmanager
-async def _tokens_on_aws(settings: Settings) -> AsyncIterator[Tokens]:
-    with _needing_aws():
-        from bullpen.engines.aws import session
-    from bullpen.engines.aws.dynamodb.table import TableClient
-    from bullpen.engines.aws.dynamodb.tokens import DynamoTokens
-    from bullpen.engines.system import SystemChance
-
-    async with session.opened(settings.aws) as cloud:
-        yield DynamoTokens(TableClient(cloud, SystemChance()))
+    async with _pool(home, settings) as ports:
+        await import_files(home, ports.tokens)
+        yield ports.tokens

@@ -2,12 +2,14 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bullpen.cli.options import PoolOptions, json_option, pool_options
 from bullpen.cli.output import print_json, say
+from bullpen.config import Settings
 from bullpen.errors import ConfigError, Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -46,21 +48,19 @@ def command() -> None:
 @click.pass_obj
 def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_json: bool) -> int:
     """Create a token and print it. It is not shown again."""
-    from bullpen.wiring import create_token
-
     lasts = _lasting(expires) if expires is not None else None
     settings = given.load().settings
     try:
-        made = asyncio.run(create_token(given.directory, settings, scope, lasts, name))
+        stored, token = asyncio.run(create_token(given.directory, settings, scope, lasts, name))
     except Conflict as exc:
         remedy = "Choose another name: names are not reused, even after the token was revoked."
         raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy, field="--name") from exc
     if as_json:
         from bullpen.schema.upkeep import created_token_of
 
-        print_json(created_token_of(made.token, made.stored, datetime.now(UTC)))
+        print_json(created_token_of(token, stored, datetime.now(UTC)))
     else:
-        say(made.token)
+        say(token)
     return 0
 
 
@@ -70,8 +70,6 @@ def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_js
 @click.pass_obj
 def list_all(given: PoolOptions, as_json: bool) -> int:
     """List the tokens with name, scope and state. Their secrets are not stored."""
-    from bullpen.wiring import list_tokens
-
     found = asyncio.run(list_tokens(given.directory, given.load().settings))
     if as_json:
         from bullpen.schema.upkeep import TokenList, token_of
@@ -97,8 +95,6 @@ def list_all(given: PoolOptions, as_json: bool) -> int:
 @click.pass_obj
 def revoke(given: PoolOptions, name: str, as_json: bool) -> int:
     """Revoke the token with this name."""
-    from bullpen.wiring import revoke_token
-
     if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
         raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="`bullpen token list` lists them.")
     if as_json:
@@ -108,6 +104,34 @@ def revoke(given: PoolOptions, name: str, as_json: bool) -> int:
     else:
         say(f"revoked {name}")
     return 0
+
+
+async def create_token(
+    home: Path, settings: Settings, scope: str, lasts: timedelta | None, name: str
+) -> "tuple[StoredToken, str]":
+    """What the store keeps of a new token, and the token itself. Raise Conflict if the name is taken."""
+    from bullpen.auth.tokens import Scope, drawn
+    from bullpen.wiring import opened_tokens
+
+    now = datetime.now(UTC)
+    stored, token = drawn(Scope(scope), now, now + lasts if lasts else None, name)
+    async with opened_tokens(home, settings, new=True) as tokens:
+        await tokens.add(stored)
+    return stored, token
+
+
+async def list_tokens(home: Path, settings: Settings) -> "tuple[StoredToken, ...]":
+    from bullpen.wiring import opened_tokens
+
+    async with opened_tokens(home, settings) as tokens:
+        return (await tokens.read()).tokens
+
+
+async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
+    from bullpen.wiring import opened_tokens
+
+    async with opened_tokens(home, settings) as tokens:
+        return await tokens.revoke(name, datetime.now(UTC))
 
 
 def _state(token: "StoredToken") -> str:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bullpen import jobs
 from bullpen.cli.output import has_colours
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
-from bullpen.wiring import embedded, embedded_jobs
+from bullpen.wiring import embedded
 
 T = TypeVar("T")
 Answer = dict[str, Any]
@@ -103,11 +104,12 @@ class DemoStage:
 
         async def submitted(ports: Ports) -> list[int]:
             codes = []
-            async with embedded_jobs(self.home) as jobs, asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 for command in commands:
-                    id = await jobs.submit(run_id, command)
-                    while (job := await jobs.get(id)) is None or job.exit_code is None:
+                    (job,) = await jobs.submit(ports, [jobs.JobRequest(run_id, tuple(command))], by="submit")
+                    while job.exit_code is None:
                         await ports.signals.wait(LOOK_EVERY)
+                        job = await jobs.find(ports, job.id)
                     codes.append(job.exit_code)
             return codes
 
