@@ -20,8 +20,9 @@ while GitHub is away, `runs` fails, and heartbeats must still be received.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.config import Settings
@@ -52,6 +53,8 @@ FAILS_FOR = 30.0  # seconds without a success after which a loop counts as faili
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
 NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
+Work = Callable[[], Awaitable[object]]
+
 log = get_logger("bullpen.controllers")
 
 
@@ -59,27 +62,20 @@ class Unpaid(BullpenError):
     """Some debts could not be paid. Each has its own pause, and all others were paid: the loop keeps its pace."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failing:
-    """Since when every run of a loop failed, in the event loop's time; and when the error was last logged."""
-
-    since: float
-    times: int
-    error: str
-    said_at: float | None = None
-
-
 class Loop:
     """One loop and its pace. A failure is logged and makes the next pause longer. Only Outdated ends the loop: a newer
     program has taken over the store."""
 
-    def __init__(self, name: str, every: float, work: Callable[[], Awaitable[object]], chance: Chance) -> None:
+    def __init__(self, name: str, every: float, work: Work, chance: Chance) -> None:
         self.name = name
         self.every = every
         self._work = work
         self._chance = chance
-        self._failures = 0
-        self._failing: _Failing | None = None
+        self._failures = 0  # in a row, as far as they lengthen the pause
+        self._times = 0  # in a row, since `_since` on the loop's clock
+        self._since = 0.0
+        self._error = ""
+        self._said_at: float | None = None  # when the error was last logged
         self._alive_at: float | None = None
 
     async def run_once(self) -> bool:
@@ -90,37 +86,22 @@ class Loop:
                 await self._work()
         except Outdated:
             raise
-        except Unpaid as exc:
-            self._failures = 0  # each of these debts has a pause of its own
-            self._note_failure(exc)
-        except BullpenError as exc:
-            self._failures += 1
-            self._warn(exc)
-            self._note_failure(exc)
         except TimeoutError:
-            self._failures += 1
-            failure = TimeoutError(f"did not end within {LONGEST_RUN:g} s and was cancelled")
-            self._warn(failure)
-            self._note_failure(failure)
+            self._note_failure(TimeoutError(f"did not end within {LONGEST_RUN:g} s and was cancelled"))
         except Exception as exc:
-            self._failures += 1
-            log.exception("controller failed unexpectedly", controller=self.name)
             self._note_failure(exc)
         else:
-            self._failures = 0
             self._note_success()
         self._alive_at = asyncio.get_running_loop().time()
-        return self._failing is None
+        return self._times == 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do the work until `stop`; a run that has begun is finished first."""
         while not stop.is_set():
             await self.run_once()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await stop.wait()
-            except TimeoutError:
-                continue
 
     def is_alive(self) -> bool:
         """True if it ran recently; False before its first run."""
@@ -129,42 +110,40 @@ class Loop:
 
     def failing(self, now: datetime) -> FailingLoop | None:
         """Since when, and why, if it keeps failing; `now` is the wall clock's time."""
-        if self._failing is None or self._failing.times == 1 or self._lasts(self._failing) < FAILS_FOR:
+        if not self._is_failing():
             return None
-        since = now - timedelta(seconds=self._lasts(self._failing))
-        return FailingLoop(self.name, since, self._failing.error)
+        return FailingLoop(self.name, now - timedelta(seconds=self._lasts()), self._error)
 
-    def _lasts(self, failing: _Failing) -> float:
-        return asyncio.get_running_loop().time() - failing.since
+    def _lasts(self) -> float:
+        return asyncio.get_running_loop().time() - self._since
 
-    def _warn(self, failure: Exception) -> None:
-        """Once for the same error: a loop that fails again for the same reason says nothing new."""
-        is_known = self._failing is not None and self._failing.error == reason_of(failure)
-        log.log(
-            logging.DEBUG if is_known else logging.WARNING, "controller failed", controller=self.name, error=failure
-        )
+    def _is_failing(self) -> bool:
+        return self._times > 1 and self._lasts() >= FAILS_FOR
 
     def _note_failure(self, failure: Exception) -> None:
-        now = asyncio.get_running_loop().time()
-        before = self._failing or _Failing(now, 0, "")
-        failing = replace(before, times=before.times + 1, error=reason_of(failure))
-        is_lasting = failing.times > 1 and now - failing.since >= FAILS_FOR
-        if is_lasting and (failing.said_at is None or now - failing.said_at >= SAID_AGAIN_AFTER):
-            failing = replace(failing, said_at=now)
-            lasts = round(now - failing.since)
-            log.error(
-                "controller keeps failing",
-                controller=self.name,
-                times=failing.times,
-                seconds=lasts,
-                error=failing.error,
-            )
-        self._failing = failing
+        now, error = asyncio.get_running_loop().time(), reason_of(failure)
+        self._log(failure, is_known=self._times > 0 and error == self._error)
+        self._since = self._since if self._times else now
+        self._times, self._error = self._times + 1, error
+        if self._is_failing() and (self._said_at is None or now - self._said_at >= SAID_AGAIN_AFTER):
+            self._said_at = now
+            lasts = round(self._lasts())
+            log.error("controller keeps failing", controller=self.name, times=self._times, seconds=lasts, error=error)
+        # Each debt that could not be paid has a pause of its own.
+        self._failures = 0 if isinstance(failure, Unpaid) else self._failures + 1
+
+    def _log(self, failure: Exception, *, is_known: bool) -> None:
+        """Once for the same error: a loop that fails again for the same reason says nothing new."""
+        if not isinstance(failure, BullpenError | TimeoutError):
+            log.error("controller failed unexpectedly", exc_info=failure, controller=self.name)
+        elif not isinstance(failure, Unpaid):  # the payer of debts has logged it
+            level = logging.DEBUG if is_known else logging.WARNING
+            log.log(level, "controller failed", controller=self.name, error=failure)
 
     def _note_success(self) -> None:
-        if self._failing is not None and self._failing.said_at is not None:
-            log.info("controller works again", controller=self.name, seconds=round(self._lasts(self._failing)))
-        self._failing = None
+        if self._said_at is not None:
+            log.info("controller works again", controller=self.name, seconds=round(self._lasts()))
+        self._times, self._failures, self._said_at = 0, 0, None
 
     def _pause(self) -> float:
         pause = min(self.every * 2.0 ** min(self._failures, 16), max(self.every, LONGEST_PAUSE))
@@ -185,7 +164,7 @@ class Service:
         self.runs = WorkflowController(ports, settings)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
-        duties: tuple[tuple[str, float, Callable[[], Awaitable[object]]], ...] = (
+        duties: tuple[tuple[str, float, Work], ...] = (
             ("infrastructure", 300.0, self._mend),  # first at the start; later only accidents open a gap
             ("debts", 1.0, self._pay_debts),  # a debt is due seconds after its maker should have paid it
             ("sweep", 1.0, self._sweep),  # a dead worker is noticed this much later at most
@@ -194,16 +173,13 @@ class Service:
             ("reconcile", 60.0 if settings.on_github else 20.0, self._reconcile),
             ("warm", 5.0, self._warm),
             ("health", 10.0, self._note_health),
-            (
-                "runs",
-                2.0,
-                self._reconcile_runs,
-            ),  # a webhook waits so long at most; without one, github.poll says when to ask
+            # A webhook waits so long at most; without one, github.poll says when to ask.
+            ("runs", 2.0, self._reconcile_runs),
             ("settings", 2.0, self._read_settings),  # an operator who saves the file waits for the effect
         )
         absent = {name for name, has in (("runs", settings.on_github), ("settings", reloader)) if not has}
         self.loops = tuple(
-            Loop(name, every, work if name in CLOCKLESS else self._by_the_right_clock(work), ports.chance)
+            Loop(name, every, work if name in CLOCKLESS else partial(self._by_the_right_clock, work), ports.chance)
             for name, every, work in duties
             if name not in absent
         )
@@ -237,14 +213,10 @@ class Service:
             await self._ports.health.note(self._process, failing, until)
             self._has_noted = bool(failing)
 
-    def _by_the_right_clock(self, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+    async def _by_the_right_clock(self, work: Work) -> None:
         """For loops that end what is late: they do nothing while the clock of this machine is wrong."""
-
-        async def checked() -> None:
-            await self._clock.require_right()
-            await work()
-
-        return checked
+        await self._clock.require_right()
+        await work()
 
     async def _mend(self) -> None:
         failures: list[BullpenError] = []
