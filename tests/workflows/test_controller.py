@@ -70,7 +70,7 @@ async def test_what_is_none_of_ours_is_never_asked_about() -> None:
             controller.note("acme/other", "999")
             await scene.passes(2, controller)
         assert asked(ports) == 0
-        assert (await controller.reconcile(REPOSITORY, foreign)).alarms == []
+        assert (await controller.reconcile_all()).alarms == []
         assert asked(ports) == 0
 
 

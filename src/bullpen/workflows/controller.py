@@ -99,7 +99,9 @@ class WorkflowController:
                 raise
             if polls:
                 self._poll_at = time + self._settings.github.poll
-            await _wait_a_while(begun)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await asyncio.gather(*map(asyncio.shield, begun), return_exceptions=True)
             if polls:
                 await self._runs.forget_missing(self._held)
             self._reap()
@@ -117,15 +119,6 @@ class WorkflowController:
         """The runs that a whole pass would reconcile. Changes nothing, and asks GitHub nothing."""
         losses = await worker_losses(self._ports, self._settings, await self._owing())
         return list(await holdings.gather(self._ports, self._settings, losses))
-
-    async def reconcile(self, repository: str, run: str) -> ControllerReport:
-        """Reconcile one run now, if the pool holds anything for it."""
-        losses = await self._losses()
-        await self._machines.gather(losses)
-        held = (await holdings.gather(self._ports, self._settings, losses)).get(run)
-        if held is not None and (owner := _owner(held, repository)):
-            await self._runs.reconcile(replace(held, repository=owner))
-        return self._report.take()
 
     async def stop(self) -> None:
         """Return when the work in progress is finished, or given back."""
@@ -169,7 +162,7 @@ class WorkflowController:
         return await self._ports.workers.owing(PAGE) if rules.tracking and rules.reschedule else []
 
     def _begin(self, held: RunHoldings) -> "asyncio.Task[None] | None":
-        run, owner = held.run, _owner(held, self._repositories.get(held.run, ""))
+        run, owner = held.run, held.repository or self._repositories.get(held.run, "")
         if not owner:
             return None
         if run in self._tasks:
@@ -212,15 +205,3 @@ class WorkflowController:
                 self._noted.setdefault(run, self._repositories.get(run, ""))
         for task in ended.values():
             task.result()
-
-
-async def _wait_a_while(begun: list[asyncio.Task[None]]) -> None:
-    """Wait for these tasks, not for long."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*(asyncio.shield(task) for task in begun), return_exceptions=True)
-
-
-def _owner(held: RunHoldings, noted: str) -> str:
-    """The repository of a run: from the records, else from a note; empty if neither names it."""
-    return held.repository or noted

@@ -12,6 +12,7 @@ other controller. A machine that is known to be gone is not checked again, becau
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -22,6 +23,7 @@ from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.lost_worker import WorkerLoss
 from bullpen.model.times import later
 from bullpen.pool import lifecycle
+from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.workflows.alerts import ReportCollector
 
@@ -36,18 +38,18 @@ class MachineState(StrEnum):
     UNKNOWN = "unknown"
 
 
+@dataclass(slots=True)
 class MachineStates:
     """The states of the machines of all lost workers."""
 
-    def __init__(self, ports: Ports, settings: Settings, report: ReportCollector) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._report = report
-        self._known: dict[str, MachineState] = {}
-        self._online_at: dict[str, datetime] = {}
-        """When GitHub last showed the runner of a lost worker online."""
-        self._ending: dict[str, float] = {}
-        """Since when the end of a machine has been requested but not confirmed, by loss."""
+    _ports: Ports
+    _settings: Settings
+    _report: ReportCollector
+    _known: dict[str, MachineState] = field(default_factory=dict)
+    _online_at: dict[str, datetime] = field(default_factory=dict)
+    """When GitHub last showed the runner of a lost worker online."""
+    _ending: dict[str, float] = field(default_factory=dict)
+    """Since when the end of a machine has been requested but not confirmed, by loss."""
 
     def of(self, loss: WorkerLoss) -> MachineState:
         return self._known.get(loss.key, MachineState.UNKNOWN)
@@ -111,16 +113,12 @@ class MachineStates:
         time = asyncio.get_running_loop().time()
         for loss in condemned:
             id = loss.worker.instance_id
-            if (
-                fates.get(id) is lifecycle.InstanceFate.TERMINATED
-                or id in certain
-                or (id not in fates and _has_ended(seen, id))
-            ):
+            if fates.get(id) is InstanceFate.TERMINATED or id in certain or (id not in fates and _has_ended(seen, id)):
                 self._known[loss.key] = MachineState.GONE
                 self._ending.pop(loss.key, None)
             elif time - self._ending.setdefault(loss.key, time) >= ENDING:
                 self._report.alarm(f"the end of {id} was requested but is not confirmed: its job is not run again yet")
-            if fates.get(id, lifecycle.InstanceFate.NOT_OURS) is not lifecycle.InstanceFate.NOT_OURS:
+            if fates.get(id, InstanceFate.NOT_OURS) is not InstanceFate.NOT_OURS:
                 self._report.note(f"{id} is {fates[id]}: {why}")
 
 

@@ -10,7 +10,7 @@ between. These labels get their runners in the same way, until the run has compl
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bullpen.config import Settings
 from bullpen.liveness.lost_worker import WorkerLoss
@@ -36,22 +36,15 @@ class RefusedLabel:
     until: float
 
 
+@dataclass(slots=True)
 class RunnerReplacement:
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        machines: MachineStates,
-        runners: RunnerProvider,
-        report: ReportCollector,
-    ) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._machines = machines
-        self._runners = runners
-        self._report = report
-        self._refused: dict[str, RefusedLabel] = {}
-        """By label. Each try leaves a record: one at every pass, for a day, would be too many."""
+    _ports: Ports
+    _settings: Settings
+    _machines: MachineStates
+    _runners: RunnerProvider
+    _report: ReportCollector
+    _refused: dict[str, RefusedLabel] = field(default_factory=dict)
+    """By label. Each try leaves a record: one at every pass, for a day, would be too many."""
 
     async def replace_lost(self, run: WorkflowRun, held: RunHoldings) -> None:
         """Replace the lost runners of a run in progress where jobs wait for them."""

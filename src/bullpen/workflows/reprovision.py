@@ -32,13 +32,13 @@ class Refusal:
     reason: str
 
 
+@dataclass(slots=True)
 class RunnerProvider:
     """Provides runners for labels. `stop` ends provisions at work, with everything given back."""
 
-    def __init__(self, ports: Ports, settings: Settings, stop: asyncio.Event) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._stop = stop
+    _ports: Ports
+    _settings: Settings
+    _stop: asyncio.Event
 
     async def wanted(self, label: str) -> int:
         """How many runners a label should have at once; 0 once it was released, or if it never had any."""

@@ -27,7 +27,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bullpen.config import Settings
@@ -68,24 +68,17 @@ class LossJudgement:
 WAIT = LossJudgement(LossVerdict.WAIT)
 
 
+@dataclass(slots=True)
 class Rescue:
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        machines: MachineStates,
-        runners: RunnerProvider,
-        report: ReportCollector,
-    ) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._machines = machines
-        self._runners = runners
-        self._report = report
-        self._asked: dict[str, tuple[int, float]] = {}
-        """The attempt of each run whose re-run was requested, and when: GitHub may be slow to show the next one."""
-        self._behind: dict[tuple[str, int], float] = {}
-        """Since when GitHub has shown jobs of a completed attempt as not completed."""
+    _ports: Ports
+    _settings: Settings
+    _machines: MachineStates
+    _runners: RunnerProvider
+    _report: ReportCollector
+    _asked: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """The attempt of each run whose re-run was requested, and when: GitHub may be slow to show the next one."""
+    _behind: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Since when GitHub has shown jobs of a completed attempt as not completed."""
 
     async def rescue(self, run: WorkflowRun, held: RunHoldings) -> RescueStatus:
         """Judge all losses of a completed run, and run its lost jobs again."""
