@@ -18,7 +18,8 @@ from bullpen.agent.aws.dynamodb import DynamoDB
 from bullpen.agent.config import Config
 from bullpen.agent.store.dynamodb import RUNNING_EVERY, WAITING_EVERY, DynamoStore
 from bullpen.config import Timings
-from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.pool.offering import send_tickets

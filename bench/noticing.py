@@ -9,7 +9,8 @@ from bench.table import Measurement, Row, row
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
-from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.worker import ACTIVE
 from bullpen.ports import Ports
 from bullpen.sim.run import virtual_run

@@ -11,7 +11,7 @@ from bench.table import Measurement, Row, row
 from bench.workers import key_of, register
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.liveness import Rescheduler
+from bullpen.liveness.reschedule import Rescheduler
 from bullpen.model import job as jobs
 from bullpen.model import worker as workers
 from bullpen.model.job import Job

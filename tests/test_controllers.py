@@ -13,7 +13,8 @@ from bullpen.controllers import LONGEST_PAUSE, LONGEST_RUN, Loop, Service
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError, Outdated, Unavailable
 from bullpen.inventory import status
-from bullpen.liveness import HeartbeatRequest, record_heartbeats
+from bullpen.liveness.heartbeat import record_heartbeats
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.worker import ACTIVE
 from bullpen.pool import debts

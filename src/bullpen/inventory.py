@@ -10,8 +10,7 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
-from bullpen.liveness import protection_state
-from bullpen.liveness.protection import DomainState
+from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
 from bullpen.model.instance import TERMINATED, Instance, State

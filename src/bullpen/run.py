@@ -18,7 +18,8 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
-from bullpen.liveness import LivenessController, leaving_instances
+from bullpen.liveness import LivenessController
+from bullpen.liveness.interruption import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase

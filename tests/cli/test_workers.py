@@ -7,7 +7,8 @@ import pytest
 
 from bullpen.cli.workers import TITLES
 from bullpen.config import Settings
-from bullpen.liveness import HeartbeatRequest, WorkerMetadata, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatRequest, WorkerMetadata
 from bullpen.wiring import opened
 from command_line import CommandLine
 

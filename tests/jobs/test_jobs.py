@@ -12,7 +12,8 @@ from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
 from bullpen.jobs import JobRequest, StaleResult
 from bullpen.jobs.log_tail import LONGEST_LINE, JobLogTail
-from bullpen.liveness import HeartbeatRequest, WorkerMetadata, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatRequest, WorkerMetadata
 from bullpen.model import job as steps
 from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING

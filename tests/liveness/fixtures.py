@@ -11,15 +11,9 @@ from bullpen.config import Liveness as Rules
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.liveness import (
-    Binding,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    LivenessController,
-    LivenessPass,
-    Recorded,
-    record_heartbeat,
-)
+from bullpen.liveness import LivenessController, LivenessPass
+from bullpen.liveness.heartbeat import Recorded, record_heartbeat
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.fleet import LaunchedMachine
 from bullpen.model.instance import Instance

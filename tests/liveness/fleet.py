@@ -5,14 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from bullpen.liveness import (
-    Binding,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    LivenessController,
-    LivenessPass,
-    record_heartbeats,
-)
+from bullpen.liveness import LivenessController, LivenessPass
+from bullpen.liveness.heartbeat import record_heartbeats
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.worker import ACTIVE
 from liveness.fixtures import Crew
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from bullpen.errors import Conflict
-from bullpen.liveness import Binding, HeartbeatRequest, record_heartbeats
+from bullpen.liveness.heartbeat import record_heartbeats
+from bullpen.liveness.schema import Binding, HeartbeatRequest
 from bullpen.model.job import Job
 from bullpen.model.worker import ACTIVE
 from liveness.fixtures import Crew, passes, requeued

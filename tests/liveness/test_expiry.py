@@ -9,7 +9,8 @@ import pytest
 
 from builders import NOW, later
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.liveness import LivenessController, Sweeper
+from bullpen.liveness import LivenessController
+from bullpen.liveness.lease import Sweeper
 from bullpen.model import worker as workers
 from bullpen.model.instance import TERMINATED
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, LeaseExpired, Worker

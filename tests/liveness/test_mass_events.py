@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bullpen.engines.memory import LoopClock
-from bullpen.liveness import protection_state
+from bullpen.liveness.protection import protection_state
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import INACTIVE
 from liveness.fixtures import Crew

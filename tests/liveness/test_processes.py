@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bullpen.config import Liveness, Settings
-from bullpen.liveness import HeartbeatRequest, record_heartbeats
-from bullpen.liveness.heartbeat import record_validated
+from bullpen.liveness.heartbeat import record_heartbeats, record_validated
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.job import QUEUED
 from bullpen.model.times import later

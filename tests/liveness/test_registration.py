@@ -10,14 +10,8 @@ import pytest
 from bullpen.config import Settings
 from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import ConfigError
-from bullpen.liveness import (
-    Binding,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    WorkerMetadata,
-    record_heartbeat,
-    record_heartbeats,
-)
+from bullpen.liveness.heartbeat import record_heartbeat, record_heartbeats
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
 from bullpen.model import worker as workers
 from bullpen.model.worker import ACTIVE, Code, Rejected
 from liveness.fixtures import Crew, settings

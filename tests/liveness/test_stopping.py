@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bullpen.liveness import StoppedWorker, WorkerMetadata, stop_worker
+from bullpen.liveness.schema import WorkerMetadata
+from bullpen.liveness.stopping import StoppedWorker, stop_worker
 from bullpen.model.job import QUEUED, RUNNING
 from bullpen.model.worker import ABSENT, ACTIVE, CLEANED_UP, Code, Rejected
 from bullpen.ports import Ports

@@ -8,7 +8,8 @@ import pytest
 from bullpen.engines.memory import Failure
 from bullpen.engines.memory.clock import BEGINNING
 from bullpen.errors import Unavailable
-from bullpen.liveness import Binding, HeartbeatRequest, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import Binding, HeartbeatRequest
 from bullpen.model.worker import ACTIVE, Code, Rejected
 from liveness.fixtures import Crew
 

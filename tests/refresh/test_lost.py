@@ -7,7 +7,10 @@ import pytest
 from bullpen import config
 from bullpen.config import ResourceClass, Settings
 from bullpen.controllers import Service
-from bullpen.liveness import HeartbeatRequest, LivenessController, lost_instances, record_heartbeat
+from bullpen.liveness import LivenessController
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.lost_instances import lost_instances
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.instance import CREATED, IDLE, RUNNING, TERMINATED
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World

@@ -9,7 +9,7 @@ import pytest
 
 from bullpen.config import Liveness, Settings
 from bullpen.errors import Unavailable
-from bullpen.liveness import HeartbeatRequest
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.activity import LONGEST
 from bullpen.model.worker import ACTIVE
 from bullpen.server import heartbeat_batcher, heartbeats

@@ -11,7 +11,8 @@ import pytest
 from bullpen.config import Liveness, Settings
 from bullpen.controllers import Service
 from bullpen.engines.memory import Memory
-from bullpen.liveness import HeartbeatRequest, record_heartbeat
+from bullpen.liveness.heartbeat import record_heartbeat
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.settings import Loaded, load
 from bullpen.settings.reloading import Reloader

@@ -1,49 +1,20 @@
 """Liveness: workers are alive while their lease lasts; the jobs of a lost worker go to others.
 
-record_heartbeat()   one beat: the lease is renewed, jobs are bound, the answer says what to stop
-stop_worker()        a worker reports that it has stopped: it is cleaned up, and its jobs go to others at once
-LivenessController.run_once()
-                     one pass: declare workers lost (Sweeper), give their jobs away (Rescheduler), end idle instances
-                     whose machine is about to be taken away
-protection_state()   whether losses are held back, and why
+    heartbeat       one beat: the lease is renewed, jobs are bound, the answer says what to stop
+    stopping        a worker reports that it has stopped: it is cleaned up, and its jobs go to others at once
+    lease           workers whose lease runs out are declared lost
+    reschedule      their jobs go to others
+    interruption    idle instances whose machine is about to be taken away are ended
+    protection      whether losses are held back, and why
 """
 
 from dataclasses import dataclass
 
 from bullpen.config import Settings
-from bullpen.liveness.heartbeat import Recorded, record_heartbeat, record_heartbeats
-from bullpen.liveness.interruption import end_leaving, leaving_instances
+from bullpen.liveness.interruption import end_leaving
 from bullpen.liveness.lease import Sweep, Sweeper
-from bullpen.liveness.lost_instances import is_unowned, lost_instances
-from bullpen.liveness.protection import ProtectionState, protection_state
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling
-from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
-from bullpen.liveness.stopping import StoppedWorker, stop_worker
 from bullpen.ports import Ports
-
-__all__ = [
-    "Binding",
-    "HeartbeatAnswer",
-    "HeartbeatRequest",
-    "LivenessController",
-    "LivenessPass",
-    "ProtectionState",
-    "Recorded",
-    "Rescheduler",
-    "Rescheduling",
-    "StoppedWorker",
-    "Sweep",
-    "Sweeper",
-    "WorkerMetadata",
-    "end_leaving",
-    "is_unowned",
-    "leaving_instances",
-    "lost_instances",
-    "protection_state",
-    "record_heartbeat",
-    "record_heartbeats",
-    "stop_worker",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness import LivenessController, end_leaving, is_unowned, leaving_instances
+from bullpen.liveness import LivenessController
+from bullpen.liveness.interruption import end_leaving, leaving_instances
 from bullpen.liveness.lease import Stillness
+from bullpen.liveness.lost_instances import is_unowned
 from bullpen.liveness.lost_worker import worker_losses
 from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness import lost_instances
+from bullpen.liveness.lost_instances import lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.times import later

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from bullpen.errors import BullpenError, Unavailable
-from bullpen.liveness import HeartbeatRequest, Recorded
-from bullpen.liveness.heartbeat import MOST_BEATS
+from bullpen.liveness.heartbeat import MOST_BEATS, Recorded
+from bullpen.liveness.schema import HeartbeatRequest
 
 MOST_WAITING = 50_000  # beats; more than a process can write within any lease
 AT_ONCE = 2  # groups under way: while one is being answered the next is being written

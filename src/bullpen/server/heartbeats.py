@@ -16,8 +16,8 @@ import msgspec
 from bullpen.auth.tokens import AgentIdentity, Operator, Speaker
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest
 from bullpen.liveness.heartbeat import MOST_BEATS, record_validated
+from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.worker import Rejected
 from bullpen.ports import Clock, Ports
 from bullpen.schema.error import ErrorAnswer

@@ -5,7 +5,7 @@ from litestar import Router
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
-from bullpen.liveness import HeartbeatAnswer, HeartbeatRequest
+from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
 from bullpen.schema.base import AnswerBody, RequestBody
 from bullpen.server.heartbeats import BATCH, SINGLE
 from bullpen.server.routes.responses import post

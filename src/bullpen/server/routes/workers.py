@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 from bullpen.auth.tokens import RunIdentity, Scope
 from bullpen.errors import NotFound
 from bullpen.inventory import roster
-from bullpen.liveness import stop_worker
+from bullpen.liveness.stopping import stop_worker
 from bullpen.model import limits
 from bullpen.model.worker import Card, Code, Rejected
 from bullpen.schema.worker import WorkerAnswer, WorkerList, WorkerStopped, worker_of, workers_of
