@@ -243,12 +243,12 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
     if not found and await ports.records.known([subject]):
         raise Refused(
             f"{subject}: there is a record, and this program cannot read it",
-            remedy="a newer Bullpen or another program wrote it: use that one, or repair or delete the item",
+            remedy="A newer Bullpen or another program wrote it: use that one, or repair or delete the item.",
         )
     if not found:
         raise NotFound(
             f"{subject}: no such instance, provision, job, worker or run",
-            remedy="`bullpen status` lists what there is; ended records are forgotten after timings.purge.",
+            remedy="Run `bullpen status` to list what there is; ended records are forgotten after timings.purge.",
         )
     return found
 

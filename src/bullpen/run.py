@@ -117,7 +117,7 @@ def _check_capability(settings: Settings, wanted: JobRequest) -> None:
         have = ", ".join(settings.agent.capabilities) or "none"
         raise ConfigError(
             f"capability {wanted.capability!r}: no runner has it; agent.capabilities are {have}",
-            remedy="name it in [agent] capabilities if the runners do have it",
+            remedy="Name it in [agent] capabilities if the runners do have it.",
         )
 
 

@@ -121,7 +121,7 @@ def test_settings_of_a_newer_bullpen_say_whose_they_are(publish: Any) -> None:
     with pytest.raises(ConfigError, match="brand-new") as caught:
         settings_of(read(PROVISION), JOB, {})
     assert "Bullpen 99.0 published" in caught.value.remedy
-    assert "use the same version" in caught.value.remedy
+    assert "Use the same version" in caught.value.remedy
 
 
 def a_pool() -> Ports:

@@ -39,7 +39,7 @@ async def test_a_refresh_whose_clock_is_wrong_ends_nothing_and_says_so(skew: flo
             await refreshed(world, ports_of(world, on_one_host=on_one_host, skew=skew))
         assert f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'}"[:-4] in str(wrong.value)
         assert "nothing is ended" in str(wrong.value)
-        assert "set the clock" in wrong.value.remedy
+        assert "Set the clock" in wrong.value.remedy
         assert dict(world.memory.tables.instances) == before
 
 

@@ -404,7 +404,7 @@ async def test_where_the_revocation_cannot_be_written_the_error_names_what_may_s
         with pytest.raises(Unavailable, match="the zone is full; and not everything could be given back") as caught:
             await provisioned(world, "run", 3, ports)
         assert all(id in str(caught.value) for id in running(world))
-        assert "release run" in caught.value.remedy
+        assert "Release run" in caught.value.remedy
         again = await provisioned(world, "run", 3)
         assert ids(again) == running(world)
         assert len(ids(again)) == 3

@@ -151,7 +151,7 @@ def _refusal(name: str, said: str, value: str, why: str) -> ConfigError:
 
 def _unknown(name: str) -> ConfigError:
     meant = difflib.get_close_matches(name, [*INPUTS, *ALIASES], n=1, cutoff=0.6)
-    remedy = f"Did you mean {meant[0]}?" if meant else "docs/migration.md lists every input."
+    remedy = f"Did you mean {meant[0]}?" if meant else "See docs/migration.md for every input."
     return ConfigError(f"{_shown(name)}: no such input", remedy=remedy)
 
 

@@ -62,7 +62,7 @@ def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) 
         if published.version in ("", __version__):
             raise
         versions = f"Bullpen {published.version} published the pool's settings, and this is Bullpen {__version__}"
-        raise ConfigError(str(exc), remedy=f"{versions}: use the same version for both.") from exc
+        raise ConfigError(str(exc), remedy=f"Use the same version for both: {versions}.") from exc
     if asked.mode != REFRESH and found.settings.on_github:
         _must_serve(found.settings.github.scope, job)
     if "spot-fallback" in asked.given:

@@ -78,7 +78,7 @@ def checked_job(
     from bullpen.jobs.request import JobRequest, checked
 
     if not words:
-        remedy = "Put the command last, after --, such as: -- make test"
+        remedy = "Put the command last, after --, as in `-- make test`."
         raise ConfigError("COMMAND: must be a program and its arguments", remedy=remedy, field="COMMAND")
     seconds = 0.0
     if timeout is not None:
@@ -103,7 +103,9 @@ def checked_id(id: str) -> str:
     if id.startswith(("http://", "https://")):
         return named_run(id).id
     if not id or not id.isprintable() or " " in id:
-        _refuse("ID", shortened(id), "printable characters without spaces", "`bullpen status` lists the instances.")
+        _refuse(
+            "ID", shortened(id), "printable characters without spaces", "Run `bullpen status` to list the instances."
+        )
     return id
 
 

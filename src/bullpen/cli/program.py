@@ -32,7 +32,7 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             meant = nearest(cmd_name, self.list_commands(ctx))
-            remedy = f"Did you mean `bullpen {meant}`?" if meant else "`bullpen --help` lists the commands."
+            remedy = f"Did you mean `bullpen {meant}`?" if meant else "Run `bullpen --help` to list the commands."
             raise ConfigError(f"{shortened(cmd_name)}: no such command", remedy=remedy)
         command: click.Command = importlib.import_module(f"bullpen.cli.{cmd_name.replace('-', '_')}").command
         return command
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         return Interrupted.exit_code
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx else "bullpen"
-        remedy = f"`{where} --help` lists the options, with examples."
+        remedy = f"Run `{where} --help` to list the options, with examples."
         field = _option_of(exc)
         complain(exc.format_message(), remedy, cause=FailureCause.CONFIGURATION, field=field, as_json=as_json)
         return exc.exit_code

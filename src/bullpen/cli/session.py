@@ -71,7 +71,7 @@ def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
     progress.close()
     complain(
         "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
-        "`bullpen release` of the run gives them back now; refresh and later commands do so when it is due.",
+        "Run `bullpen release` to give them back now; refresh and later commands do so when it is due.",
         cause=FailureCause.INTERRUPTED,
         as_json=as_json,
     )

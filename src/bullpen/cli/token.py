@@ -96,7 +96,7 @@ def list_all(given: PoolOptions, as_json: bool) -> int:
 def revoke(given: PoolOptions, name: str, as_json: bool) -> int:
     """Revoke the token with this name."""
     if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
-        raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="`bullpen token list` lists them.")
+        raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="Run `bullpen token list` to list them.")
     if as_json:
         from bullpen.schema.upkeep import RevokedToken
 

@@ -12,7 +12,7 @@ async def find(ports: Ports, job_id: str) -> Job:
     if (found := (await ports.jobs.jobs([job_id])).get(job_id)) is None:
         raise NotFound(
             f"{job_id}: no such job",
-            remedy="`bullpen job list --run-id ID` lists a run's jobs; ended ones are forgotten after timings.purge.",
+            remedy="Run `bullpen job list --run-id ID` to list the jobs; ended ones are forgotten after timings.purge.",
         )
     return found
 

@@ -22,7 +22,7 @@ WITNESSES = 100  # instances whose heartbeats are read
 WATCHED = 1.5  # heartbeats: a living agent beats within it
 LASTS = 5.0  # seconds for which a `ClockCheck` remembers its answer
 RESTS = 4  # times as long as a check took: otherwise, where all agents are dead, every duty would wait for a check
-REMEDY = "set the clock of this machine (NTP), and try again"
+REMEDY = "Set the clock of this machine (NTP), and try again."
 
 
 async def doubt(ports: Ports, settings: Settings) -> str:

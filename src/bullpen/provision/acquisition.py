@@ -109,7 +109,7 @@ class Acquisition:
         for member in members:
             if member.instance.id not in alive:
                 if member.origin is Origin.CREATED and not self.request.allow_partial:
-                    raise ProvisionFailed(f"{member.instance.id} {SILENT}", remedy="look at the agent's log")
+                    raise ProvisionFailed(f"{member.instance.id} {SILENT}", remedy="Look at the agent's log.")
                 await worker.condemn(member.instance, SILENT)
                 self.filled -= 1
         return [member for member in members if member.instance.id in alive]
@@ -140,12 +140,12 @@ async def validate(watcher: Watcher, timings: Timings, created: Instance) -> Non
         case None:
             raise ProvisionFailed(
                 f"{created.id} did not get ready within {timings.validation:g} s",
-                remedy="look at the agent's log, and at timings.validation if its pre-runner script takes long",
+                remedy="Look at the agent's log, and at timings.validation if its pre-runner script takes long.",
             )
         case (_, SignalFailed(reason)):
             raise ProvisionFailed(
                 f"{created.id} failed: {reason}",
-                remedy="fix the step that the signal names: the boot, the pre-runner script or the registration",
+                remedy="Fix the step that the signal names: the boot, the pre-runner script or the registration.",
             )
 
 

@@ -177,7 +177,7 @@ class ProvisionAttempt:
         """What ends the attempt from outside: a stop, its own deadline, and a decision by another process."""
         overdue = ProvisionFailed(
             f"{self.record.stored.id} was not met within {self.settings.timings.provision:g} s",
-            remedy="see what is awaited above; timings.provision sets the limit",
+            remedy="See what is awaited above; timings.provision sets the limit.",
         )
         from_outside = halts(stop, self.ports.clock, deadline or self.record.stored.deadline, overdue)
 

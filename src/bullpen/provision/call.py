@@ -86,14 +86,15 @@ class ProvisionCall:
         if self.committed:
             deadline = self.committed[0].record.stored.deadline
             overdue = ProvisionFailed(
-                f"{self.request.run_id}: a lost member was not replaced within {patience:g} s", remedy="provision again"
+                f"{self.request.run_id}: a lost member was not replaced within {patience:g} s",
+                remedy="Provision again.",
             )
         else:
             patience += self.request.wait  # the other provision may wait as long for room
             deadline = later(self.ports.clock.now(), patience)
             overdue = ProvisionFailed(
                 f"{self.request.run_id}: another provision of the run was not decided within {patience:g} s",
-                remedy="wait for it, or release the run, then provision again",
+                remedy="Wait for it, or release the run, then provision again.",
             )
         return halts(self.stop, self.ports.clock, deadline, overdue)
 
@@ -118,7 +119,7 @@ class ProvisionCall:
             why = str(error) or "no answer in time"
             raise Unavailable(
                 f"{reason}; and not everything could be given back: {why}; these may still run: {ids}",
-                remedy=f"release {self.request.run_id}, or provision it again",
+                remedy=f"Release {self.request.run_id}, or provision it again.",
             ) from error
 
     def _empty(self) -> Outcome:

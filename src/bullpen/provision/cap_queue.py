@@ -142,13 +142,13 @@ class CapQueue:
             if self._request.count > cap.limit:
                 raise LimitReached(
                     f"{cap.setting} is {cap.limit}: {self._request.count} will never fit, however long it waits",
-                    remedy="ask for fewer runners, or raise the limit",
+                    remedy="Ask for fewer runners, or raise the limit.",
                 )
 
     def _given_up(self, obstacle: Shortage) -> LimitReached:
         if not self._request.wait:
             return obstacle.error
-        remedy = "wait longer, release runners, or raise the limit"
+        remedy = "Wait longer, release runners, or raise the limit."
         return LimitReached(f"waited {self._request.wait:g} s: {obstacle.error}", remedy=remedy)
 
     def _report(self, obstacle: Shortage) -> bool:

@@ -12,7 +12,7 @@ from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 
 Counts = Mapping[tuple[str, State], int]
-REMEDY = "release runners, wait for room with --wait, or raise the limit"
+REMEDY = "Release runners, wait for room with --wait, or raise the limit."
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 

@@ -65,7 +65,7 @@ class ExistingMembers:
             if record is None or record.is_over or not record.members:
                 raise ProvisionFailed(
                     f"{id} was released while its members were committed",
-                    remedy="another process released the run; provision again if it still needs runners",
+                    remedy="Another process released the run; provision again if it still needs runners.",
                 )
 
     async def missing(self) -> int:
@@ -128,7 +128,7 @@ class ExistingMembers:
         if other := next((owner for owner in owners if own and owner.lower() != own.lower()), ""):
             raise ConfigError(
                 f"label {self._request.run_id} is taken by {other}",
-                remedy="its runners serve that repository only: release them, or check the run's id and repository",
+                remedy="Its runners serve that repository only: release them, or check the run's id and repository.",
             )
         return found
 

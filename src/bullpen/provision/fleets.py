@@ -193,7 +193,7 @@ class Fleets:
 def _without_answer(error: Unavailable) -> Unavailable:
     return Unavailable(
         f"{error}; a fleet may still have launched",
-        remedy="run `bullpen refresh`, which finds what was launched and ends it; then provision again",
+        remedy="Run `bullpen refresh`, which finds what was launched and ends it; then provision again.",
     )
 
 
@@ -202,7 +202,7 @@ def _lack(plan: FleetPlan, answer: FleetAnswer) -> Lack | None:
         return None
     error = decisive(answer)
     said = f"{plan.resource_class}: {why}"
-    remedy = error.remedy or "allow more instance types, ask for fewer runners, or release some first"
+    remedy = error.remedy or "Allow more instance types, ask for fewer runners, or release some first."
     match error.cause:
         case Cause.PERMISSION:
             return Lack(error.cause, PermissionDenied(said, remedy=remedy))

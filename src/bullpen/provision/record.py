@@ -42,5 +42,5 @@ class ProvisionRecord:
         if found.state is not provisions.OPEN:
             raise ProvisionFailed(
                 f"{found.id} was {found.state} by another process: {found.reason}",
-                remedy="a release of the same run, or its deadline, ended it; provision again",
+                remedy="A release of the same run, or its deadline, ended it; provision again.",
             ) from conflict

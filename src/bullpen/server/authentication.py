@@ -131,7 +131,7 @@ def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = Fals
     if is_loopback(host):
         why = 'engines.ci = "github": jobs of workflows run on this machine, so `serve` needs tokens'
     raise ConfigError(
-        f"{why}, and this pool has none", remedy="`bullpen token create --scope admin` creates the first one."
+        f"{why}, and this pool has none", remedy="Create the first one with `bullpen token create --scope admin`."
     )
 
 

@@ -116,7 +116,7 @@ def from_options(assignments: Iterable[str], known: Known) -> Values:
         name, equals, text = assignment.partition("=")
         if not equals:
             written = shown(assignment, assignment)
-            remedy = "For example: --set timings.idle=600"
+            remedy = "Write it as in `--set timings.idle=600`."
             raise ConfigError(f"--set {written}: must be NAME=VALUE", remedy=remedy, field="--set")
         if name not in known:
             raise _unknown(f"--set {name}={_guessed(name, text, known)}", name, known)
@@ -133,5 +133,5 @@ def _guessed(name: str, value: Any, known: Known) -> str:
 
 def _unknown(where: str, name: str, known: Iterable[str]) -> ConfigError:
     meant = nearest(name, known)
-    remedy = f"Did you mean {meant}?" if meant else "`bullpen config show` lists every setting."
+    remedy = f"Did you mean {meant}?" if meant else "Run `bullpen config show` to list every setting."
     return ConfigError(f"{where}: no such setting", remedy=remedy)

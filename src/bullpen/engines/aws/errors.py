@@ -69,10 +69,10 @@ _STALE_CREDENTIALS = frozenset(
     }
 )
 _SKEWED = ("Signature expired", "Signature not yet current")  # what a wrong clock does to a signature, in AWS's words
-_SIGN_IN = "sign in again (`aws sso login`, `aws configure`, or new AWS_* variables); `bullpen doctor` checks them"
-_POLICY = "allow the call to these credentials: `bullpen iam-policy control-plane` prints the statements they need"
+_SIGN_IN = "Sign in again (`aws sso login`, `aws configure`, or new AWS_* variables); `bullpen doctor` checks them."
+_POLICY = "Allow the call to these credentials: `bullpen iam-policy control-plane` prints the statements they need."
 _FOREIGN = "the answer is not one of AWS's; a proxy or another service may have answered"
-_WAY = "see aws.endpoints, and the proxies of this machine (HTTPS_PROXY, NO_PROXY)"
+_WAY = "See aws.endpoints, and the proxies of this machine (HTTPS_PROXY, NO_PROXY)."
 _LONGEST = 400  # characters of a message of AWS: a denial may carry kilobytes of encoded detail
 
 
@@ -113,7 +113,7 @@ def translated_opening(service: str) -> Iterator[None]:
         raise _of_client(f"AWS ({service})", exc) from exc
     except ValueError as exc:
         raise ConfigError(
-            f"AWS ({service}): {_cut(str(exc))}", remedy="see aws.endpoints, aws.region and AWS_ENDPOINT_URL_*"
+            f"AWS ({service}): {_cut(str(exc))}", remedy="See aws.endpoints, aws.region and AWS_ENDPOINT_URL_*."
         ) from exc
 
 
@@ -135,7 +135,7 @@ def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
     if code in _DENIALS:
         return PermissionDenied(text, remedy=_POLICY)
     if code == "RequestTimeTooSkewed" or any(sign in text for sign in _SKEWED):
-        return PermissionDenied(text, remedy="set the clock of this machine")
+        return PermissionDenied(text, remedy="Set the clock of this machine.")
     if code.partition(".")[0] in _STALE_CREDENTIALS:  # EC2 has words of its own behind AuthFailure
         return PermissionDenied(text, remedy=_SIGN_IN)
     if code in _TIMEOUTS or status >= 500:
@@ -151,19 +151,19 @@ def _of_client(subject: str, exc: Exception) -> BullpenError:
         case CredentialRetrievalError() | SSOError() | LoginError() | TokenRetrievalError():
             return PermissionDenied(text, remedy=_SIGN_IN)
         case NoRegionError():
-            return ConfigError(f"{subject}: no region", remedy="set aws.region, or AWS_DEFAULT_REGION")
+            return ConfigError(f"{subject}: no region", remedy="Set aws.region, or AWS_DEFAULT_REGION.")
         case ProfileNotFound():
-            return ConfigError(text, remedy="name a profile that exists in AWS_PROFILE, or none")
+            return ConfigError(text, remedy="Name a profile that exists in AWS_PROFILE, or none.")
         case ParamValidationError():
             return Refused(text)
         case ConnectionError() | HTTPClientError() | OSError() | TimeoutError():
-            return Unavailable(text, remedy="see aws.region, aws.endpoints and the network")
+            return Unavailable(text, remedy="See aws.region, aws.endpoints and the network.")
         case ResponseParserError():  # its text is the whole answer, a page of HTML maybe
             return Unavailable(f"{subject}: {_FOREIGN}", remedy=_WAY)
         case ChecksumError() | IncompleteReadError():
             return Unavailable(f"{subject}: the answer is damaged ({_cut(str(exc))})")
         case _:
-            return ConfigError(text, remedy="see aws.region, aws.endpoints and the AWS configuration of this machine")
+            return ConfigError(text, remedy="See aws.region, aws.endpoints and the AWS configuration of this machine.")
 
 
 def _message(exc: ClientError) -> str:

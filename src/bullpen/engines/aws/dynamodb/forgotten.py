@@ -58,5 +58,5 @@ def _epoch_in(item: Item) -> int:
     except (KeyError, TypeError, ValueError) as exc:
         raise Refused(
             f"DynamoDB item {KEY['PK']['S']} / {KEY['SK']['S']}: `epoch` is missing or not a number",
-            remedy="another program wrote it: set `epoch` to a number higher than the epoch of every worker",
+            remedy="Another program wrote it: set `epoch` to a number higher than the epoch of every worker.",
         ) from exc

@@ -257,7 +257,7 @@ def decode(record: type[R], item: Item) -> R:
     except ValueError as exc:
         raise Refused(
             f"DynamoDB item {item['PK']['S']} / {item['SK']['S']}: {exc}",
-            remedy="another program wrote it: repair or delete it, or give Bullpen a table of its own",
+            remedy="Another program wrote it: repair or delete it, or give Bullpen a table of its own.",
         ) from exc
     made: R = shape.record(id=id_of(record, item), **found)
     return made

@@ -264,12 +264,12 @@ class TableClient:
         call = f"DynamoDB {client.meta.method_to_api_mapping[method]}"
         where = f"table {self.name} in region {client.meta.region_name}"
         if declined.code == "ResourceNotFoundException" and "index" not in declined.message.lower():
-            return ConfigError(f"{call}: {where} does not exist", remedy="run `bullpen refresh`, or see aws.pool")
+            return ConfigError(f"{call}: {where} does not exist", remedy="Run `bullpen refresh`, or see aws.pool.")
         if any(sign in declined.message for sign in _ABOUT_AN_ITEM):
             return Unwritable(f"{call}: an item of {where} cannot be written: {declined.message}")
         return ConfigError(
             f"{call}: {where} is not a table of Bullpen ({declined.message})",
-            remedy="run `bullpen refresh`, or name another pool in aws.pool",
+            remedy="Run `bullpen refresh`, or name another pool in aws.pool.",
         )
 
 
@@ -306,7 +306,7 @@ class Walk:
 def part_of(answer: Mapping[str, Any], call: str, name: str) -> Any:
     """What every answer to a call has. One without it comes from a proxy, and does not mean `none`."""
     if name not in answer:
-        raise Unavailable(f"DynamoDB {call}: an answer without {name}", remedy="see aws.endpoints and any proxy")
+        raise Unavailable(f"DynamoDB {call}: an answer without {name}", remedy="See aws.endpoints and any proxy.")
     return answer[name]
 
 

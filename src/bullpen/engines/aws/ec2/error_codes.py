@@ -21,7 +21,7 @@ _OTHER_POOLS = (
     " spot-fallback or attempts for the class."
 )
 _ADDRESSES = "Use larger subnets, or add some of other availability zones, in aws.subnets."
-_ZONES = "aws.subnets must name one subnet for each availability zone, not two of the same."
+_ZONES = "Name one subnet for each availability zone in aws.subnets, not two of the same."
 _NO_TYPE = "Allow more instance types, or ask for fewer cpu or less mem: no type on sale is what the class asks for."
 _ON_DEMAND_QUOTA = (
     "Ask AWS for more 'Running On-Demand Standard instances' (Service Quotas, counted in vCPUs), or release runners."

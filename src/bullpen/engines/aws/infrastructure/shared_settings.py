@@ -30,9 +30,9 @@ class Published:
         try:
             found = json.loads(item["content"]["S"])
         except (KeyError, TypeError, ValueError) as exc:
-            raise Refused("TYPE#Meta/ID#settings: content is not JSON", remedy="run `bullpen refresh` again") from exc
+            raise Refused("TYPE#Meta/ID#settings: content is not JSON", remedy="Run `bullpen refresh` again.") from exc
         if not isinstance(found, dict):
-            raise Refused("TYPE#Meta/ID#settings: content is not a table", remedy="run `bullpen refresh` again")
+            raise Refused("TYPE#Meta/ID#settings: content is not a table", remedy="Run `bullpen refresh` again.")
         return Publication(found, item.get("version", {}).get("S", ""))
 
     async def write(self, document: Mapping[str, Any], as_of: datetime) -> bool:

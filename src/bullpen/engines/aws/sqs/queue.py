@@ -65,7 +65,7 @@ class SqsQueue:
             await self._send(resource_class, lasting, delay)
         except Missing as gone:
             # The offers stand in the records. A run that asks for this class gets the error from `take`.
-            remedy = "refresh sends them again once the queue exists"
+            remedy = "Refresh sends them again once the queue exists."
             log.warning("tickets lost", tickets=len(lasting), error=gone, remedy=remedy)
 
     async def count(self, resource_class: str) -> int:

@@ -15,7 +15,7 @@ PAGE = 1000
 """Queues that one ListQueues names. Without a number SQS names as many, and does not say that there are more."""
 
 _MISSING = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
-_MAKE_IT = "run `bullpen refresh`, which creates it; SQS says the same of a queue that these credentials may not use"
+_MAKE_IT = "Run `bullpen refresh`, which creates it; SQS says the same of a queue that these credentials may not use."
 _MADE_OTHERWISE = ("QueueAlreadyExists", "QueueNameExists")
 _JUST_DELETED = ("AWS.SimpleQueueService.QueueDeletedRecently", "QueueDeletedRecently")
 
@@ -100,9 +100,9 @@ class Queues:
         except Declined as declined:
             if declined.code in _JUST_DELETED:
                 text = f"SQS CreateQueue: queue {name} was deleted less than 60 s ago, and SQS keeps its name that long"
-                raise Unavailable(text, remedy="run `bullpen refresh` again in a minute") from declined
+                raise Unavailable(text, remedy="Run `bullpen refresh` again in a minute.") from declined
             text = f"SQS CreateQueue: another process has just created queue {name} with other attributes"
-            raise Unavailable(text, remedy="run `bullpen refresh` again, which corrects them") from declined
+            raise Unavailable(text, remedy="Run `bullpen refresh` again, which corrects them.") from declined
         self._urls[resource_class] = answer["QueueUrl"]
 
     async def _corrections(self, resource_class: str) -> dict[str, tuple[str, str]]:
@@ -130,7 +130,7 @@ class Queues:
             raise Refused(
                 f"SQS queue {self.name(resource_class)}: it does not belong to this pool, because it"
                 f" has no tag {key} = {value}",
-                remedy="name another pool in aws.pool, or tag the queue if it is meant for this one",
+                remedy="Name another pool in aws.pool, or tag the queue if it is meant for this one.",
             )
 
     async def _call(self, method: str, resource_class: str, **request: Any) -> dict[str, Any]:
