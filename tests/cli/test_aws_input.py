@@ -96,7 +96,7 @@ def test_without_credentials_nothing_is_tried_and_the_remedy_is_to_sign_in(
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    assert_refused(account.bullpen("refresh"), 1, "DynamoDB DescribeTable", "no AWS credentials", "sign in again")
+    assert_refused(account.bullpen("refresh"), 1, "DynamoDB DescribeTable", "no AWS credentials", "Sign in again")
     assert not account.proxy.counts
     assert account.cloud.calls() == {}
 
@@ -104,7 +104,7 @@ def test_without_credentials_nothing_is_tried_and_the_remedy_is_to_sign_in(
 def test_expired_credentials_are_told_by_the_call_that_met_them(account: Account) -> None:
     expired = Failure("ExpiredTokenException", message="The security token is expired")
     account.proxy.fail("DescribeTable", expired, times=None)
-    assert_refused(account.bullpen("refresh"), 1, "DynamoDB DescribeTable", "expired", "sign in again")
+    assert_refused(account.bullpen("refresh"), 1, "DynamoDB DescribeTable", "expired", "Sign in again")
 
 
 def test_without_a_region_the_setting_is_named(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ async def test_an_item_that_somebody_else_wrote_is_left_out_by_name_and_stops_no
         with caplog.at_level(logging.WARNING):
             assert (await pool.records.instances(["i-1", "i-2", "i-3"])).keys() == {"i-2"}
         assert f"DynamoDB item TYPE#Instance / ID#i-1: {said}" in caplog.text
-        assert "another program wrote it" in caplog.text
+        assert "Another program wrote it" in caplog.text
         assert await pool.records.known(["i-1", "i-2", "i-3"]) == {"i-1", "i-2"}
         caplog.clear()
         with caplog.at_level(logging.WARNING):
