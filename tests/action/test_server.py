@@ -318,7 +318,7 @@ def test_a_token_in_plain_text_is_warned_of(url: str, warned: bool, capsys: pyte
         ("1 of 2 ready", ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", about="1 of 2 ready")),
         (
             {"phase": "acquire", "text": "1 of 2 ready", "done": 1, "total": 2, "waiting": {"create": 1, "new": 1}},
-            ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", waiting={WorkPhase.CREATE: 1}),
+            ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", 1, 2, waiting={WorkPhase.CREATE: 1}),
         ),
         ({"phase": "new", "text": "x"}, ProgressReport(WorkPhase.ACQUIRE, "x", about="new")),
     ],

@@ -69,6 +69,7 @@ def answer_provision(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> Callabl
         async def provision(
             ports: Ports, settings: Settings, request: Request, *, stop: asyncio.Event, tell: Tell
         ) -> Outcome:
+            tell(acquiring(0, 2, {}))
             tell(acquiring(1, 2, {}))
             return outcome
 
@@ -137,9 +138,12 @@ def test_a_provision_that_was_interrupted_exits_with_130(bullpen: CommandLine, a
     assert bullpen(*PROVISION).code == 130
 
 
-def test_progress_goes_to_stderr(bullpen: CommandLine, answer_provision: Answer) -> None:
+def test_progress_goes_to_stderr_and_counts_that_change_together_are_one_line(
+    bullpen: CommandLine, answer_provision: Answer
+) -> None:
     answer_provision(MET)
     ran = bullpen(*PROVISION)
+    assert ran.err.count("bullpen: ") == 1
     assert "1 of 2 ready" in ran.err
     assert "1 of 2 ready" not in ran.out
 

@@ -1,4 +1,4 @@
-"""Progress: on a terminal one live line, elsewhere a line for each phase."""
+"""Progress: on a terminal one live line, elsewhere a line for each phase and each change of a count."""
 
 import io
 
@@ -22,31 +22,31 @@ def shown(*reports: ProgressReport, stream: io.StringIO) -> str:
     return stream.getvalue()
 
 
-def test_elsewhere_than_on_a_terminal_a_phase_is_one_line() -> None:
+def test_a_log_has_one_line_for_a_phase_whose_counts_do_not_change() -> None:
     ticks = (
         acquiring(1, 3, {}),
-        acquiring(2, 3, {}),
+        acquiring(1, 3, {}),
         ProgressReport(WorkPhase.QUEUE, "waiting for p-0123456789abcdef"),
         ProgressReport(WorkPhase.QUEUE, "waiting for p-fedcba9876543210"),
     )
     assert shown(*ticks, stream=io.StringIO()) == "bullpen: 1 of 3 ready\nbullpen: waiting for p-0123456789abcdef\n"
 
 
-def test_a_phase_that_concerns_something_else_is_told_again() -> None:
+def test_a_phase_that_concerns_something_else_is_shown_again() -> None:
     caps = [ProgressReport(WorkPhase.QUEUE, f"waiting for room: {cap}", about=cap) for cap in ("a", "a", "b")]
     assert shown(*caps, stream=io.StringIO()) == "bullpen: waiting for room: a\nbullpen: waiting for room: b\n"
 
 
-def test_a_line_is_told_when_something_new_is_awaited_or_nothing_any_longer() -> None:
-    told = [
-        acquiring(0, 3, {SELECT: 1}),
+def test_each_change_of_a_count_is_one_line() -> None:
+    changes = [
+        acquiring(0, 3, {SELECT: 3}),
         acquiring(0, 3, {SELECT: 2, CREATE: 1}),
-        acquiring(1, 3, {CREATE: 1, REGISTER: 1}),
+        acquiring(1, 3, {SELECT: 1, CREATE: 1}),
+        acquiring(2, 3, {REGISTER: 1}),
         acquiring(3, 3, {}),
     ]
-    ticks = {1: acquiring(0, 3, {SELECT: 0, CREATE: 3}), 2: acquiring(2, 3, {REGISTER: 1})}
-    reports = [one for number, report in enumerate(told) for one in (report, ticks.get(number, report))]
-    assert shown(*reports, stream=io.StringIO()) == "".join(f"bullpen: {report.text}\n" for report in told)
+    reports = [report for report in changes for _ in range(2)]
+    assert shown(*reports, stream=io.StringIO()) == "".join(f"bullpen: {report.text}\n" for report in changes)
 
 
 def test_the_words_of_a_report_name_what_is_awaited() -> None:
@@ -54,7 +54,7 @@ def test_the_words_of_a_report_name_what_is_awaited() -> None:
     assert acquiring(1, 3, {SELECT: 0, CREATE: 2, REGISTER: 1}).text == text
 
 
-def test_a_phase_that_comes_back_is_told_again() -> None:
+def test_a_phase_that_comes_back_is_shown_again() -> None:
     selecting, creating = ProgressReport(SELECT, "selecting"), ProgressReport(CREATE, "creating")
     assert shown(selecting, creating, selecting, stream=io.StringIO()).count("selecting") == 2
 

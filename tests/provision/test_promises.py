@@ -267,13 +267,15 @@ async def test_every_member_has_one_story_from_its_claim_to_its_commit() -> None
         assert [steps(world, p) for p in [outcome.provision_id]] == [["open_", "commit", "settle_committed"]]
 
 
-async def test_progress_is_told_while_it_waits() -> None:
+async def test_progress_reports_every_place_that_waits_and_every_one_that_is_ready() -> None:
     async with a_world() as world:
         told: list[ProgressReport] = []
         request = Request("run", 2, world.settings.requirements("small"), 1800.0)
         await provision(world.ports(), world.settings, request, stop=asyncio.Event(), tell=told.append)
         assert told[-1] == ProgressReport(WorkPhase.ACQUIRE, "2 of 2 ready", 2, 2)
-        assert any(WorkPhase.CREATE in report.waiting for report in told)
+        assert {WorkPhase.SELECT: 2} in [report.waiting for report in told]
+        assert {WorkPhase.CREATE: 2} in [report.waiting for report in told]
+        assert {report.done for report in told} == {0, 1, 2}
 
 
 async def test_a_provision_right_after_one_killed_between_commit_and_its_carrying_out_does_not_double_it() -> None:

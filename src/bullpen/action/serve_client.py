@@ -145,6 +145,8 @@ def report_of(progress: object) -> ProgressReport | None:
     return ProgressReport(
         known.get(phase, WorkPhase.ACQUIRE),
         str(progress.get("text", "")),
+        int(progress.get("done", 0)),
+        int(progress.get("total", 0)),
         waiting={known[name]: count for name, count in progress.get("waiting", {}).items() if name in known},
         about=str(progress.get("about", "")) if phase in known else str(phase),
     )

@@ -1,15 +1,11 @@
-"""Progress on stderr: a live line on a terminal, elsewhere a plain line whenever the phase changes.
-
-A new phase also begins when the command waits for something new, and when it waits for nothing any more. It does not
-begin when one of several awaited things arrives: a fleet that boots would print a line for every machine.
-"""
+"""Progress on stderr: a live line on a terminal, elsewhere a line for each new phase and each change of a count."""
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from bullpen.cli.output import has_colours
-from bullpen.model.progress import ProgressReport, WorkPhase
+from bullpen.model.progress import ProgressReport
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -20,17 +16,16 @@ class ProgressDisplay:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._last: tuple[WorkPhase, str] | None = None
-        self._awaited: frozenset[WorkPhase] = frozenset()
+        self._last: tuple[Any, ...] = ()
         self._live: Status | None = None
 
     def __call__(self, report: ProgressReport) -> None:
         if self._stream.isatty():
             self._show(report.text)
             return
-        this, awaited = (report.phase, report.about), frozenset(report.waiting)
-        if this != self._last or awaited - self._awaited or (self._awaited and not awaited):
-            self._last, self._awaited = this, awaited
+        this = (report.phase, report.about, report.done, report.total, report.waiting)
+        if this != self._last:
+            self._last = this
             print(f"bullpen: {report.text}", file=self._stream, flush=True)
 
     def _show(self, line: str) -> None:

@@ -39,10 +39,22 @@ async def _perform(
 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    reported: list[ProgressReport] = []
+
+    def show() -> None:
+        while reported:
+            progress(reported.pop())
+
+    def tell(report: ProgressReport) -> None:
+        """Show one report of each pass of the loop, the last: the places of a provision change side by side."""
+        if reported and (reported[0].phase, reported[0].about) != (report.phase, report.about):
+            show()
+        reported[:] = [report]
+        loop.call_soon(show)
 
     async def opened_and_done() -> T:
         async with opened(home, settings) as ports:
-            return await work(ports, stop, progress)
+            return await work(ports, stop, tell)
 
     task = loop.create_task(opened_and_done())
 
@@ -51,7 +63,7 @@ async def _perform(
             _leave(progress, as_json)
         stop.set()
         text = "stopping: giving everything back (a second signal leaves at once)" if stops else "stopping"
-        progress(ProgressReport(WorkPhase.STOP, text))
+        tell(ProgressReport(WorkPhase.STOP, text))
         if not stops:
             task.cancel()
 
@@ -64,6 +76,7 @@ async def _perform(
             raise
         raise Interrupted("interrupted", remedy="Nothing is lost. Run the command again.") from None
     finally:
+        show()
         hold()
 
 

@@ -1,7 +1,7 @@
 """How far a use case has come, reported while it works.
 
-`phase` and the numbers are for programs, `text` is for people. A report of the same phase about the same thing is a
-tick: a log shows the first one, a terminal the last.
+`phase` and the numbers are for programs, `text` is for people. A report of the same phase about the same thing with the
+same numbers is a tick: a log shows the first one, a terminal the last.
 """
 
 from collections.abc import Callable, Mapping

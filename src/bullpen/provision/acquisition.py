@@ -120,7 +120,7 @@ class Acquisition:
         self.waiting[phase] += 1
         if self.waiting[phase] == 1:
             self.since[phase] = asyncio.get_running_loop().time()
-            self._report()
+        self._report()
         try:
             yield
         finally:
