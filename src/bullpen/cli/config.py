@@ -4,7 +4,7 @@ import json
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
 from bullpen.errors import ConfigError
@@ -37,10 +37,8 @@ def command(context: click.Context) -> None:
 @click.option(
     "--origin", is_flag=True, help="Show where each value comes from: --set, a variable, the file or the default."
 )
-@json_option
-@pool_options
-@click.pass_obj
-def show(given: PoolOptions, origin: bool, as_json: bool) -> int:
+@answering_options
+def show(given: PoolOptions, origin: bool) -> int:
     """Print every setting with the value that the other commands use.
 
     --set wins over BULLPEN_* variables, variables over bullpen.toml, and the file over the defaults. Long texts, such
@@ -48,7 +46,7 @@ def show(given: PoolOptions, origin: bool, as_json: bool) -> int:
     """
     loaded = given.load()
     values = [(name, abridged(name, value), where) for name, (value, where) in loaded.values.items()]
-    if as_json:
+    if given.as_json:
         listed = [{"name": name, "value": value, "origin": where} for name, value, where in values]
         print_json({"file": str(loaded.file) if loaded.file else None, "settings": listed})
     else:

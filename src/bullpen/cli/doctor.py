@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
@@ -28,17 +27,15 @@ Examples:
 
 
 @click.command("doctor", epilog=EPILOG)
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions) -> int:
     """Check this machine or the AWS account, the settings, the CI and the pool.
 
     Prints a remedy for each problem. Changes nothing. Exit code 1 if a check failed.
     """
     findings = list(_examine(given))
     failed = any(one.health is Health.FAILED for one in findings)
-    if as_json:
+    if given.as_json:
         from bullpen.schema.upkeep import doctor_of
 
         print_json(doctor_of(findings))
@@ -83,7 +80,7 @@ def _examine_ci(settings: Settings) -> list[Finding]:
 def _examine_pool(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
     settings = loaded.settings
     try:
-        found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings))
+        found = given.perform(settings, lambda ports, stop, tell: status(ports, settings))
     except BullpenError as exc:
         yield Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")
         return
@@ -105,7 +102,7 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 
     try:
-        yield from perform(given.directory, settings, look)
+        yield from given.perform(settings, look)
     except BullpenError as exc:  # such as a client that is not installed
         yield Finding("aws", Health.FAILED, str(exc), exc.remedy)
 

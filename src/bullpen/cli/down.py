@@ -2,9 +2,8 @@
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import plural
 from bullpen.errors import BullpenError
 
@@ -23,10 +22,8 @@ REMEDIES = {
 
 
 @click.command("down", epilog=EPILOG)
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions) -> int:
     """End every instance of the pool with all its processes. Running jobs are ended too."""
     settings = given.load().settings
     from bullpen.down import TakenDown, down
@@ -34,9 +31,7 @@ def command(given: PoolOptions, as_json: bool) -> int:
 
     done = TakenDown((), ())
     if not is_unused(given.directory, settings):
-        done = perform(
-            given.directory, settings, lambda ports, stop, tell: down(ports, settings, tell=tell), as_json=as_json
-        )
+        done = given.perform(settings, lambda ports, stop, tell: down(ports, settings, tell=tell))
     reason = f"{plural(len(done.left), 'instance')} did not end: {', '.join(done.left)}" if done.left else ""
     reason += f" ({'; '.join(done.said)})" if done.said else ""
     remedy = REMEDIES[settings.engines.pool]
@@ -44,7 +39,7 @@ def command(given: PoolOptions, as_json: bool) -> int:
         reason = "; ".join(filter(None, (reason, f"runners may still be listed at GitHub: {done.trouble}")))
         remedy = remedy if done.left else done.trouble.remedy
     failure = done.trouble if done.trouble and not done.left else BullpenError(reason)
-    if as_json:
+    if given.as_json:
         from bullpen.schema.base import WorkState
         from bullpen.schema.upkeep import DownAnswer
 

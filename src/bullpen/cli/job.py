@@ -1,24 +1,19 @@
 """`bullpen job`: submit, list, show and cancel the jobs of a run, and print their logs."""
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any
 
 import click
 
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
-from bullpen.config import Settings
-from bullpen.errors import NotFound
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import StoryLine
 from bullpen.ports import Ports
 
-T = TypeVar("T")
 FOLLOW_EVERY = 0.25  # seconds
 BY = "job"
 EPILOG = """
@@ -47,33 +42,20 @@ def command() -> None:
 )
 @click.option("--side-effects", is_flag=True, help="Repeat the job only after its lost machine is confirmed gone.")
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
-@json_option
-@pool_options
-@click.pass_obj
-def submit(
-    given: PoolOptions,
-    run_id: str,
-    name: str,
-    timeout: str | None,
-    capability: str,
-    side_effects: bool,
-    words: tuple[str, ...],
-    as_json: bool,
-) -> int:
+@answering_options
+def submit(given: PoolOptions, run_id: str, words: tuple[str, ...], **options: Any) -> int:
     """Queue a command for the runners of a run.
 
     The job waits for a free runner of the run that has the capability. If the run has no runners, it fails after
     liveness.wait-for-runner.
     """
     settings = given.load().settings
-    request = checked_job(run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects)
+    request = checked_job(run_id, words, **options)
     from bullpen import jobs
 
     jobs.check_served(settings)
-    (job,) = perform(
-        given.directory, settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY), as_json=as_json
-    )
-    if as_json:
+    (job,) = given.perform(settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY))
+    if given.as_json:
         from bullpen.schema.job import job_of
 
         print_json(job_of(job))
@@ -84,20 +66,15 @@ def submit(
 
 @command.command("list")
 @click.option("--run-id", required=True, metavar="ID", help="Run whose jobs to list.")
-@json_option
-@pool_options
-@click.pass_obj
-def list_(given: PoolOptions, run_id: str, as_json: bool) -> int:
+@answering_options
+def list_(given: PoolOptions, run_id: str) -> int:
     """List the jobs of a run, in the order of submission."""
     settings = given.load().settings
     run_id = checked_run_id(run_id)
     from bullpen import jobs
-    from bullpen.wiring import is_unused
 
-    found: list[Job] = []
-    if not is_unused(given.directory, settings):
-        found = _ask(given, settings, lambda ports: jobs.of_run(ports, run_id), as_json)
-    if as_json:
+    found = given.query(settings, lambda ports: jobs.of_run(ports, run_id), list[Job]())
+    if given.as_json:
         from bullpen.schema.job import jobs_of
 
         print_json(jobs_of(run_id, found))
@@ -112,10 +89,8 @@ def list_(given: PoolOptions, run_id: str, as_json: bool) -> int:
 
 @command.command("show")
 @click.argument("id")
-@json_option
-@pool_options
-@click.pass_obj
-def show(given: PoolOptions, id: str, as_json: bool) -> int:
+@answering_options
+def show(given: PoolOptions, id: str) -> int:
     """Show a job and its last steps: assignments, losses and result."""
     settings = given.load().settings
     id = checked_id(id)
@@ -124,8 +99,8 @@ def show(given: PoolOptions, id: str, as_json: bool) -> int:
     async def look(ports: Ports) -> tuple[Job, list[StoryLine]]:
         return await jobs.find(ports, id), (await ports.records.stories([id])).get(id, [])
 
-    job, lines = _ask(given, settings, look, as_json)
-    if as_json:
+    job, lines = given.query(settings, look)
+    if given.as_json:
         from bullpen.schema.job import job_of
 
         print_json(job_of(job, lines))
@@ -139,10 +114,8 @@ def show(given: PoolOptions, id: str, as_json: bool) -> int:
 @command.command("logs")
 @click.argument("id")
 @click.option("--follow", is_flag=True, help="Keep printing until the job has ended.")
-@json_option
-@pool_options
-@click.pass_obj
-def logs(given: PoolOptions, id: str, follow: bool, as_json: bool) -> int:
+@answering_options
+def logs(given: PoolOptions, id: str, follow: bool) -> int:
     """Print the output of a job, attempt by attempt."""
     settings = given.load().settings
     id = checked_id(id)
@@ -157,13 +130,13 @@ def logs(given: PoolOptions, id: str, follow: bool, as_json: bool) -> int:
             job = await jobs.find(ports, id)
             while new := await follower.new_lines(job):
                 for line in new:
-                    lines.append(line) if as_json else say(line)
+                    lines.append(line) if given.as_json else say(line)
             if job.state is FINISHED or not follow:
                 return job
             await ports.signals.wait(FOLLOW_EVERY)
 
-    job = _ask(given, settings, read, as_json)
-    if as_json:
+    job = given.query(settings, read)
+    if given.as_json:
         from bullpen.schema.job import log_of
 
         print_json(log_of(job, lines))
@@ -172,34 +145,22 @@ def logs(given: PoolOptions, id: str, follow: bool, as_json: bool) -> int:
 
 @command.command("cancel")
 @click.argument("id")
-@json_option
-@pool_options
-@click.pass_obj
-def cancel(given: PoolOptions, id: str, as_json: bool) -> int:
+@answering_options
+def cancel(given: PoolOptions, id: str) -> int:
     """Cancel a job. A queued job ends at once, a running one with all its processes."""
     settings = given.load().settings
     id = checked_id(id)
     from bullpen import jobs
 
-    job = _ask(
-        given, settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why="requested by an operator"), as_json
-    )
-    if as_json:
+    why = "requested by an operator"
+    job = given.query(settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why=why))
+    if given.as_json:
         from bullpen.schema.job import job_of
 
         print_json(job_of(job))
     else:
         say(f"{job.id} is {_standing(job)}")
     return 0
-
-
-def _ask(given: PoolOptions, settings: Settings, work: Callable[[Ports], Awaitable[T]], as_json: bool) -> T:
-    """Run a query on a pool that must exist: a query must not create one."""
-    from bullpen.wiring import is_unused
-
-    if is_unused(given.directory, settings):
-        raise NotFound(f"there is no pool in {given.directory}", remedy="Set --home or BULLPEN_HOME to its directory.")
-    return perform(given.directory, settings, lambda ports, stop, tell: work(ports), as_json=as_json)
 
 
 def _standing(job: Job) -> str:

@@ -1,20 +1,27 @@
 """Which pool and which settings: the options that every command takes, before it or after it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bullpen.errors import ConfigError
+from bullpen.config import Settings
+from bullpen.errors import ConfigError, NotFound
 from bullpen.settings import Loaded, load
+
+if TYPE_CHECKING:
+    from bullpen.cli.session import Work
+    from bullpen.ports import Ports
 
 DEFAULT_HOME = ".bullpen"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+NO_POOL = "Set --home or BULLPEN_HOME to its directory."
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -27,6 +34,7 @@ class PoolOptions:
     log_level: str | None = None
     log_format: str = "text"
     has_log: bool = False
+    as_json: bool = False
 
     @property
     def directory(self) -> Path:
@@ -49,6 +57,22 @@ class PoolOptions:
             remedy = "Leave it out for ./bullpen.toml or the defaults."
             raise ConfigError("--config '': must name a file", remedy=remedy, field="--config")
         return load(os.environ, config=self.config or "", assignments=self.assignments)
+
+    def perform(self, settings: Settings, work: "Work[T]", *, stops: bool = False) -> T:
+        """Open the pool and run `work` on it, see `session.perform`."""
+        from bullpen.cli.session import perform  # `bullpen config` needs no event loop
+
+        return perform(self.directory, settings, work, stops=stops, as_json=self.as_json)
+
+    def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]", unused: T | None = None) -> T:
+        """Run a query, which must not create a pool: without one, return `unused`, or raise NotFound if that is None."""
+        from bullpen.wiring import is_unused
+
+        if not is_unused(self.directory, settings):
+            return self.perform(settings, lambda ports, stop, tell: work(ports))
+        if unused is None:
+            raise NotFound(f"there is no pool in {self.directory}", remedy=NO_POOL)
+        return unused
 
 
 def pool_options(function: F) -> F:
@@ -77,10 +101,11 @@ def pool_options(function: F) -> F:
     return function
 
 
-def json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout.")(
-        function
-    )
+def answering_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add --json and the options of the pool; the command gets them all as its first argument."""
+    shown = "Print one JSON object, and nothing else, on stdout."
+    option = click.option("--json", "as_json", is_flag=True, expose_value=False, callback=_note, help=shown)
+    return option(pool_options(click.pass_obj(function)))
 
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:

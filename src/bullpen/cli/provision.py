@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from bullpen.cli.arguments import checked_request
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
 from bullpen.provision.outcome import Outcome, Request
 
@@ -102,10 +101,8 @@ RUNNERS = (
 )
 @click.option("--attempt", metavar="N", help="Attempt of the run, for --label-by attempt.")
 @runner_options
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, /, allowed_instance_types: str, as_json: bool, **options: str | bool | None) -> int:
+@answering_options
+def command(given: PoolOptions, /, allowed_instance_types: str, **options: str | bool | None) -> int:
     """Get N verified runners for a run, all or nothing.
 
     Idle runners of the pool are reused where they fit, and the rest is created.
@@ -114,14 +111,10 @@ def command(given: PoolOptions, /, allowed_instance_types: str, as_json: bool, *
     request = checked_request(settings, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
     from bullpen.provision import provision
 
-    outcome = perform(
-        given.directory,
-        settings,
-        lambda ports, stop, tell: provision(ports, settings, request, stop=stop, tell=tell),
-        stops=True,
-        as_json=as_json,
+    outcome = given.perform(
+        settings, lambda ports, stop, tell: provision(ports, settings, request, stop=stop, tell=tell), stops=True
     )
-    if as_json:
+    if given.as_json:
         from bullpen.schema.provision import provision_of
 
         print_json(provision_of(outcome))

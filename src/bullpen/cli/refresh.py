@@ -2,9 +2,8 @@
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 
 EPILOG = """
@@ -19,10 +18,8 @@ Safe to run at any time and as often as you like, also beside other commands.
 
 @click.command("refresh", epilog=EPILOG)
 @click.option("--dry-run", is_flag=True, help="Print the actions and their reasons; change nothing.")
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, dry_run: bool, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions, dry_run: bool) -> int:
     """Bring the pool to its desired state: reap, reconcile, keep warm.
 
     Ends instances past their threshold, finishes the work of killed processes, and keeps each class at its idle target.
@@ -32,15 +29,12 @@ def command(given: PoolOptions, dry_run: bool, as_json: bool) -> int:
 
     hindered: Hindered | None = None
     try:
-        actions = perform(
-            given.directory,
-            settings,
-            lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell),
-            as_json=as_json,
+        actions = given.perform(
+            settings, lambda ports, stop, tell: refresh(ports, settings, dry_run=dry_run, tell=tell)
         )
     except Hindered as exc:
         hindered, actions = exc, exc.actions
-    if as_json:
+    if given.as_json:
         from bullpen.schema.upkeep import refresh_of
 
         print_json(refresh_of(actions, dry_run=dry_run, failure=hindered))

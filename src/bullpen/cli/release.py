@@ -5,9 +5,8 @@ import asyncio
 import click
 
 from bullpen.cli.arguments import checked_run_id
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import plural
 from bullpen.errors import Interrupted
 from bullpen.model.progress import Tell
@@ -28,10 +27,8 @@ If the command is interrupted, run it again. A runner that executes a GitHub job
 
 @click.command("release", epilog=EPILOG)
 @click.option("--run-id", required=True, metavar="ID", help="Id of the run or label, or the URL of the run's page.")
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, run_id: str, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions, run_id: str) -> int:
     """Give the runners of a run back to the pool.
 
     Each one is deregistered and cleaned, attests that it is clean, and is on offer again. One that does not attest is
@@ -44,8 +41,8 @@ def command(given: PoolOptions, run_id: str, as_json: bool) -> int:
     async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseOutcome, bool]:
         return await release(ports, settings, run_id, stop=stop, tell=tell), stop.is_set()
 
-    released, interrupted = perform(given.directory, settings, work, stops=True, as_json=as_json)
-    if as_json:
+    released, interrupted = given.perform(settings, work, stops=True)
+    if given.as_json:
         from bullpen.schema.release import release_of
 
         print_json(release_of(released))

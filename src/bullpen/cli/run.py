@@ -8,10 +8,9 @@ import click
 
 from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
 from bullpen.cli.jobfile import read_jobs
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
-from bullpen.cli.session import perform
 from bullpen.cli.text import columns, plural
 from bullpen.errors import ConfigError
 from bullpen.jobs import check_served
@@ -49,9 +48,7 @@ interrupted, it cancels the jobs and releases the runners.
 @click.option("--side-effects", is_flag=True, help="Repeat a job only after its lost machine is confirmed gone.")
 @runner_options
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
-@json_option
-@pool_options
-@click.pass_obj
+@answering_options
 def command(
     given: PoolOptions,
     /,
@@ -63,7 +60,6 @@ def command(
     side_effects: bool,
     words: tuple[str, ...],
     allowed_instance_types: str,
-    as_json: bool,
     **options: str | bool | None,
 ) -> int:
     """Get N runners, run jobs on them, stream their output, and release the runners."""
@@ -87,24 +83,22 @@ def command(
     width = max(len(job.name) for job in wanted)
 
     def write(job: Job, line: str) -> None:
-        print(f"{job.name:<{width}} | {line}", file=sys.stderr if as_json else sys.stdout, flush=True)
+        print(f"{job.name:<{width}} | {line}", file=sys.stderr if given.as_json else sys.stdout, flush=True)
 
-    ran = perform(
-        given.directory,
+    ran = given.perform(
         settings,
         lambda ports, stop, tell: run(ports, settings, request, wanted, stop=stop, tell=tell, write=write),
         stops=True,
-        as_json=as_json,
     )
     if not ran.outcome.succeeded:
-        if as_json:
+        if given.as_json:
             from bullpen.schema.provision import provision_of
 
             print_json(provision_of(ran.outcome))
         else:
             complain(f"{run_id}: {ran.outcome.reason}", ran.outcome.remedy)
         return ran.outcome.exit_code
-    if as_json:
+    if given.as_json:
         from bullpen.schema.run import run_result_of
 
         print_json(run_result_of(ran))

@@ -8,7 +8,7 @@ import socket
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import say
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.errors import ConfigError
@@ -36,10 +36,8 @@ MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
 @click.option(
     "--port", default=8420, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes any free one."
 )
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, host: str, port: int, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions, host: str, port: int) -> int:
     """Serve the pool over HTTP and run its background controllers.
 
     They pay debts, sweep leases, end overdue instances and keep each class at its idle target."""
@@ -56,7 +54,7 @@ def command(given: PoolOptions, host: str, port: int, as_json: bool) -> int:
     given.set_up_log("info", brief=False)
 
     def announce() -> None:
-        say(json.dumps({"state": "listening", "url": where}) if as_json else f"listening on {where}")
+        say(json.dumps({"state": "listening", "url": where}) if given.as_json else f"listening on {where}")
 
     reloader = Reloader(loaded, given.load)
     had_terminal = _has_terminal()

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.errors import BullpenError
 from bullpen.inventory import InstanceView, Pool, Silence, Status, status
@@ -25,26 +24,23 @@ Examples:
 
 
 @click.command("status", epilog=EPILOG)
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions) -> int:
     """Show every instance, the tickets and claimable instances of each class, and waiting provisions.
 
     Changes nothing.
     """
     settings = given.load().settings
-    from bullpen.wiring import is_unused, rate_limits
+    from bullpen.wiring import rate_limits
 
-    found = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
-    if not is_unused(given.directory, settings):
-        found = perform(given.directory, settings, lambda ports, stop, tell: status(ports, settings), as_json=as_json)
+    unused = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
+    found = given.query(settings, lambda ports: status(ports, settings), unused)
     limits: Sequence[Limit] = ()
     try:
         limits = asyncio.run(rate_limits(settings)) if settings.on_github else ()
     except BullpenError as exc:  # the pool is shown without them
         complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
-    if as_json:
+    if given.as_json:
         from bullpen.schema.status import pool_status_of
 
         print_json(pool_status_of(found, limits))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
+from bullpen.cli.text import columns
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Conflict, NotFound
 
@@ -43,10 +44,8 @@ def command() -> None:
 )
 @click.option("--name", metavar="NAME", default="", help="Unique name of the token [a random one].")
 @click.option("--expires", metavar="TIME", help="Lifetime, such as 30m, 12h or 90d [unlimited].")
-@json_option
-@pool_options
-@click.pass_obj
-def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_json: bool) -> int:
+@answering_options
+def create(given: PoolOptions, scope: str, name: str, expires: str | None) -> int:
     """Create a token and print it. It is not shown again."""
     lasts = _lasting(expires) if expires is not None else None
     settings = given.load().settings
@@ -55,7 +54,7 @@ def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_js
     except Conflict as exc:
         remedy = "Choose another name: names are not reused, even after the token was revoked."
         raise ConfigError(f"--name {name!r}: a token with this name exists", remedy=remedy, field="--name") from exc
-    if as_json:
+    if given.as_json:
         from bullpen.schema.upkeep import created_token_of
 
         print_json(created_token_of(token, stored, datetime.now(UTC)))
@@ -65,24 +64,16 @@ def create(given: PoolOptions, scope: str, name: str, expires: str | None, as_js
 
 
 @command.command("list", epilog=EPILOG)
-@json_option
-@pool_options
-@click.pass_obj
-def list_all(given: PoolOptions, as_json: bool) -> int:
+@answering_options
+def list_all(given: PoolOptions) -> int:
     """List the tokens with name, scope and state. Their secrets are not stored."""
     found = asyncio.run(list_tokens(given.directory, given.load().settings))
-    if as_json:
+    if given.as_json:
         from bullpen.schema.upkeep import TokenList, token_of
 
         print_json(TokenList([token_of(token, datetime.now(UTC)) for token in found]))
     elif found:
-        rows = [("NAME", "SCOPE", "STATE", "CREATED", "EXPIRES")]
-        rows += [
-            (one.name, one.scope, _state(one), _time(one.created) or "", _time(one.expires) or "never") for one in found
-        ]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-        for row in rows:
-            say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        say(columns([("NAME", "SCOPE", "STATE", "CREATED", "EXPIRES"), *map(_row, found)]))
     else:
         say("no tokens")
     return 0
@@ -90,14 +81,12 @@ def list_all(given: PoolOptions, as_json: bool) -> int:
 
 @command.command("revoke", epilog=EPILOG)
 @click.argument("name")
-@json_option
-@pool_options
-@click.pass_obj
-def revoke(given: PoolOptions, name: str, as_json: bool) -> int:
+@answering_options
+def revoke(given: PoolOptions, name: str) -> int:
     """Revoke the token with this name."""
     if not asyncio.run(revoke_token(given.directory, given.load().settings, name)):
         raise NotFound(f"token {name[:70]!r}: no token has this name", remedy="Run `bullpen token list` to list them.")
-    if as_json:
+    if given.as_json:
         from bullpen.schema.upkeep import RevokedToken
 
         print_json(RevokedToken(name))
@@ -134,14 +123,11 @@ async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
         return await tokens.revoke(name, datetime.now(UTC))
 
 
-def _state(token: "StoredToken") -> str:
+def _row(token: "StoredToken") -> tuple[str, ...]:
     from bullpen.schema.upkeep import token_state
 
-    return token_state(token, datetime.now(UTC)).value
-
-
-def _time(at: datetime | None) -> str | None:
-    return at.isoformat(timespec="seconds") if at else None
+    created, expires = (at.isoformat(timespec="seconds") if at else "" for at in (token.created, token.expires))
+    return token.name, token.scope, token_state(token, datetime.now(UTC)).value, created, expires or "never"
 
 
 def _lasting(text: str) -> timedelta:

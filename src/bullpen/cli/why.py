@@ -3,9 +3,8 @@
 import click
 
 from bullpen.cli.arguments import checked_id
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import NO_POOL, PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import columns
 from bullpen.errors import NotFound
 from bullpen.inventory import Story, stories
@@ -26,10 +25,8 @@ Examples:
 
 @click.command("why", epilog=EPILOG)
 @click.argument("id")
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, id: str, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions, id: str) -> int:
     """Show the last steps of an instance, provision, job, worker or run.
 
     Each step has its time, the new state, the process that made it, and the reason.
@@ -39,11 +36,9 @@ def command(given: PoolOptions, id: str, as_json: bool) -> int:
     from bullpen.wiring import is_unused
 
     if is_unused(given.directory, settings):
-        raise NotFound(
-            f"{id}: there is no pool in {given.directory}", remedy="Set --home or BULLPEN_HOME to its directory."
-        )
-    found = perform(given.directory, settings, lambda ports, stop, tell: stories(ports, settings, id), as_json=as_json)
-    if as_json:
+        raise NotFound(f"{id}: there is no pool in {given.directory}", remedy=NO_POOL)
+    found = given.perform(settings, lambda ports, stop, tell: stories(ports, settings, id))
+    if given.as_json:
         from bullpen.schema.story import StoryList, story_of
 
         print_json(StoryList(id, [story_of(story) for story in found]))

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import click
 
-from bullpen.cli.options import PoolOptions, json_option, pool_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.session import perform
 from bullpen.cli.text import ago, columns
 from bullpen.inventory import Enrolled, Roster, is_suspect, roster
 from bullpen.model.limits import CLI_PAGE
@@ -35,26 +34,15 @@ UNKNOWN = "–"
     help="Largest number of workers to list.",
 )
 @click.option("--after", default="", metavar="KEY", help="Continue after this key, the last one of the previous page.")
-@json_option
-@pool_options
-@click.pass_obj
-def command(given: PoolOptions, state: str | None, limit: int, after: str, as_json: bool) -> int:
+@answering_options
+def command(given: PoolOptions, state: str | None, limit: int, after: str) -> int:
     """List the workers of the pool: agents, and other programs that send heartbeats.
 
     Changes nothing.
     """
     settings = given.load().settings
-    from bullpen.wiring import is_unused
-
-    found = Roster(())
-    if not is_unused(given.directory, settings):
-        found = perform(
-            given.directory,
-            settings,
-            lambda ports, stop, tell: roster(ports, limit, after, state or ""),
-            as_json=as_json,
-        )
-    if as_json:
+    found = given.query(settings, lambda ports: roster(ports, limit, after, state or ""), Roster(()))
+    if given.as_json:
         from bullpen.schema.worker import workers_of
 
         print_json(workers_of(found))
