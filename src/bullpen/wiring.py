@@ -15,7 +15,7 @@ from bullpen.pool.change_log import with_change_log
 from bullpen.ports import NoTokens, Ports, Tokens
 from bullpen.ports.callers import Verifiers
 from bullpen.ports.health import Finding, Limit
-from bullpen.settings.publication import Publication
+from bullpen.settings import Publication
 
 if TYPE_CHECKING:
     from bullpen.engines.aws.infrastructure.shared_settings import Published

@@ -18,8 +18,7 @@ from bullpen.config import Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports, Secret
-from bullpen.settings import Loaded
-from bullpen.settings.publication import Publication
+from bullpen.settings import Loaded, Publication
 
 PROVISION = {"mode": "provision", **POOL}
 GADGETS = replace(JOB, repository="acme/gadgets")

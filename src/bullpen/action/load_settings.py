@@ -19,9 +19,8 @@ from bullpen.action.job_context import JobContext
 from bullpen.config import Aws, Settings
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
-from bullpen.settings import Layer, Loaded, collect, load
+from bullpen.settings import Layer, Loaded, Publication, collect, load
 from bullpen.settings.github import covers
-from bullpen.settings.publication import Publication
 
 CREDENTIALS = (
     "github.token",

@@ -65,7 +65,7 @@ class PoolOptions:
         return perform(self.directory, settings, work, stops=stops, as_json=self.as_json)
 
     def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]", unused: T | None = None) -> T:
-        """Run a query, which must not create a pool: without one, return `unused`, or raise NotFound if that is None."""
+        """Run a query, which must not create a pool. Without one, return `unused`; raise NotFound if that is None."""
         from bullpen.wiring import is_unused
 
         if not is_unused(self.directory, settings):

@@ -6,7 +6,7 @@ adds to the built-in classes; one with the name of a built-in class keeps the bu
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,15 @@ class Layer:
 
 
 NOTHING = Layer("", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The settings that refresh published in the pool's table, with tables and keys as in the file; empty if there are
+    none. `version` is the version of Bullpen that published them."""
+
+    document: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from bullpen.config import Github, Settings
 from bullpen.model.label import AMBIGUOUS
@@ -21,6 +22,19 @@ def covers(scope: str, repository: str) -> bool:
         return False
     owner, _, _ = repository.partition("/")
     return scope.casefold() in (repository.casefold(), owner.casefold())
+
+
+def agent_settings(settings: Settings) -> dict[str, Any]:
+    """What every agent receives about GitHub's runner, without secrets; empty if the runners execute Bullpen's own
+    jobs. See `bullpen.agent.config`."""
+    hub = settings.github
+    runner = {
+        "ci": "github",
+        "runner_directory": "" if hub.runner_url else hub.runner_directory,
+        "runner_url": hub.runner_url,
+        "runner_sha256": hub.runner_sha256 if hub.runner_url else "",
+    }
+    return runner if settings.on_github else {}
 
 
 def impossible_github(settings: Settings) -> Iterator[str]:

@@ -1,20 +1,48 @@
 """Validation of settings against each other. Settings with a contradiction are refused before any work."""
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from bullpen.config import Agent, Limits, Liveness, ResourceClass, Settings, Timings, Trust
+from bullpen.config import Agent, Limits, ResourceClass, Settings, Timings, Trust
 from bullpen.model import keep, limits
 from bullpen.settings.aws import impossible_aws, impossible_types
 from bullpen.settings.github import impossible_github
 from bullpen.settings.redaction import shortened
 
+RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "more than": operator.gt,
+    "more than twice": lambda value, other: value > 2 * other,
+    "at least": operator.ge,
+    "at least twice": lambda value, other: value >= 2 * other,
+    "less than": operator.lt,
+    "at most": operator.le,
+}
+ORDER = (
+    ("timings.lease", "more than twice", "timings.heartbeat"),
+    ("timings.alive", "at least twice", "timings.heartbeat"),
+    ("timings.hedge", "less than", "timings.registration"),
+    ("timings.registration", "less than", "timings.validation"),
+    ("timings.validation", "at most", "timings.provision"),
+    ("timings.settle", "at most", "timings.claim_grace"),
+    ("timings.tick_first", "at most", "timings.tick_longest"),
+    ("timings.tick_longest", "less than", "timings.registration"),
+    ("liveness.min_lease", "at most", "liveness.max_lease"),
+    ("liveness.default_lease", "at least", "liveness.min_lease"),
+    ("liveness.default_lease", "at most", "liveness.max_lease"),
+    ("liveness.min_lease", "at most", "timings.lease"),
+    ("liveness.max_lease", "at least", "timings.lease"),
+    ("liveness.confirm", "more than", "timings.heartbeat"),
+    ("liveness.grace_gap", "more than", "timings.heartbeat"),
+    ("liveness.tombstone", "more than", "liveness.max_lease"),
+)
+"""What must hold between two durations."""
+
 
 def contradictions(settings: Settings) -> Iterator[str]:
     """Messages that name the settings, their values and what is allowed; none if the settings are valid."""
-    yield from _impossible_times(settings.timings)
+    yield from _impossible_durations(settings)
     yield from _impossible_agent(settings.agent, settings.timings)
-    yield from _impossible_leases(settings.liveness, settings.timings)
     yield from _impossible_counts(settings.classes, settings.limits)
     if (place := settings.local.work_dir) and not place.startswith("/"):
         yield f"local.work-dir ({shortened(place)}) must be an absolute path"
@@ -51,51 +79,11 @@ def _must(name: str, value: float, relation: str, other: str) -> str:
     return f"{name} ({value:g}) must {relation} {other}"
 
 
-def _impossible_times(times: Timings) -> Iterator[str]:
-    rules = (
-        ("lease", times.lease > 2 * times.heartbeat, "be more than twice", "heartbeat"),
-        ("alive", times.alive >= 2 * times.heartbeat, "be at least twice", "heartbeat"),
-        ("hedge", times.hedge < times.registration, "be less than", "registration"),
-        ("registration", times.registration < times.validation, "be less than", "validation"),
-        ("validation", times.validation <= times.provision, "be at most", "provision"),
-        ("settle", times.settle <= times.claim_grace, "be at most", "claim_grace"),
-        ("tick_first", times.tick_first <= times.tick_longest, "be at most", "tick_longest"),
-        ("tick_longest", times.tick_longest < times.registration, "be less than", "registration"),
-    )
-    for name, holds, relation, other in rules:
-        if not holds:
-            kebab, limit = name.replace("_", "-"), f"timings.{other.replace('_', '-')} ({getattr(times, other):g})"
-            yield _must(f"timings.{kebab}", getattr(times, name), relation, limit)
-
-
-def _impossible_leases(rules: Liveness, times: Timings) -> Iterator[str]:
-    rows = (
-        ("min-lease", rules.min_lease, rules.min_lease <= rules.max_lease, "be at most", "liveness.max-lease"),
-        (
-            "default-lease",
-            rules.default_lease,
-            rules.default_lease >= rules.min_lease,
-            "be at least",
-            "liveness.min-lease",
-        ),
-        (
-            "default-lease",
-            rules.default_lease,
-            rules.default_lease <= rules.max_lease,
-            "be at most",
-            "liveness.max-lease",
-        ),
-        ("min-lease", rules.min_lease, rules.min_lease <= times.lease, "be at most", "timings.lease"),
-        ("max-lease", rules.max_lease, rules.max_lease >= times.lease, "be at least", "timings.lease"),
-        ("confirm", rules.confirm, rules.confirm > times.heartbeat, "be more than", "timings.heartbeat"),
-        ("grace-gap", rules.grace_gap, rules.grace_gap > times.heartbeat, "be more than", "timings.heartbeat"),
-        ("tombstone", rules.tombstone, rules.tombstone > rules.max_lease, "be more than", "liveness.max-lease"),
-    )
-    for name, value, holds, relation, other in rows:
-        if not holds:
-            table, _, key = other.partition(".")
-            limit = getattr(rules if table == "liveness" else times, key.replace("-", "_"))
-            yield _must(f"liveness.{name}", value, relation, f"{other} ({limit:g})")
+def _impossible_durations(settings: Settings) -> Iterator[str]:
+    for name, relation, other in ORDER:
+        value, limit = (getattr(getattr(settings, of), key) for of, key in (name.split("."), other.split(".")))
+        if not RELATIONS[relation](value, limit):
+            yield _must(name.replace("_", "-"), value, f"be {relation}", f"{other.replace('_', '-')} ({limit:g})")
 
 
 def _impossible_counts(classes: dict[str, ResourceClass], limits: Limits) -> Iterator[str]:

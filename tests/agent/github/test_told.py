@@ -11,18 +11,18 @@ from bullpen.agent.config import Config
 from bullpen.config import Engines, Github, Settings
 from bullpen.engines.aws.boot.userdata import own_user_data, told
 from bullpen.engines.local.launch import environment
-from bullpen.settings.agents import told_of_ci
+from bullpen.settings.github import agent_settings
 
 HUB = Github(scope="acme/widgets", token="s3cret", webhook_secret="hush", runner_directory="/opt/runner")
 SETTINGS = Settings(engines=Engines(pool="aws", ci="github"), github=HUB)
 
 
 def test_where_jobs_are_our_own_nothing_is_told() -> None:
-    assert told_of_ci(Settings()) == {}
+    assert agent_settings(Settings()) == {}
 
 
 def test_an_agent_is_told_where_the_runner_lies() -> None:
-    assert told_of_ci(SETTINGS) == {
+    assert agent_settings(SETTINGS) == {
         "ci": "github",
         "runner_directory": "/opt/runner",
         "runner_url": "",

@@ -8,7 +8,7 @@ from bullpen import __version__
 from bullpen.engines.aws.dynamodb.items import text
 from bullpen.engines.aws.infrastructure.shared_settings import KEY, Published
 from bullpen.errors import Refused
-from bullpen.settings.publication import Publication
+from bullpen.settings import Publication
 from engines.aws.tables import a_table
 from fakes.aws_fixtures import MakeSettings
 

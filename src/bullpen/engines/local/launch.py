@@ -27,7 +27,7 @@ from bullpen.engines.local import users
 from bullpen.host.processes import ProcessIdentity, TreeSurvived, end_tree, identify, mark_of
 from bullpen.host.sweep import remove_tree
 from bullpen.model.job import LOSSES
-from bullpen.settings.agents import told_of_ci
+from bullpen.settings.github import agent_settings
 from bullpen.structured_log import get_logger
 
 log = get_logger("bullpen.engines.local")
@@ -198,6 +198,6 @@ def _told(home: Path, instance_id: str, settings: Settings, user: str, token: st
         **({"losses": losses} if losses != LOSSES else {}),
         "capabilities": list(agent.capabilities),
         **({"runner_user": user, "shares_machine": True} if user else {}),
-        **told_of_ci(settings),
+        **agent_settings(settings),
         **({"serve_url": agent.serve_url, "token": token} if agent.serve_url else {}),
     }

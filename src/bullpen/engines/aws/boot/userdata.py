@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.archive import archive, packed
 from bullpen.errors import ConfigError
-from bullpen.settings.agents import told_of_ci
+from bullpen.settings.github import agent_settings
 
 LIMIT = 16 * 1024  # bytes that EC2 takes, before they are encoded
 WIDTH = 120  # characters of a line of the encoded program
@@ -64,7 +64,7 @@ def told(settings: Settings) -> dict[str, Any]:
         "keep": [f"home/{pattern}" for pattern in agent.keep],
         "pre_runner_script": agent.pre_runner_script,
         "pre_runner_timeout": agent.pre_runner_timeout,
-        **told_of_ci(settings),
+        **agent_settings(settings),
     }
 
 

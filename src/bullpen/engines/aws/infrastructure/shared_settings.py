@@ -13,7 +13,7 @@ from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Refused
-from bullpen.settings.publication import Publication
+from bullpen.settings import Publication
 
 KEY = raw_key("Meta", "settings")
 
