@@ -143,7 +143,7 @@ def test_a_stranger_who_got_the_pid_is_never_touched(
     told(stranger)
     before = became(identity_of(stranger.pid))
     assert not is_running(before)
-    assert end_tree(before, mark_of("nobody"), patience=PATIENCE, grace=1.0) == ()
+    assert end_tree(before, mark_of("nobody"), patience=PATIENCE) == ()
     assert not await_end(identity_of(stranger.pid), 0)
 
 
@@ -226,7 +226,7 @@ def test_the_caller_and_its_ancestors_are_never_part_of_the_tree(start: Start, m
         "inner = '''\n"
         "import os, sys\n"
         "from bullpen.host.processes import end_tree, identify\n"
-        f"print(end_tree(identify(os.getpid()), {mark!r}, patience=5, grace=5), flush=True)\n"
+        f"print(end_tree(identify(os.getpid()), {mark!r}, patience=5), flush=True)\n"
         "try: end_tree(identify(os.getppid()), 'x=y', patience=5)\n"
         "except ValueError: print('refused', flush=True)\n"
         "'''\n"
@@ -244,25 +244,6 @@ def test_a_spared_process_lives_on(start: Start, mark: str) -> None:
     assert is_running(identity_of(spared.pid))
 
 
-def test_a_root_that_is_asked_may_end_in_its_own_way(start: Start, mark: str) -> None:
-    root = start(
-        "def leave(*_):\n    os.spawnv(os.P_WAIT, '/bin/true', ['true'])\n    tell('bye')\n    os._exit(7)\n"
-        "signal.signal(signal.SIGTERM, leave)\n"
-        "if os.fork() == 0: tell(os.getpid())\n"
-        "while True: signal.pause()\n"
-    )
-    child = identity_of(told(root))
-    assert end_tree(identity_of(root.pid), mark, patience=PATIENCE, grace=PATIENCE) == (child,)
-    assert (told(root), root.wait()) == ("bye", 7)
-
-
-def test_a_root_that_does_not_listen_is_ended_after_its_grace(start: Start, mark: str) -> None:
-    root = start("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAIT)
-    told(root)
-    end_tree(identity_of(root.pid), mark, patience=PATIENCE, grace=0.01)
-    assert root.wait() == -signal.SIGKILL
-
-
 def test_without_pidfds_a_tree_still_ends(start: Start, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     root = start(DOUBLE_FORK.format(orphan="tell(os.getpid()); signal.pause()"))
@@ -276,15 +257,15 @@ def test_who_cannot_be_ended_is_named(start: Start, mark: str) -> None:
     told(process)
     with pytest.MonkeyPatch.context() as deaf:
         deaf.setattr(signal, "pidfd_send_signal", lambda *_: None)
-        with pytest.raises(TreeSurvived, match=f"{process.pid} \\(python") as raised:
+        with pytest.raises(TreeSurvived, match=f"{process.pid} \\(python"):
             end_tree(None, mark, patience=0.01)
-    assert raised.value.survivors == (identity_of(process.pid),)
 
 
 def test_orphans_come_to_a_subreaper_and_are_reaped_without_stealing_its_own_children(start: Start) -> None:
     agent = start(
         "from bullpen.host.processes import become_subreaper, reap\n"
         "become_subreaper()\n"
+        "read, written = os.pipe()\n"
         "agent, own = os.getpid(), os.fork()\n"
         "if own == 0: os._exit(3)\n"
         "os.waitid(os.P_PID, own, os.WEXITED | os.WNOWAIT)\n"
@@ -294,12 +275,11 @@ def test_orphans_come_to_a_subreaper_and_are_reaped_without_stealing_its_own_chi
         "    if orphan == 0:\n"
         "        while os.getppid() != agent: pass\n"
         "        os._exit(5)\n"
-        "    tell(orphan)\n"
+        "    os.write(written, b'%d' % orphan)\n"
         "    os._exit(0)\n"
         "os.waitpid(middle, 0)\n"
-        "found = []\n"
-        "while not found: found = reap({own})\n"
-        "tell(found[0].pid, found[0].exit_code, len(found), os.waitstatus_to_exitcode(os.waitpid(own, 0)[1]))\n"
+        "orphan = int(os.read(read, 20))\n"
+        "while os.path.exists(f'/proc/{orphan}'): reap({own})\n"
+        "tell(os.waitstatus_to_exitcode(os.waitpid(own, 0)[1]))\n"
     )
-    orphan = told(agent)
-    assert told(agent).split() == [orphan, "5", "1", "3"]
+    assert told(agent) == "3"

@@ -43,20 +43,11 @@ class ProcessIdentity:
     boot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reaped:
-    """An orphan's end; `exit_code` is negative when a signal ended it."""
-
-    pid: int
-    exit_code: int
-
-
 class TreeSurvived(Exception):
     """Members of a tree could not be ended: stuck in the kernel, or not ours to signal."""
 
     def __init__(self, survivors: Collection[ProcessIdentity]) -> None:
-        self.survivors = tuple(survivors)
-        names = ", ".join(f"{survivor.pid} ({name_of(survivor) or 'gone since'})" for survivor in self.survivors)
+        names = ", ".join(f"{survivor.pid} ({name_of(survivor) or 'gone since'})" for survivor in survivors)
         super().__init__(f"processes that could not be ended: {names}")
 
 
@@ -115,29 +106,20 @@ def end_tree(
     mark: str,
     *,
     patience: float,
-    grace: float = 0.0,
     spare: Collection[ProcessIdentity] = frozenset(),
     user: int | None = None,
 ) -> tuple[ProcessIdentity, ...]:
     """End `root` and all its descendants, and all that runs as `user`; return those that were killed, once a look finds
     none left.
 
-    With a `grace` the root is first asked to end by itself and given so many seconds. The caller and its ancestors are
-    never touched: a caller that names itself as root ends everything below itself. Nor is `spare`, unless it runs as
-    `user` now: another process of that user may have taken it over, and its pid and start time would not show it. Raise
-    TreeSurvived for what still runs after `patience` seconds, and ValueError, having touched nothing, when the caller
-    runs below `root`.
+    The caller and its ancestors are never touched: a caller that names itself as root ends everything below itself. Nor
+    is `spare`, unless it runs as `user` now: another process of that user may have taken it over, and its pid and start
+    time would not show it. Raise TreeSurvived for what still runs after `patience` seconds, and ValueError, having
+    touched nothing, when the caller runs below `root`.
     """
     roots = [root] if root else []
-    if root and root.pid != os.getpid():
-        if root in _lineage(_snapshot()):
-            raise ValueError(f"process {root.pid} cannot be ended from inside its own tree")
-        if grace > 0:
-            # Looked at before it is asked: what it leaves behind stays known to us, marked or not.
-            roots += _members(roots, mark)
-            _send(root, signal.SIGTERM)
-            await_end(root, grace)
-
+    if root and root.pid != os.getpid() and root in _lineage(_snapshot()):
+        raise ValueError(f"process {root.pid} cannot be ended from inside its own tree")
     deadline = time.monotonic() + patience
     frozen: dict[ProcessIdentity, None] = {}
     killed: dict[ProcessIdentity, None] = {}
@@ -185,17 +167,13 @@ def become_subreaper() -> None:
         raise OSError(failure, f"cannot become a subreaper: {os.strerror(failure)}")
 
 
-def reap(awaited: Collection[int] = ()) -> list[Reaped]:
+def reap(awaited: Collection[int] = ()) -> None:
     """Collect ended children without blocking, but none of `awaited`: the code that started those collects them."""
-    reaped = []
     for process in _snapshot().values():
         pid = process.identity.pid
         if process.ended and process.parent == os.getpid() and pid not in awaited:
             with contextlib.suppress(ChildProcessError):
-                collected, status = os.waitpid(pid, os.WNOHANG)
-                if collected:
-                    reaped.append(Reaped(pid, os.waitstatus_to_exitcode(status)))
-    return reaped
+                os.waitpid(pid, os.WNOHANG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,24 +230,18 @@ def _members(
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.identity.pid)
     found: dict[int, None] = {}
-
-    def gather(pid: int) -> None:
+    owned = uids_of(user) if user is not None else None
+    known = {root.pid for root in roots if root.pid in processes and processes[root.pid].identity == root}
+    for pid in (*known, *processes):
+        if pid in found or not (pid in known or _carries(pid, mark.encode()) or (owned and _runs_as(pid, owned))):
+            continue
         below = [pid]
         while below:
             member = below.pop()
             if member not in found:
                 found[member] = None
                 below.extend(children.get(member, ()))
-
-    owned = uids_of(user) if user is not None else None
-    for root in roots:
-        if root.pid in processes and processes[root.pid].identity == root:
-            gather(root.pid)
-    for pid in processes:
-        if pid not in found and (_carries(pid, mark.encode()) or (owned is not None and _runs_as(pid, owned))):
-            gather(pid)
-    untouchable = {*_lineage(processes)}
-    untouchable.update(one for one in spare if owned is None or not _runs_as(one.pid, owned))
+    untouchable = {*_lineage(processes), *(one for one in spare if owned is None or not _runs_as(one.pid, owned))}
     members = (processes[pid] for pid in found)
     return [member.identity for member in members if not member.ended and member.identity not in untouchable]
 
