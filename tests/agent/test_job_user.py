@@ -132,7 +132,7 @@ def after(config: Config, script: str) -> tuple[str, int | None, Tasks, AgentPro
     progress = booted(tasks)
     assert progress.boot.phase is Phase.DONE, progress.boot.text
     open_log: Callable[[], Sink] = lambda: output  # noqa: E731
-    progress = tasks.begin_job(progress, an_order("sh", "-c", script), "run-1", open_log)
+    progress = tasks.job.begin(progress, an_order("sh", "-c", script), "run-1", open_log)
     progress = checked(
         tasks, progress, lambda progress: progress.job is not None and progress.job.exit_code is not None
     )
@@ -142,7 +142,7 @@ def after(config: Config, script: str) -> tuple[str, int | None, Tasks, AgentPro
 
 
 def cleaned(tasks: Tasks, progress: AgentProgress) -> RoundAttempt:
-    progress = tasks.begin_cleaning(progress, IDLE, keep=True)
+    progress = tasks.cleaning.begin(progress, IDLE, keep=True)
     over = (Phase.DONE, Phase.FAILED)
     progress = checked(tasks, progress, lambda now: now.cleaning is not None and now.cleaning.phase in over)
     assert progress.cleaning is not None
@@ -325,7 +325,7 @@ def test_a_docker_that_is_stuck_at_boot_is_awaited_and_costs_no_boot(
     stub.trouble("sleeps", "ps")
     monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: str(stub.program))
     tasks = Tasks(config, print)
-    progress = tasks.begin_boot(a_progress())
+    progress = tasks.boot.begin(a_progress())
     assert progress.boot.phase is Phase.UNDER_WAY
     (child,) = tasks.awaited()
     os.kill(child, signal.SIGKILL)
@@ -348,7 +348,7 @@ def test_a_machine_that_is_not_ours_alone_keeps_its_docker(
 
 @pytest.mark.parametrize(("named", "why"), [("no-such-user", "does not exist"), ("root", "must not run as 'root'")])
 def test_a_user_that_jobs_cannot_or_must_not_run_as_fails_the_boot(config: Config, named: str, why: str) -> None:
-    progress = Tasks(replace(config, runner_user=named), print).begin_boot(a_progress())
+    progress = Tasks(replace(config, runner_user=named), print).boot.begin(a_progress())
     assert progress.boot.phase is Phase.FAILED
     assert why in progress.boot.text
 

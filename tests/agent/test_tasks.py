@@ -61,7 +61,7 @@ def checked(tasks: Tasks, progress: AgentProgress, done: Callable[[AgentProgress
 
 def booted(tasks: Tasks) -> AgentProgress:
     over = (Phase.DONE, Phase.FAILED)
-    progress = checked(tasks, tasks.begin_boot(a_progress()), lambda progress: progress.boot.phase in over)
+    progress = checked(tasks, tasks.boot.begin(a_progress()), lambda progress: progress.boot.phase in over)
     return read_out(tasks, progress)
 
 
@@ -71,7 +71,7 @@ def read_out(tasks: Tasks, progress: AgentProgress) -> AgentProgress:
 
 
 def test_without_a_script_the_boot_is_over_at_once(config: Config) -> None:
-    assert Tasks(config, print).begin_boot(a_progress()).boot.phase is Phase.DONE
+    assert Tasks(config, print).boot.begin(a_progress()).boot.phase is Phase.DONE
 
 
 def test_a_script_names_its_own_interpreter(config: Config) -> None:
@@ -92,9 +92,9 @@ def test_a_boot_that_cannot_begin_fails_with_its_reason(config: Config, broken: 
 
 def test_a_job_that_is_ended_is_gone_when_it_counts_as_ended(config: Config) -> None:
     tasks = Tasks(config, print)
-    progress = tasks.begin_job(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
+    progress = tasks.job.begin(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
     (pid,) = tasks.awaited()
-    progress = tasks.end_job(progress, End.CANCELLED)
+    progress = tasks.job.end(progress, End.CANCELLED)
     assert identify(pid) is None
     assert progress.job is not None
     assert progress.job.exit_code == -signal.SIGKILL
@@ -104,7 +104,7 @@ def test_a_job_that_is_ended_is_gone_when_it_counts_as_ended(config: Config) -> 
 
 def test_a_job_that_ended_by_itself_keeps_its_exit_code(config: Config) -> None:
     tasks = Tasks(config, print)
-    progress = tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
+    progress = tasks.job.begin(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
     job = checked(tasks, progress, lambda p: p.job is not None and p.job.exit_code is not None).job
     assert job is not None
     assert job.exit_code == 4
@@ -113,8 +113,8 @@ def test_a_job_that_ended_by_itself_keeps_its_exit_code(config: Config) -> None:
 
 def begun(tasks: Tasks, what: str) -> AgentProgress:
     if what == "script":
-        return tasks.begin_boot(a_progress())
-    return tasks.begin_job(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
+        return tasks.boot.begin(a_progress())
+    return tasks.job.begin(a_progress(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
 
 
 @pytest.mark.parametrize("what", ["script", "job"])
@@ -144,7 +144,7 @@ def test_something_unexpected_costs_the_job_and_the_next_one_runs(
 ) -> None:
     said: list[str] = []
     tasks = Tasks(config, said.append)
-    progress = tasks.begin_job(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
+    progress = tasks.job.begin(a_progress(), an_order("sleep", "600"), "run-1", NoLog)
     (pid,) = tasks.awaited()
     with monkeypatch.context() as broken:
         broken.setattr(Child, "pump", surprising)
@@ -153,7 +153,7 @@ def test_something_unexpected_costs_the_job_and_the_next_one_runs(
     assert progress.job.exit_code == -signal.SIGKILL
     assert identify(pid) is None
     assert "in surprising" in said[0]
-    progress = tasks.begin_job(progress.job_settled(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
+    progress = tasks.job.begin(progress.job_settled(), an_order("sh", "-c", "exit 4"), "run-1", NoLog)
     job = checked(tasks, progress, lambda p: p.job is not None and p.job.exit_code is not None).job
     assert job is not None
     assert job.exit_code == 4
@@ -161,7 +161,7 @@ def test_something_unexpected_costs_the_job_and_the_next_one_runs(
 
 def test_something_unexpected_fails_the_boot_with_its_reason(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = Tasks(replace(config, pre_runner_script="sleep 600"), print)
-    progress = tasks.begin_boot(a_progress())
+    progress = tasks.boot.begin(a_progress())
     with monkeypatch.context() as broken:
         broken.setattr(Child, "pump", surprising)
         progress = tasks.check(progress)
@@ -171,7 +171,7 @@ def test_something_unexpected_fails_the_boot_with_its_reason(config: Config, mon
 
 def test_something_unexpected_never_attests(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = Tasks(config, print)
-    progress = tasks.begin_cleaning(booted(tasks), IDLE, keep=True)
+    progress = tasks.cleaning.begin(booted(tasks), IDLE, keep=True)
     with monkeypatch.context() as broken:
         broken.setattr("bullpen.agent.cleaning.clean.end_tree", surprising)
         cleaning = tasks.check(progress).cleaning
@@ -181,7 +181,7 @@ def test_something_unexpected_never_attests(config: Config, monkeypatch: pytest.
 
 
 def cleaned(tasks: Tasks, progress: AgentProgress) -> RoundAttempt:
-    progress = tasks.begin_cleaning(progress, IDLE, keep=True)
+    progress = tasks.cleaning.begin(progress, IDLE, keep=True)
     done = checked(tasks, progress, lambda p: p.cleaning is not None and p.cleaning.phase is not Phase.UNDER_WAY)
     assert done.cleaning is not None
     return done.cleaning

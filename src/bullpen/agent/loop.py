@@ -44,7 +44,6 @@ from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
     from bullpen.agent.aws.interruption import Notice, Notices
-    from bullpen.agent.github.admission import AdmissionRequest
     from bullpen.agent.wakeup import Wakeups
 
 POLL = 0.250  # seconds: what a lost wake-up costs at most
@@ -205,10 +204,10 @@ class AgentLoop:
     def _carry_out(self, action: object) -> None:
         progress, record = self._progress, self._record
         if action is Step.RUN_SCRIPT:
-            self._progress = self._tasks.begin_boot(progress)
+            self._progress = self._tasks.boot.begin(progress)
             return
         if isinstance(action, EndJob):
-            self._progress = self._tasks.end_job(progress, action.why)
+            self._progress = self._tasks.job.end(progress, action.why)
             return
         assert isinstance(record, InstanceRecord), f"{action} without a record"
         try:
@@ -219,9 +218,9 @@ class AgentLoop:
                     self._log(f"{kind} run={record.run_id} round={record.round} {text}".rstrip())
                 case Step.REGISTER:
                     self._must_look = True
-                    self._progress = self._tasks.register(self._store, progress, record)
+                    self._progress = self._tasks.ci.register(self._store, progress, record)
                 case Step.HANG_UP:
-                    self._progress = self._tasks.hang_up(progress, record)
+                    self._progress = self._tasks.github.hang_up(progress, record)
                 case Step.DEREGISTER:
                     self._store.deregister(progress.runner)
                     self._progress = progress.deregistered(record)
@@ -230,19 +229,19 @@ class AgentLoop:
                 case Step.SETTLE_JOB:
                     self._settle_job()
                 case CleanInstance(keep):
-                    self._progress = self._tasks.begin_cleaning(progress, record, keep)
+                    self._progress = self._tasks.cleaning.begin(progress, record, keep)
         except StoreUnreachable as exc:
             self._lose_sight(exc)
 
-    def _admit(self, asked: AdmissionRequest) -> None:
+    def _admit(self) -> None:
         """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
         with suppress(StoreUnreachable):  # then what we know has to do
             self._see(self._store.look())
-        self._progress, is_admitted = self._tasks.admit(self._progress, asked)
-        if is_admitted:
+        self._progress = self._tasks.admit(self._progress)
+        if self._progress.activity is not None:
             self._beat_at = 0.0
             self._beat_if_due()
-            self._tasks.let_go(asked)
+            self._tasks.github.let_go()
 
     def _take_job(self, record: InstanceRecord) -> None:
         order = self._jobs.take_job(record)
@@ -254,7 +253,7 @@ class AgentLoop:
             return
         job = order.job
         self._log(f"takes job {job.id} run={record.run_id} fence={job.fence}")
-        self._progress = self._tasks.begin_job(self._progress, order, record.run_id, lambda: self._jobs.open_log(job))
+        self._progress = self._tasks.job.begin(self._progress, order, record.run_id, lambda: self._jobs.open_log(job))
         self._must_look = True
 
     def _settle_job(self) -> None:
@@ -300,8 +299,8 @@ class AgentLoop:
         self._progress = self._tasks.check(self._progress)
         if self._progress.activity is not before:
             self._beat_at = 0.0  # the control plane may wait for this runner to be free
-        if (asked := self._tasks.asked()) is not None:
-            self._admit(asked)
+        if self._tasks.is_asked:
+            self._admit()
         heard = self._signals.take()
         if signal.SIGTERM in heard or signal.SIGINT in heard:
             self._ending = "it was asked to stop"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -96,18 +96,14 @@ def _remove(name: str, parent: int, troubles: dict[str, str]) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int = DEEPEST) -> Iterator[int]:
-    """Remove everything below the open directory `top` that `judge` lets go; yield the count so far, and often.
+def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int = DEEPEST) -> Iterator[None]:
+    """Remove everything below the open directory `top` that `judge` lets go; yield often.
 
     What resists is noted in `troubles` under its path and left. Ends when a whole pass has removed nothing.
     """
-    removed, before = 0, -1
     # Again after every success: removing while listing may hide entries, and moved ones wait at the top.
-    while removed > before:
-        before = removed
-        for in_this_pass in _pass(top, place, judge, troubles, deepest):
-            removed = before + in_this_pass
-            yield removed
+    while (yield from _pass(top, place, judge, troubles, deepest)):
+        pass
 
 
 def enter(name: str, parent: int, mount: int, *, unlock: bool = False) -> int:
@@ -135,7 +131,8 @@ def shown(path: Path) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int) -> Iterator[int]:
+def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int) -> Generator[None, None, int]:
+    """One look at everything; returns how many entries it removed."""
     mount = mount_of(top)
     levels = [_Level(place, os.dup(top), os.scandir(top), EntryFate.STAYS_INSIDE_JUDGED)]
     looked_at = removed = 0
@@ -145,7 +142,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest:
             entry = next(level.entries, None)
             looked_at += 1
             if looked_at % STRIDE == 0:
-                yield removed
+                yield None
             try:
                 if entry is None:
                     _leave(levels.pop())
@@ -164,7 +161,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest:
     finally:
         for level in levels:
             _leave(level)
-    yield removed
+    return removed
 
 
 def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: int, deepest: int) -> int:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cleaning.test_clean import NOTHING, Instance, instance
-from bullpen.agent.cleaning.baseline import verify
+from agent.cleaning.test_clean import NOTHING, Instance, instance, verify
 from bullpen.agent.cleaning.clean import VerifiedClean
 
 __all__ = ["instance"]

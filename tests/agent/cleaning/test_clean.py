@@ -8,20 +8,36 @@ import stat
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from bullpen.agent.cleaning.baseline import Baseline, take_baseline, verify
-from bullpen.agent.cleaning.clean import Cleaning, Dirty, VerifiedClean, clean
+from bullpen.agent.cleaning.baseline import Baseline, differences, take_baseline
+from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
+from bullpen.agent.cleaning.slices import Turn
 from bullpen.host import sweep
 from bullpen.host.processes import await_end, end_tree, identify, mark_of
 
 NOTHING = KeepList()
+Steps = Generator[Turn | None, None, VerifiedClean | Dirty]
+
+
+def verdict_of(steps: Steps, each: Callable[[Turn | None], None] = lambda turn: None) -> VerifiedClean | Dirty:
+    while True:
+        try:
+            each(next(steps))
+        except StopIteration as done:
+            verdict: VerifiedClean | Dirty = done.value
+            return verdict
+
+
+def verify(baseline: Baseline, keep: KeepList) -> list[str]:
+    return [difference for difference in differences(baseline, keep) if difference is not None]
 
 
 class Instance:
@@ -43,10 +59,7 @@ class Instance:
         return self.baseline
 
     def clean(self, *keep: str) -> VerifiedClean | Dirty:
-        *steps, verdict = clean(self.baseline, KeepList.of(keep))
-        assert all(isinstance(step, Cleaning) for step in steps)
-        assert not isinstance(verdict, Cleaning)
-        return verdict
+        return verdict_of(clean(self.baseline, KeepList.of(keep)))
 
     def reasons(self, *keep: str) -> str:
         verdict = self.clean(*keep)
@@ -156,7 +169,7 @@ def test_a_directory_swapped_for_a_link_between_two_steps_leads_nowhere(instance
     next(steps)
     bait.parent.rename(instance.work / "aside")
     bait.parent.symlink_to(instance.outside)
-    *_, verdict = steps
+    verdict = verdict_of(steps)
     assert everything_below(instance.outside) == ["precious"]
     assert verdict == VerifiedClean()
 
@@ -179,16 +192,23 @@ def test_a_tree_deeper_than_any_path_is_gone(instance: Instance) -> None:
 
 
 @pytest.mark.slow
-def test_cleaning_yields_often_and_opens_few_files(instance: Instance) -> None:
+def test_cleaning_yields_often_and_opens_few_files(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3000):
         (instance.temp / f"{number}").touch()
     dig(instance.temp, 200)
     open_at_start = len(os.listdir("/proc/self/fd"))
+    gone: list[str] = []
+
+    def counted(remove: Callable[..., None], path: str, **where: int) -> None:
+        remove(path, **where)
+        gone.append(path)
+
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, partial(counted, getattr(os, name)))
     removed = [0]
-    for step in clean(instance.baseline, NOTHING):
+    for _ in clean(instance.baseline, NOTHING):
         assert len(os.listdir("/proc/self/fd")) < open_at_start + 2 * sweep.DEEPEST + 10
-        if isinstance(step, Cleaning):
-            removed.append(step.removed)
+        removed.append(len(gone))
     assert max(after - before for before, after in pairwise(removed)) <= sweep.STRIDE
     assert removed[-1] >= 3200
     assert len(os.listdir("/proc/self/fd")) == open_at_start
@@ -199,7 +219,7 @@ def test_cleaning_that_is_given_up_leaves_no_file_open(instance: Instance) -> No
     open_at_start = len(os.listdir("/proc/self/fd"))
     steps = clean(instance.baseline, NOTHING)
     next(steps)
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     assert len(os.listdir("/proc/self/fd")) == open_at_start
 
 
@@ -322,7 +342,8 @@ def test_a_background_process_left_by_a_job_is_gone_and_one_from_boot_stays(inst
 
 def test_an_unmarked_orphan_of_a_job_is_ended_by_an_agent_that_is_a_subreaper(instance: Instance) -> None:
     agent = f"""
-from bullpen.agent.cleaning.baseline import take_baseline, verify
+from agent.cleaning.test_clean import verdict_of, verify
+from bullpen.agent.cleaning.baseline import take_baseline
 from bullpen.agent.cleaning.clean import VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import become_subreaper
@@ -335,7 +356,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 print(len(verify(baseline, KeepList())))
-print([*clean(baseline, KeepList())][-1] == VerifiedClean())
+print(verdict_of(clean(baseline, KeepList())) == VerifiedClean())
 """
     with spawn(agent, instance.mark) as process:
         assert process.communicate()[0].split() == ["1", "True"]

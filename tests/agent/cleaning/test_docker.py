@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.cleaning.test_clean import verdict_of
 from bullpen.agent.cleaning.baseline import take_baseline
-from bullpen.agent.cleaning.clean import Cleaning, Dirty, VerifiedClean, clean
+from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.docker import AT_ONCE, Docker
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Turn
@@ -230,12 +231,14 @@ def test_a_cleaning_waits_for_docker_without_blocking_and_tells_its_verdict(stub
     docker = docker_of(stub)
     stub.hold("containers", "new")
     seen = []
-    for outcome in clean(baseline, NOTHING_KEPT, [docker]):
-        seen.append(outcome)
-        if isinstance(outcome, Cleaning) and outcome.waits:
+
+    def waits_if_it_must(turn: Turn | None) -> None:
+        seen.append(turn)
+        if turn is Turn.WAITING:
             await_child(docker)
-    assert isinstance(seen[-1], VerifiedClean)
-    assert Cleaning(0, waits=True) in seen
+
+    assert isinstance(verdict_of(clean(baseline, NOTHING_KEPT, [docker]), waits_if_it_must), VerifiedClean)
+    assert Turn.WAITING in seen
     stub.trouble("fails", "network ls")
-    *_, verdict = clean(baseline, NOTHING_KEPT, [docker])
+    verdict = verdict_of(clean(baseline, NOTHING_KEPT, [docker]))
     assert isinstance(verdict, Dirty)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cleaning.test_clean import Instance, everything_below, instance
+from agent.cleaning.test_clean import Instance, everything_below, instance, verdict_of
 from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 
@@ -20,11 +20,10 @@ PLACES = ("work", "home", "temp")
 
 
 def renewed(instance: Instance, *keep: str) -> VerifiedClean | Dirty:
-    *_, verdict = clean(instance.baseline, KeepList.of(keep), renews=PLACES)
+    verdict = verdict_of(clean(instance.baseline, KeepList.of(keep), renews=PLACES))
     if isinstance(verdict, VerifiedClean):
         assert verdict.baseline is not None
         instance.baseline = verdict.baseline
-    assert isinstance(verdict, VerifiedClean | Dirty)
     return verdict
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from agent.cleaning.test_clean import verify
 from bullpen.agent.account import Account
-from bullpen.agent.cleaning.baseline import take_baseline, verify
+from bullpen.agent.cleaning.baseline import take_baseline
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.shared_dirs import SharedPlaces
 

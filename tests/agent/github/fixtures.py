@@ -169,7 +169,7 @@ class Stage:
 
     def close(self) -> None:
         """Collect what has ended."""
-        actions = self.agent._tasks._actions
+        actions = self.agent._tasks.boot.actions
         for child in actions._running() if actions is not None else ():
             child.exit_code()
             child.close()

@@ -84,13 +84,8 @@ def take_baseline(
     return Baseline(here, entries, processes, mark, logs, user, noted)
 
 
-def verify(baseline: Baseline, keep: KeepList) -> list[str]:
-    """Every difference from the baseline, one sentence each; changes nothing."""
-    return [difference for difference in differences(baseline, keep) if difference is not None]
-
-
 def differences(baseline: Baseline, keep: KeepList) -> Iterator[str | None]:
-    """Differences as they are found, and None now and then while there is nothing to say."""
+    """Every difference from the baseline, one sentence each, and None now and then in between. Changes nothing."""
     enters = survives(baseline, keep)
     missing = {path: None for path in baseline.entries if not keep.covers(path)}
     looked_at = 0

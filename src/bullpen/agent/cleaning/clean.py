@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
@@ -31,14 +31,6 @@ from bullpen.host.sweep import EntryFate, Judge, Path, sweep
 STRAY_TURNS = 5
 STRAY_TURN_LASTS = 1.0
 MOST_REASONS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cleaning:
-    """Not done yet: so many entries are gone. `waits`: nothing to do until a child has ended."""
-
-    removed: int
-    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,63 +59,51 @@ class Aspect(Protocol):
 
 def clean(
     baseline: Baseline, keep: KeepList, beside: Sequence[Aspect] = (), renews: Collection[str] = ()
-) -> Iterator[Cleaning | VerifiedClean | Dirty]:
-    """Bring the baseline back; yield Cleaning often, so that a heartbeat fits in between, and the verdict last. The
-    places `renews` are other directories afterwards, unless they are Dirty: the verdict says what is their baseline."""
+) -> Generator[Turn | None, None, VerifiedClean | Dirty]:
+    """Bring the baseline back; yield often, so that a heartbeat fits in between, and return the verdict. The places
+    `renews` are other directories afterwards, unless they are Dirty: the verdict says what is their baseline."""
     yield from _end_strays(baseline)
     troubles: dict[str, str] = {}
-    gone = 0
     # Before the places: a container may still be writing to them.
     for aspect in beside:
-        for turn in aspect.sweep(keep, troubles):
-            yield Cleaning(gone, waits=turn is Turn.WAITING)
+        yield from aspect.sweep(keep, troubles)
     for name in baseline.places:
-        before = gone
-        for removed in _sweep_place(baseline, name, keep, troubles):
-            gone = before + removed
-            yield Cleaning(gone)
+        yield from _sweep_place(baseline, name, keep, troubles)
     found: list[str] = []
     if renews:
-        yield from _note(differences(baseline, keep), found, gone)
+        yield from _note(differences(baseline, keep), found)
         if not found:
             renewal = Renewal(baseline, renews, keep)
-            for _ in renewal.run():
-                yield Cleaning(gone)
+            yield from renewal.run()
             baseline = renewal.baseline
     if not found:
         looks = chain(differences(baseline, keep), *(aspect.differences(keep) for aspect in beside))
-        yield from _note(looks, found, gone)
+        yield from _note(looks, found)
     resisted = [f"{path} could not be cleaned: {why}" for path, why in troubles.items()]
-    yield Dirty((*resisted, *found)) if found else VerifiedClean(baseline)
+    return Dirty((*resisted, *found)) if found else VerifiedClean(baseline)
 
 
-def _note(looks: Iterable[str | Turn | None], found: list[str], gone: int) -> Iterator[Cleaning]:
+def _note(looks: Iterable[str | Turn | None], found: list[str]) -> Iterator[Turn | None]:
     """Add the differences to `found`, as far as they are of use to people."""
     for difference in looks:
         if not isinstance(difference, str):
-            yield Cleaning(gone, waits=difference is Turn.WAITING)
+            yield difference
         elif len(found) < MOST_REASONS:
             found.append(difference)
 
 
-def _end_strays(baseline: Baseline) -> Iterator[Cleaning]:
+def _end_strays(baseline: Baseline) -> Iterator[None]:
     """End what the run left running; what outlasts all turns is found again by the second look."""
+    me, spare, user = identify(os.getpid()), baseline.processes, baseline.user
     for _ in range(STRAY_TURNS):
         try:
-            end_tree(
-                identify(os.getpid()),
-                baseline.mark,
-                patience=STRAY_TURN_LASTS,
-                spare=baseline.processes,
-                user=baseline.user,
-            )
-        except TreeSurvived:
-            yield Cleaning(0)
-        else:
+            end_tree(me, baseline.mark, patience=STRAY_TURN_LASTS, spare=spare, user=user)
             return
+        except TreeSurvived:
+            yield None
 
 
-def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[str, str]) -> Iterator[int]:
+def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[str, str]) -> Iterator[None]:
     try:
         top = os.open(baseline.places[name], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as failure:
@@ -132,11 +112,8 @@ def _sweep_place(baseline: Baseline, name: str, keep: KeepList, troubles: dict[s
     try:
         # Another directory under the same path may belong to another user: nothing in it is removed.
         if where(os.fstat(top)) == baseline.root(name):
-            removed = 0
-            for removed in sweep(top, name, _judge(baseline, keep), troubles):
-                yield removed
-            for _ in bring_back_attributes(baseline, name, keep, troubles):
-                yield removed
+            yield from sweep(top, name, _judge(baseline, keep), troubles)
+            yield from bring_back_attributes(baseline, name, keep, troubles)
         else:
             troubles[name] = "it is not the directory that was there at boot"
     finally:

@@ -59,6 +59,7 @@ class Actions:
         self._judged = 0  # the number of the last one that was admitted or refused
         self._due, self._overdue = math.inf, ""  # by then it must have been judged, or have ended; what if not
         self._is_over = False  # the job's last step; its runner still has to tell GitHub
+        self._asked: AdmissionRequest | None = None  # the first question that the last check found
         self._children = 0
         self._at_boot: frozenset[ProcessIdentity] = frozenset()  # what the pre-runner script left running
         self._programs: frozenset[str] = frozenset()  # what lies in the runner's directory without a registration
@@ -77,19 +78,16 @@ class Actions:
         self._hooks.pin(self._directory)
         self._programs = frozenset(os.listdir(self._directory))
         self.version = yield from self._ask_version()
-        strip(
-            self._directory, self._programs
-        )  # config.sh writes files even for --version, and writes them again the next time
+        # config.sh writes files even for --version, and writes them again the next time.
+        strip(self._directory, self._programs)
         self._log(f"has GitHub's runner {self.version}")
         self._at_boot = frozenset(descendants(identify(os.getpid()), mark_of(config.instance_id), self._user))
         # A file that others store to as well changes its time with each of them.
-        shared = (("instance", "runner", *file.parts) for file in linked)
-        return tuple(shared)
+        return tuple(("instance", "runner", *file.parts) for file in linked)
 
     def _ask_version(self) -> Generator[Turn, None, str]:
-        self._asking = child = self._launch(
-            "version", [str(self._directory / PROGRAMS[0]), "--version"], {}, Lines(), 4096
-        )
+        command = [str(self._directory / PROGRAMS[0]), "--version"]
+        self._asking = child = self._launch("version", command, {}, Lines(), 4096)
         until = time.monotonic() + VERSION_WITHIN
         while (code := child.exit_code()) is None and time.monotonic() < until:
             child.pump()
@@ -106,7 +104,7 @@ class Actions:
     # ------------------------------------------------------------------------------------------------- what decide says
 
     def register(self, store: AgentStore, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
-        """Begin to appear at GitHub; `check` tells when it is done. Raise StoreUnreachable."""
+        """Begin to appear at GitHub; `check` notes when it is done. Raise StoreUnreachable."""
         assert self._hooks is not None, "not settled"
         try:
             given = store.register(record)
@@ -127,23 +125,30 @@ class Actions:
         undo, removal = self._undo, partial(_removal, store, given)
         self._listener = RunnerListener(self._launch, installed, work, told, given, self._restarts, undo, removal)
         self._listener.begin(time.monotonic())
-        return self.check(began)
+        return self._follow(began)
 
     def hang_up(self, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
-        """Begin to leave GitHub; `check` tells when it is done."""
+        """Begin to leave GitHub; `check` notes when it is done."""
         if self._listener is None:
             return progress.hung_up()
         self._listener.stop(time.monotonic())
-        return self.check(progress.hanging_up(record))
+        return self._follow(progress.hanging_up(record))
 
     @property
     def awaits_word(self) -> bool:
         """A job has begun and its hook has not asked yet. Any other question is late, or made up by a job."""
         return self._listener is not None and self._job > self._judged
 
-    def admit(self, progress: AgentProgress, asked: AdmissionRequest) -> tuple[AgentProgress, bool]:
-        """Bind the job that has begun if it may run here, and have it wait until it is let go; else have it end. Says
-        which it was, and of one job only once: what runs cannot pass for another."""
+    @property
+    def is_asked(self) -> bool:
+        """The job that has begun waits for an answer."""
+        return self._asked is not None and self.awaits_word
+
+    def admit(self, progress: AgentProgress) -> AgentProgress:
+        """Bind the job that has begun if it may run here, and have it wait until it is let go; else have it end. One
+        job is judged only once: what runs cannot pass for another."""
+        asked = self._asked
+        assert asked is not None, "no job has asked"
         assert self._hooks is not None, "not settled"
         assert self._listener is not None, "no runner could have asked"
         self._judged, self._due = self._job, math.inf
@@ -154,13 +159,15 @@ class Actions:
             self._log(f"refuses {job!r}: {why}")
             self._due, self._overdue = time.monotonic() + REFUSED_WITHIN, "a job that was refused does not end"
             self._hooks.answer(asked, why)
-            return progress, False
+            return progress
         self._log(f"admits {job!r}")
-        return progress.bound(activity_of(asked, progress.seen, progress.runner), time.monotonic()), True
+        return progress.bound(activity_of(asked, progress.seen, progress.runner), time.monotonic())
 
-    def let_go(self, asked: AdmissionRequest) -> None:
+    def let_go(self) -> None:
+        """Let the job begin that was admitted."""
+        assert self._asked is not None, "no job has asked"
         assert self._hooks is not None, "not settled"
-        self._hooks.answer(asked, "")
+        self._hooks.answer(self._asked, "")
 
     # ------------------------------------------------------------------------------------------------- what is going on
 
@@ -175,14 +182,14 @@ class Actions:
     def awaited(self) -> list[int]:
         return [child.pid for child in self._running()]
 
-    def asked(self) -> AdmissionRequest | None:
-        """What asks for our word first, of all that have since the last time. That a job is over is only noted, for the
-        next check."""
+    def check(self, progress: AgentProgress) -> AgentProgress:
+        """Take the questions first: what the runner has printed by then says whether a job waits for an answer."""
         heard = self._hooks.asked() if self._hooks is not None else []
         self._is_over |= any(asked.is_over for asked in heard)
-        return next((asked for asked in heard if not asked.is_over), None)
+        self._asked = next((asked for asked in heard if not asked.is_over), None)
+        return self._follow(progress)
 
-    def check(self, progress: AgentProgress) -> AgentProgress:
+    def _follow(self, progress: AgentProgress) -> AgentProgress:
         listener = self._listener
         if listener is None:
             return progress
