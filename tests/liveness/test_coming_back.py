@@ -140,7 +140,6 @@ async def test_case_33_fifty_resurrections_leave_one_timer_and_rising_epochs() -
         await liveness.rescheduler.run_once()
     assert epochs == list(range(1, 51))
     indexes = crew.memory.tables.worker_indexes
-    indexes.catch_up()
     assert len([*indexes.cleanup.walk()]) == 1
     assert not [*indexes.due.walk()]
     assert not [*indexes.owing.walk()]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.github import MemoryGithub
 from bullpen.ports import Registration, RegistrationCredentials, Removal
 
@@ -12,7 +12,7 @@ from bullpen.ports import Registration, RegistrationCredentials, Removal
 class MemoryCI:
     """One process's access to the registrations, which are shared. Agents register here, the control plane removes.
 
-    With a `hub` the CI has jobs of its own, gives runners names of its own, and knows who is online.
+    With a `hub` the CI has jobs of its own, gives runners names of its own, and knows which are online.
     """
 
     def __init__(
@@ -27,36 +27,12 @@ class MemoryCI:
         self._faults = faults
         self._hub = hub
 
-    async def registrations(self) -> list[Registration]:
-        return await self._faults.call("ci.registrations", lambda: list(self._registered.values()))
+    @request("ci.registrations")
+    def registrations(self) -> list[Registration]:
+        return list(self._registered.values())
 
-    async def remove(self, handle: str) -> Removal:
-        return await self._faults.call("ci.remove", lambda: self._remove(handle))
-
-    async def register(self, name: str, label: str, round: str = "") -> RegistrationCredentials:
-        """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
-        found = await self._faults.call("ci.register", lambda: self._register(name, label, round))
-        return RegistrationCredentials(found.handle, label)
-
-    def instance_of(self, handle: str) -> str | None:
-        return handle if self._hub is None else self._hub.instance_of(handle)
-
-    async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
-        return await self._faults.call(
-            "ci.refusals", lambda: {one: self._refused[one] for one in versions if one in self._refused}
-        )
-
-    async def set_busy(self, name: str, busy: bool) -> None:
-        """A job begins or ends on a runner that is registered."""
-        await self._faults.call("ci.set_busy", lambda: self._set_busy(name, busy))
-
-    def _register(self, name: str, label: str, round: str) -> Registration:
-        if self._hub is not None:
-            return self._hub.register(name, label, round)
-        self._registered[name] = Registration(name, label, busy=False)
-        return self._registered[name]
-
-    def _remove(self, handle: str) -> Removal:
+    @request("ci.remove")
+    def remove(self, handle: str) -> Removal:
         """Under the name of the instance, its runner, whatever that is called."""
         key = next((key for key, one in self._registered.items() if handle in (one.name, one.handle)), None)
         if key is None:
@@ -66,6 +42,23 @@ class MemoryCI:
         del self._registered[key]
         return Removal.REMOVED
 
-    def _set_busy(self, name: str, busy: bool) -> None:
+    @request("ci.register")
+    def register(self, name: str, label: str, round: str = "") -> RegistrationCredentials:
+        """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
+        if self._hub is not None:
+            return RegistrationCredentials(self._hub.register(name, label, round).handle, label)
+        self._registered[name] = Registration(name, label, busy=False)
+        return RegistrationCredentials(name, label)
+
+    def instance_of(self, handle: str) -> str | None:
+        return handle if self._hub is None else self._hub.instance_of(handle)
+
+    @request("ci.refusals")
+    def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
+        return {one: self._refused[one] for one in versions if one in self._refused}
+
+    @request("ci.set_busy")
+    def set_busy(self, name: str, busy: bool) -> None:
+        """A job begins or ends on a runner that is registered."""
         if name in self._registered:
             self._registered[name] = replace(self._registered[name], busy=busy)

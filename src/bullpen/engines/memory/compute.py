@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.errors import BullpenError, InsufficientCapacity
 from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass, matches
@@ -108,16 +108,8 @@ class MemoryCompute:
         self._clock = clock
         self._faults = faults
 
-    async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
-        return await self._faults.call("compute.create_fleet", lambda: self._create(plan))
-
-    async def terminate(self, ids: Sequence[str]) -> list[str]:
-        return await self._faults.call("compute.terminate", lambda: [i for i in ids if self._end(i)])
-
-    async def sightings(self) -> list[Sighting]:
-        return await self._faults.call("compute.sightings", lambda: list(self._yard.sightings.values()))
-
-    def _create(self, plan: FleetPlan) -> FleetAnswer:
+    @request("compute.create_fleet")
+    def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
         if plan.client_token in self._yard.answers:
             return self._yard.answers[plan.client_token]
         rates = self._faults.rates
@@ -127,6 +119,14 @@ class MemoryCompute:
         if count and self._faults.happens(rates.short_fleet):
             count = self._faults.random.randrange(count)
         return self._yard.launch(plan, count, self._clock)
+
+    @request("compute.terminate")
+    def terminate(self, ids: Sequence[str]) -> list[str]:
+        return [id for id in ids if self._end(id)]
+
+    @request("compute.sightings")
+    def sightings(self) -> list[Sighting]:
+        return list(self._yard.sightings.values())
 
     def _end(self, machine_id: str) -> bool:
         """True if its end is certain; a slow one is so when asked again."""

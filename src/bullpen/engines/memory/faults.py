@@ -6,14 +6,16 @@ request may be lost before it lands, or land and lose its answer, and the caller
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial, wraps
 from random import Random  # noqa: TID251  seeded: the same seed gives the same faults
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bullpen.errors import BullpenError, Throttled, Unavailable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -100,3 +102,27 @@ class Faults:
     async def _travel(self) -> None:
         low, high = self.rates.latency
         await asyncio.sleep(self.random.uniform(low, high) if high > 0.0 else 0)
+
+
+class Client(Protocol):
+    """One process's access to a service."""
+
+    _faults: Faults
+
+
+C = TypeVar("C", bound=Client)
+
+
+def request(
+    kind: str,
+) -> Callable[[Callable[Concatenate[C, P], T]], Callable[Concatenate[C, P], Coroutine[Any, Any, T]]]:
+    """Makes a method one request of this kind: its body is what the service does, in one go."""
+
+    def decorate(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+        @wraps(method)
+        async def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await self._faults.call(kind, partial(method, self, *args, **kwargs))
+
+        return call
+
+    return decorate

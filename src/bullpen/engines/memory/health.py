@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.ports import FailingLoop
 
 Notes = dict[str, tuple[datetime, list[FailingLoop]]]
@@ -17,18 +17,15 @@ class MemoryHealth:
         self._notes = notes
         self._faults = faults
 
-    async def probe(self, now: datetime) -> None:
-        await self._faults.call("health.probe", lambda: None)
+    @request("health.probe")
+    def probe(self, now: datetime) -> None:
+        """It answers if it is reached."""
 
-    async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
-        def note() -> None:
-            self._notes[process] = (until, [replace(one, process=process) for one in failing])
+    @request("health.note")
+    def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
+        self._notes[process] = (until, [replace(one, process=process) for one in failing])
 
-        await self._faults.call("health.note", note)
-
-    async def noted(self, now: datetime) -> list[FailingLoop]:
-        def look() -> list[FailingLoop]:
-            current = [one for until, failing in self._notes.values() if until > now for one in failing]
-            return sorted(current, key=lambda one: (one.process, one.loop))
-
-        return await self._faults.call("health.noted", look)
+    @request("health.noted")
+    def noted(self, now: datetime) -> list[FailingLoop]:
+        current = [one for until, failing in self._notes.values() if until > now for one in failing]
+        return sorted(current, key=lambda one: (one.process, one.loop))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 
 
 class MemoryObservations:
@@ -13,12 +13,8 @@ class MemoryObservations:
         self._seen = seen
         self._faults = faults
 
-    async def observe(
-        self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
-    ) -> dict[str, datetime]:
-        return await self._faults.call("observations.observe", lambda: self._observe(topic, keys, now, remember))
-
-    def _observe(self, topic: str, keys: Sequence[str], now: datetime, remember: bool) -> dict[str, datetime]:
+    @request("observations.observe")
+    def observe(self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True) -> dict[str, datetime]:
         before = self._seen.get(topic, {})
         since = {key: before.get(key, now) for key in keys}
         if remember:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from bullpen.engines.memory.clock import LoopClock
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.ports import Message
 
 
@@ -58,25 +58,8 @@ class MemoryQueue:
         self._clock = LoopClock()  # the service's own: no process's wrong clock makes a message last longer
         self._faults = faults
 
-    async def take(self, resource_class: str, limit: int) -> list[str]:
-        return await self._faults.call("queue.take", lambda: self._take(resource_class, limit))
-
-    async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
-        await self._faults.call("queue.send", lambda: self._send(resource_class, messages, delay))
-
-    async def count(self, resource_class: str) -> int:
-        return await self._faults.call("queue.count", lambda: self._count(resource_class))
-
-    async def names(self) -> list[str]:
-        return await self._faults.call("queue.names", lambda: sorted(self._queues))
-
-    async def ensure(self, resource_class: str) -> None:
-        await self._faults.call("queue.ensure", lambda: self._queues.setdefault(resource_class, Messages()))
-
-    async def retire(self, resource_class: str) -> None:
-        await self._faults.call("queue.retire", lambda: self._queues.pop(resource_class, None))
-
-    def _take(self, resource_class: str, limit: int) -> list[str]:
+    @request("queue.take")
+    def take(self, resource_class: str, limit: int) -> list[str]:
         rates = self._faults.rates
         if resource_class not in self._queues or self._faults.happens(rates.false_empty):
             return []
@@ -86,7 +69,8 @@ class MemoryQueue:
             self._faults.random.shuffle(messages.ready(now))
         return messages.take(limit, now)
 
-    def _send(self, resource_class: str, messages: Sequence[Message], delay: float) -> None:
+    @request("queue.send")
+    def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
         rates = self._faults.rates
         queue = self._queues.setdefault(resource_class, Messages())
         now = asyncio.get_running_loop().time()
@@ -98,6 +82,19 @@ class MemoryQueue:
             if self._faults.happens(rates.duplicate):
                 queue.add(one.body, now + delay, now + lasts)
 
-    def _count(self, resource_class: str) -> int:
+    @request("queue.count")
+    def count(self, resource_class: str) -> int:
         messages = self._queues.get(resource_class)
         return messages.count(asyncio.get_running_loop().time()) if messages else 0
+
+    @request("queue.names")
+    def names(self) -> list[str]:
+        return sorted(self._queues)
+
+    @request("queue.ensure")
+    def ensure(self, resource_class: str) -> None:
+        self._queues.setdefault(resource_class, Messages())
+
+    @request("queue.retire")
+    def retire(self, resource_class: str) -> None:
+        self._queues.pop(resource_class, None)

@@ -4,11 +4,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.index import Index
 from bullpen.engines.memory.notify import WakeupListener
 from bullpen.engines.memory.signals import Reports
@@ -26,150 +25,111 @@ class MemoryRecords:
 
     def __init__(self, tables: Tables, reports: Reports, faults: Faults) -> None:
         self._tables = tables
+        self._instances = tables.instance_indexes
+        self._provisions = tables.provision_indexes
         self._reports = reports
         self._faults = faults
 
-    async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
-        return await self._faults.call("records.apply", lambda: self._tables.land(changes, checks))
+    @request("records.apply")
+    def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
+        return self._tables.land(changes, checks)
 
     async def apply_each(self, changes: Sequence[Change[Any]]) -> list[Any | Conflict]:
         # One request per change, as on an engine whose batched writes know no conditions; they travel together. All are
         # awaited before the first error is raised: none goes on behind the caller's back.
-        calls = [self._faults.call("records.apply", partial(self._land_one, change)) for change in changes]
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        outcomes = await asyncio.gather(*(self.apply(change) for change in changes), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Conflict):
                 raise outcome
-        return outcomes
+        return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
 
-    async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
-        stored = self._tables.instances
-        return await self._faults.call("records.instances", lambda: {i: stored[i] for i in ids if i in stored})
+    @request("records.instances")
+    def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
+        return {id: self._tables.instances[id] for id in ids if id in self._tables.instances}
 
-    async def known(self, ids: Sequence[str]) -> set[str]:
-        stored = self._tables.instances
-        return await self._faults.call("records.known", lambda: {id for id in ids if id in stored})
+    @request("records.known")
+    def known(self, ids: Sequence[str]) -> set[str]:
+        return {id for id in ids if id in self._tables.instances}
 
-    async def provision(self, provision_id: str) -> Provision | None:
-        return await self._faults.call("records.provision", lambda: self._tables.provisions.get(provision_id))
+    @request("records.provision")
+    def provision(self, provision_id: str) -> Provision | None:
+        return self._tables.provisions.get(provision_id)
 
-    async def run_instances(self, run_id: str) -> list[Instance]:
-        return await self._faults.call("records.run_instances", lambda: list(self._current().of_run.walk(run_id)))
+    @request("records.run_instances")
+    def run_instances(self, run_id: str) -> list[Instance]:
+        return list(self._instances.of_run.walk(run_id))
 
-    async def run_provisions(self, run_id: str) -> list[Provision]:
-        return await self._faults.call(
-            "records.run_provisions", lambda: list(self._current().provisions_of_run.walk(run_id))
+    @request("records.run_provisions")
+    def run_provisions(self, run_id: str) -> list[Provision]:
+        return list(self._provisions.of_run.walk(run_id))
+
+    @request("records.told_provisions")
+    def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
+        told = list(self._provisions.told.walk(run_id))
+        return [one for one in reversed(told) if one.state is COMMITTED or not committed][:limit]
+
+    @request("records.claimable")
+    def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
+        offers = (
+            offer
+            for usage_class in needs.acceptable_usage_classes
+            for offer in self._instances.claimable.around(needs.resource_class, start)
+            if offer.usage_class is usage_class and judge(offer.ticket(), needs, 0, 0, now).verdict is Verdict.TAKE
         )
+        return list(islice(offers, limit))
 
-    async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
-        def newest() -> list[Provision]:
-            told = list(self._current().provisions_told.walk(run_id))
-            return [one for one in reversed(told) if one.state is COMMITTED or not committed][:limit]
+    @request("records.pending")
+    def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
+        return self._instances.pending.page(limit, resource_class, after)
 
-        return await self._faults.call("records.told_provisions", newest)
+    @request("records.owing_instances")
+    def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
+        return list(islice(self._instances.owing.up_to(now), limit))
 
-    async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
-        def fitting() -> list[Instance]:
-            index = self._current().claimable
-            offers = (
-                offer
-                for usage_class in needs.acceptable_usage_classes
-                for offer in index.around(needs.resource_class, start)
-                if offer.usage_class is usage_class and _fits(offer, needs, now)
-            )
-            return list(islice(offers, limit))
+    @request("records.due_provisions")
+    def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
+        return list(islice(self._provisions.due.up_to(now), limit))
 
-        return await self._faults.call("records.claimable", fitting)
+    @request("records.open_provisions")
+    def open_provisions(self, resource_class: str) -> list[Provision]:
+        return list(self._provisions.open.walk(resource_class))
 
-    async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
-        return await self._faults.call(
-            "records.pending", lambda: list(islice(self._current().pending.walk(resource_class, after), limit))
-        )
+    @request("records.waiting_provisions")
+    def waiting_provisions(self, limit: int) -> list[Provision]:
+        return self._provisions.waiting.page(limit)
 
-    async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
-        def owing() -> list[Instance]:
-            due = takewhile(lambda i: i.owes is not None and i.owes.due_at <= now, self._current().owing.walk())
-            return list(islice(due, limit))
+    @request("records.live")
+    def live(self, limit: int, after: str = "") -> list[Instance]:
+        return self._instances.live.page(limit, after=after)
 
-        return await self._faults.call("records.owing_instances", owing)
+    @request("records.count")
+    def count(self) -> dict[tuple[str, State], int]:
+        return dict(Counter((i.resource_class, i.state) for i in self._instances.live.walk() if i.state in LIVE))
 
-    async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
-        def due() -> list[Provision]:
-            overdue = takewhile(lambda p: _has_come(p.due_at, now), self._current().provisions_due.walk())
-            return list(islice(overdue, limit))
+    @request("records.stories")
+    def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
+        return {id: list(self._tables.stories.get(id, ())) for id in ids}
 
-        return await self._faults.call("records.due_provisions", due)
-
-    async def open_provisions(self, resource_class: str) -> list[Provision]:
-        return await self._faults.call(
-            "records.open_provisions", lambda: list(self._current().provisions_open.walk(resource_class))
-        )
-
-    async def waiting_provisions(self, limit: int) -> list[Provision]:
-        return await self._faults.call(
-            "records.waiting_provisions", lambda: list(islice(self._current().provisions_waiting.walk(), limit))
-        )
-
-    async def live(self, limit: int, after: str = "") -> list[Instance]:
-        return await self._faults.call(
-            "records.live", lambda: list(islice(self._current().live.walk(after=after), limit))
-        )
-
-    async def count(self) -> dict[tuple[str, State], int]:
-        def counted() -> dict[tuple[str, State], int]:
-            return dict(Counter((i.resource_class, i.state) for i in self._current().live.walk() if i.state in LIVE))
-
-        return await self._faults.call("records.count", counted)
-
-    async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        kept = self._tables.stories
-        return await self._faults.call("records.stories", lambda: {i: list(kept.get(i, ())) for i in ids})
-
-    async def purge(self, now: datetime, limit: int) -> int:
-        return await self._faults.call("records.purge", lambda: self._purge(now, limit))
-
-    def listener(self, instance_id: str) -> WakeupListener:
-        """Where the agent of an instance waits for changes of its own record."""
-        return WakeupListener(self._tables.bell(instance_id))
-
-    def _current(self) -> Tables:
-        """The indexes, as far behind as they are."""
-        self._tables.instance_indexes.catch_up()
-        self._tables.provision_indexes.catch_up()
-        return self._tables
-
-    def _land_one(self, change: Change[Any]) -> Any | Conflict:
-        try:
-            return self._tables.land([change])[0]
-        except Conflict as conflict:
-            return conflict
-
-    def _purge(self, now: datetime, limit: int) -> int:
-        tables = self._current()
-        tables.worker_indexes.catch_up()
-        tables.job_indexes.catch_up()
+    @request("records.purge")
+    def purge(self, now: datetime, limit: int) -> int:
+        tables = self._tables
         indexes: tuple[Index[Any], ...] = (
-            tables.purgeable,
-            tables.provisions_purgeable,
+            self._instances.purgeable,
+            self._provisions.purgeable,
             tables.worker_indexes.purgeable,
             tables.job_indexes.purgeable,
         )
-        over = [record for index in indexes for record in takewhile(lambda r: _has_come(r.purge_at, now), index.walk())]
-        gone = [record for record in over if tables.holds(record)][:limit]
+        gone = [one for index in indexes for one in index.up_to(now) if tables.holds(one)][:limit]
         for record in gone:
             tables.remove(record)
             if isinstance(record, Instance):
-                self._reports.forget(record.id)
+                self._reports.signals.pop(record.id, None)
                 # Other workers of it leave in their own time: jobs may still be bound to them. So does one that owes.
                 direct = tables.workers.get(direct_key(record.id))
                 if direct is not None and not direct.owes_reschedule:
                     tables.remove(direct)
         return len(gone)
 
-
-def _fits(offer: Instance, needs: Requirements, now: datetime) -> bool:
-    return judge(offer.ticket(), needs, 0, 0, now).verdict is Verdict.TAKE
-
-
-def _has_come(at: datetime | None, now: datetime) -> bool:
-    return at is not None and at <= now
+    def listener(self, instance_id: str) -> WakeupListener:
+        """Where the agent of an instance waits for changes of its own record."""
+        return WakeupListener(self._tables.bell(instance_id))

@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.notify import MemoryWakeups, WakeupListener
+from bullpen.engines.memory.tables import Tables
 from bullpen.model.signal import Heartbeat, Pulse, Signal, beat_directly, direct_key
-
-if TYPE_CHECKING:
-    from bullpen.engines.memory.tables import Tables
 
 
 class Reports:
@@ -30,27 +27,27 @@ class Reports:
         self.bell.ring()
         return True
 
-    def forget(self, instance_id: str) -> None:
-        self.signals.pop(instance_id, None)
-
 
 class MemorySignals:
     """One process's access to the reports; it hears what changed since it last waited."""
 
-    def __init__(self, reports: Reports, tables: "Tables", faults: Faults) -> None:
+    def __init__(self, reports: Reports, tables: Tables, faults: Faults) -> None:
         self._reports = reports
         self._tables = tables
         self._faults = faults
         self._listener = WakeupListener(reports.bell)
 
-    async def report(self, signal: Signal) -> bool:
-        return await self._faults.call("signals.report", lambda: self._reports.report(signal))
+    @request("signals.report")
+    def report(self, signal: Signal) -> bool:
+        return self._reports.report(signal)
 
-    async def beat(self, heartbeat: Heartbeat) -> bool:
-        return await self._faults.call("signals.beat", lambda: self._beat(heartbeat))
+    @request("signals.beat")
+    def beat(self, heartbeat: Heartbeat) -> bool:
+        return self._beat(heartbeat)
 
-    async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
-        return await self._faults.call("signals.read", lambda: {i: self._pulse(i) for i in ids})
+    @request("signals.read")
+    def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
+        return {id: self._pulse(id) for id in ids}
 
     async def wait(self, timeout: float) -> None:
         if self._faults.happens(self._faults.rates.deaf):
@@ -68,7 +65,8 @@ class MemorySignals:
         return True
 
     def _pulse(self, instance_id: str) -> Pulse:
-        newest = self._tables.worker_indexes.newest(instance_id)
+        workers = self._tables.worker_indexes.of_instance.walk(instance_id)
+        newest = max(workers, key=lambda worker: (worker.beat_at, worker.id), default=None)
         heartbeat = None
         if newest and newest.beat_at:
             heartbeat = Heartbeat(instance_id, newest.beat_at, newest.token, newest.activity, newest.leaving)

@@ -3,12 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from bullpen.engines.memory.index import Index, Replica
-from bullpen.engines.memory.jobs import JobIndexes
+from bullpen.engines.memory.index import Indexes, InstanceIndexes, JobIndexes, ProvisionIndexes, WorkerIndexes
 from bullpen.engines.memory.notify import MemoryWakeups
-from bullpen.engines.memory.workers import WorkerIndexes
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model import job as jobs
@@ -19,12 +17,6 @@ from bullpen.model.provision import OPEN, Provision
 from bullpen.model.transition import STORY_LENGTH, Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Card, Worker
 from bullpen.ports import TOGETHER_LIMIT
-
-
-class IndexFollower(Protocol):
-    """Indexes of one kind of record."""
-
-    def follow(self, record_id: str, record: Any) -> None: ...
 
 
 class Tables:
@@ -42,42 +34,16 @@ class Tables:
         self.stories: dict[str, deque[StoryLine]] = {}
         self._control = control
         self._bells: dict[str, MemoryWakeups] = {}
-
-        self.of_run = Index[Instance](lambda i: (i.run_id, i.id) if i.run_id and i.state in instances.LIVE else None)
-        self.claimable = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_claimable else None)
-        self.pending = Index[Instance](lambda i: (i.resource_class, i.id) if i.is_pending else None)
-        self.live = Index[Instance](lambda i: ("", i.id) if i.due_at else None)
-        self.owing = Index[Instance](lambda i: ("", i.owes.due_at) if i.owes else None)
-        self.purgeable = Index[Instance](lambda i: ("", i.purge_at) if i.purge_at else None)
-        self.instance_indexes = Replica(
-            lag, self.of_run, self.claimable, self.pending, self.live, self.owing, self.purgeable
-        )
-
-        self.provisions_of_run = Index[Provision](lambda p: None if p.is_closed else (p.run_id, p.id))
-        self.provisions_told = Index[Provision](lambda p: (p.run_id, p.deadline))
-        self.provisions_open = Index[Provision](lambda p: (p.needs.resource_class, p.id) if p.state is OPEN else None)
-        self.provisions_waiting = Index[Provision](
-            lambda p: ("", (p.place.since, p.id)) if p.is_waiting and p.place else None
-        )
-        self.provisions_due = Index[Provision](lambda p: ("", p.due_at) if p.due_at else None)
-        self.provisions_purgeable = Index[Provision](lambda p: ("", p.purge_at) if p.purge_at else None)
-        self.provision_indexes = Replica(
-            lag,
-            self.provisions_of_run,
-            self.provisions_told,
-            self.provisions_open,
-            self.provisions_waiting,
-            self.provisions_due,
-            self.provisions_purgeable,
-        )
+        self.instance_indexes = InstanceIndexes(lag)
+        self.provision_indexes = ProvisionIndexes(lag)
         self.worker_indexes = WorkerIndexes(lag)
         self.job_indexes = JobIndexes(lag)
-        self._kinds: dict[type[Any], tuple[dict[str, Any], IndexFollower]] = {
+        self._kinds: dict[type[Any], tuple[dict[str, Any], Indexes[Any]]] = {
             Instance: (self.instances, self.instance_indexes),
             Provision: (self.provisions, self.provision_indexes),
             Worker: (self.workers, self.worker_indexes),
             Job: (self.jobs, self.job_indexes),
-            Control: (self.controls, Replica(lag)),
+            Control: (self.controls, Indexes(lag)),
         }
 
     def bell(self, instance_id: str) -> MemoryWakeups:

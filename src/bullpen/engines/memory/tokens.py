@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.errors import Conflict
 from bullpen.ports.tokens import StoredToken, TokenBook
 
@@ -19,23 +19,10 @@ class Shelf:
     def book(self) -> TokenBook:
         return TokenBook(self.required, tuple(self.tokens[name] for name in sorted(self.tokens)))
 
-    def require(self) -> None:
-        self.required = True
-
     def add(self, token: StoredToken) -> None:
         self.required = True
         if self.tokens.setdefault(token.name, token).id != token.id:
             raise Conflict(f"token {token.name} already exists")
-
-    def revoke(self, name: str, now: datetime) -> bool:
-        if name not in self.tokens:
-            return False
-        self.tokens[name] = replace(self.tokens[name], revoked=self.tokens[name].revoked or now)
-        return True
-
-    def settle_secret(self, draft: bytes) -> bytes:
-        self.secret = self.secret or draft
-        return self.secret
 
 
 class MemoryTokens:
@@ -45,17 +32,27 @@ class MemoryTokens:
         self._shelf = shelf
         self._faults = faults
 
-    async def read(self) -> TokenBook:
-        return await self._faults.call("tokens.read", self._shelf.book)
+    @request("tokens.read")
+    def read(self) -> TokenBook:
+        return self._shelf.book()
 
-    async def require(self) -> None:
-        await self._faults.call("tokens.require", self._shelf.require)
+    @request("tokens.require")
+    def require(self) -> None:
+        self._shelf.required = True
 
-    async def add(self, token: StoredToken) -> None:
-        await self._faults.call("tokens.add", lambda: self._shelf.add(token))
+    @request("tokens.add")
+    def add(self, token: StoredToken) -> None:
+        self._shelf.add(token)
 
-    async def revoke(self, name: str, now: datetime) -> bool:
-        return await self._faults.call("tokens.revoke", lambda: self._shelf.revoke(name, now))
+    @request("tokens.revoke")
+    def revoke(self, name: str, now: datetime) -> bool:
+        found = self._shelf.tokens.get(name)
+        if found is None:
+            return False
+        self._shelf.tokens[name] = replace(found, revoked=found.revoked or now)
+        return True
 
-    async def secret(self, draft: bytes) -> bytes:
-        return await self._faults.call("tokens.secret", lambda: self._shelf.settle_secret(draft))
+    @request("tokens.secret")
+    def secret(self, draft: bytes) -> bytes:
+        self._shelf.secret = self._shelf.secret or draft
+        return self._shelf.secret

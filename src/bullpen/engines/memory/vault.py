@@ -1,6 +1,6 @@
 """Secrets in memory."""
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.ports import Clock, Secret
 
 
@@ -12,12 +12,11 @@ class MemoryVault:
         self._clock = clock
         self._faults = faults
 
-    async def read(self, name: str) -> Secret | None:
-        return await self._faults.call("vault.read", lambda: self._read(name))
-
-    async def write(self, name: str, secret: Secret) -> None:
-        await self._faults.call("vault.write", lambda: self._secrets.update({name: secret}))
-
-    def _read(self, name: str) -> Secret | None:
+    @request("vault.read")
+    def read(self, name: str) -> Secret | None:
         found = self._secrets.get(name)
         return found if found is not None and found.expires > self._clock.now() else None
+
+    @request("vault.write")
+    def write(self, name: str, secret: Secret) -> None:
+        self._secrets[name] = secret

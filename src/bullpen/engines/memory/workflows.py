@@ -1,6 +1,6 @@
 """Workflow runs in memory, as one process reaches them."""
 
-from bullpen.engines.memory.faults import Faults
+from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.github import GithubRun, MemoryGithub
 from bullpen.errors import Conflict, NotFound
 from bullpen.ports import WorkflowJob, WorkflowRun
@@ -13,57 +13,49 @@ class MemoryWorkflows:
         self._hub = hub
         self._faults = faults
 
-    async def run(self, repository: str, run: str) -> WorkflowRun:
-        return await self._faults.call("workflows.run", lambda: self._hub.seen(repository, run)[0])
+    @request("workflows.run")
+    def run(self, repository: str, run: str) -> WorkflowRun:
+        return self._hub.seen(repository, run)[0]
 
-    async def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
-        def listed() -> list[WorkflowJob]:
-            attempts = self._hub.seen(repository, run)[1]
-            return attempts[attempt - 1] if attempt <= len(attempts) else []
+    @request("workflows.jobs")
+    def jobs(self, repository: str, run: str, attempt: int) -> list[WorkflowJob]:
+        attempts = self._hub.seen(repository, run)[1]
+        return attempts[attempt - 1] if attempt <= len(attempts) else []
 
-        return await self._faults.call("workflows.jobs", listed)
+    @request("workflows.deploying")
+    def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
+        self._hub.allows("deploying")
+        ids = {job.id for job in jobs}
+        found = [job for attempt in self._hub.of(run.repository, run.run).attempts for job in attempt]
+        return [job.id for job in found if job.id in ids and job.spec.environment and job.runner]
 
-    async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
-        def bound() -> list[int]:
-            self._hub.allows("deploying")
-            ids = {job.id for job in jobs}
-            found = [job for attempt in self._hub.of(run.repository, run.run).attempts for job in attempt]
-            return [job.id for job in found if job.id in ids and job.spec.environment and job.runner]
+    @request("workflows.rerun_job")
+    def rerun_job(self, repository: str, job: int) -> None:
+        self._hub.allows("rerun_job")
+        for run in self._hub.runs.values():
+            for attempt in run.attempts:
+                if (found := next((one for one in attempt if one.id == job), None)) is None:
+                    continue
+                _check_over(run)
+                if attempt is not run.jobs:
+                    raise Conflict(f"job {job}: only jobs from the current attempt can be re-run")
+                return self._hub.rerun(run, (found.spec.name,))
+        raise NotFound(f"job {job} of {repository} does not exist")
 
-        return await self._faults.call("workflows.deploying", bound)
+    @request("workflows.rerun_failed")
+    def rerun_failed(self, repository: str, run: str) -> None:
+        self._hub.allows("rerun_failed")
+        found = self._hub.of(repository, run)
+        _check_over(found)
+        self._hub.rerun(found, tuple(job.spec.name for job in found.jobs if job.failed))
 
-    async def rerun_job(self, repository: str, job: int) -> None:
-        def again() -> None:
-            self._hub.allows("rerun_job")
-            for run in self._hub.runs.values():
-                for attempt in run.attempts:
-                    if (found := next((one for one in attempt if one.id == job), None)) is None:
-                        continue
-                    self._check_over(run)
-                    if attempt is not run.jobs:
-                        raise Conflict(f"job {job}: only jobs from the current attempt can be re-run")
-                    return self._hub.rerun(run, (found.spec.name,))
-            raise NotFound(f"job {job} of {repository} does not exist")
+    @request("workflows.cancel")
+    def cancel(self, repository: str, run: str) -> None:
+        self._hub.allows("cancel")
+        self._hub.cancels.append(run)
+        self._hub.cancel(self._hub.of(repository, run))
 
-        await self._faults.call("workflows.rerun_job", again)
 
-    async def rerun_failed(self, repository: str, run: str) -> None:
-        def again() -> None:
-            self._hub.allows("rerun_failed")
-            found = self._hub.of(repository, run)
-            self._check_over(found)
-            self._hub.rerun(found, tuple(job.spec.name for job in found.jobs if job.failed))
-
-        await self._faults.call("workflows.rerun_failed", again)
-
-    async def cancel(self, repository: str, run: str) -> None:
-        def end() -> None:
-            self._hub.allows("cancel")
-            self._hub.cancels.append(run)
-            self._hub.cancel(self._hub.of(repository, run))
-
-        await self._faults.call("workflows.cancel", end)
-
-    def _check_over(self, run: GithubRun) -> None:
-        if not run.completed:
-            raise Conflict(f"the workflow run {run.id} is already running")
+def _check_over(run: GithubRun) -> None:
+    if not run.completed:
+        raise Conflict(f"the workflow run {run.id} is already running")
