@@ -29,10 +29,17 @@ def a_beat(token: int = 0, **changed: Any) -> Beat:
     return Beat(**{**fields, "request_id": f"request-{next(_requests)}", **changed})
 
 
-async def accepted(workers: Workers, key: str = KEY, **changed: Any) -> Worker:
+async def beaten(workers: Workers, key: str = KEY, **changed: Any) -> Accepted:
     (answer,) = await workers.beat([(key, a_beat(**changed))])
     assert isinstance(answer, Accepted), answer
-    return answer.worker
+    return answer
+
+
+async def accepted(workers: Workers, key: str = KEY, **changed: Any) -> Worker:
+    answer = await beaten(workers, key, **changed)
+    worker = await stored(workers, key)
+    assert answer[:3] == Accepted.of(worker)[:3]
+    return worker
 
 
 async def stored(workers: Workers, key: str = KEY) -> Worker:

@@ -30,8 +30,9 @@ def keys(workers: list[Worker]) -> list[str]:
 async def test_the_first_beat_registers_the_worker(workers: Workers) -> None:
     beat = a_beat()
     (answer,) = await workers.beat([(KEY, beat)])
-    assert answer == Accepted(steps.register(steps.absent(KEY), beat).after)
-    assert await stored(workers) == answer.worker
+    registered = steps.register(steps.absent(KEY), beat).after
+    assert answer == Accepted.of(registered)
+    assert await stored(workers) == registered
 
 
 async def test_every_beat_does_what_the_model_says(workers: Workers) -> None:
@@ -42,7 +43,7 @@ async def test_every_beat_does_what_the_model_says(workers: Workers) -> None:
         assert isinstance(expected, Change)
         (answer,) = await workers.beat([(KEY, beat)])
         worker = expected.after
-        assert answer == Accepted(worker)
+        assert answer == Accepted.of(worker)
         assert await stored(workers) == worker
 
 
@@ -96,7 +97,7 @@ async def test_the_same_request_again_is_answered_again_and_moves_nothing(worker
     second = await accepted(workers, token=1, request_id="same")
     for token in (1, 2):
         (again,) = await workers.beat([(KEY, a_beat(token, at=later(30), request_id="same"))])
-        assert again == Accepted(second, replayed=True)
+        assert again == Accepted.of(second, replayed=True)
     assert await stored(workers) == second
 
 
@@ -119,9 +120,9 @@ async def test_a_beat_brings_an_inactive_worker_back_in_a_new_epoch(records: Rec
     (answer,) = await workers.beat([(KEY, a_beat(1, at=later(90)))])
     assert isinstance(answer, Accepted)
     assert answer.resurrected
-    assert (answer.worker.epoch, answer.worker.state, answer.worker.cleanup_at) == (2, ACTIVE, None)
-    assert answer.worker.owes_reschedule
-    assert await stored(workers) == answer.worker
+    back = await stored(workers)
+    assert (answer.epoch, back.epoch, back.state, back.cleanup_at) == (2, 2, ACTIVE, None)
+    assert back.owes_reschedule
 
 
 async def test_a_worker_whose_instance_is_being_ended_does_not_come_back(records: Records, workers: Workers) -> None:
@@ -142,7 +143,7 @@ async def test_each_beat_of_a_batch_has_its_own_answer_in_order(records: Records
     answers = await workers.beat(
         [("a", a_beat(5)), ("b", a_beat(1)), ("c", a_beat(1)), ("d", a_beat()), ("b", a_beat(1)), ("b", a_beat(2))]
     )
-    said = [answer.code if isinstance(answer, Rejected) else answer.worker.token for answer in answers]
+    said = [answer.code if isinstance(answer, Rejected) else answer.token for answer in answers]
     assert said == [Code.UNKNOWN, 2, 2, 1, Code.MISMATCH, 3]
     assert [isinstance(answer, Accepted) and answer.resurrected for answer in answers].index(True) == 2
 
@@ -151,8 +152,8 @@ async def test_each_beat_of_a_batch_has_its_own_answer_in_order(records: Records
 async def test_a_batch_of_any_size_is_taken(workers: Workers, size: int) -> None:
     names = [f"w-{number:03}" for number in range(size)]
     for token in (0, 1):
-        answers = await workers.beat([(key, a_beat(token)) for key in names])
-        assert [answer.worker.id for answer in answers if isinstance(answer, Accepted)] == names
+        answers = await workers.beat([(key, a_beat(token, lease=60.0 + n)) for n, key in enumerate(names)])
+        assert answers == [Accepted(1, token + 1, 60.0 + n) for n in range(size)], "in order"
     assert {worker.token for worker in (await workers.workers(names)).values()} <= {2}
 
 
@@ -539,8 +540,8 @@ async def test_a_first_beat_with_a_purged_key_begins_in_a_later_epoch_than_the_k
         worker = await lost(records, workers)
         (back,) = await workers.beat([(KEY, a_beat(1, at=later(90)))])
         assert isinstance(back, Accepted)
-        epochs += [worker.epoch, back.worker.epoch]
-        (again,) = await records.apply(lose(back.worker, later(150)))
+        epochs += [worker.epoch, back.epoch]
+        (again,) = await records.apply(lose(await stored(workers), later(150)))
         (tombstone,) = await records.apply(clean_up(again, later(9000)))
         await records.apply(settle(tombstone))
         assert await records.purge(later(9000), 10) == 1

@@ -193,9 +193,9 @@ async def test_after_the_tombstone_is_purged_a_first_beat_begins_in_a_later_epoc
 
 def test_case_37_nothing_leads_out_of_the_terminal_state() -> None:
     beat = workers.Beat(at=NOW, by="a test", token=1, lease=15)
-    tombstone = replace(workers.register(workers.absent("w"), replace(beat, token=0)).after, state=CLEANED_UP)
+    tombstone = replace(workers.register(workers.absent("w"), beat._replace(token=0)).after, state=CLEANED_UP)
     for token in (0, 1, 2):
-        assert isinstance(workers.receive(tombstone, "w", replace(beat, token=token)), workers.Rejected)
+        assert isinstance(workers.receive(tombstone, "w", beat._replace(token=token)), workers.Rejected)
     for step in workers.STEPS:
         if CLEANED_UP in step.sources:
             assert step.target is CLEANED_UP

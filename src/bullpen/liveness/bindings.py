@@ -11,7 +11,7 @@ from bullpen.model import job as jobs
 from bullpen.model.job import RUNNING, Job
 from bullpen.model.times import later
 from bullpen.model.transition import Change
-from bullpen.model.worker import Accepted, Worker
+from bullpen.model.worker import Accepted
 from bullpen.ports import Ports
 
 BY = "heartbeat"
@@ -22,7 +22,8 @@ OLD_JOBS = 1000  # of lost epochs, named in the answer to a worker that came bac
 class _Claim:
     """What one worker says of one job."""
 
-    worker: Worker
+    worker: str
+    epoch: int
     binding: Binding
     takes_up: bool = False
     lets_go: bool = False
@@ -32,7 +33,7 @@ class _Claim:
 
     @property
     def _assignment(self) -> tuple[str, int, int]:
-        return self.worker.id, self.worker.epoch, self.binding.fence
+        return self.worker, self.epoch, self.binding.fence
 
     def change(self, job: Job, settings: Settings, now: datetime) -> Change[Job] | None:
         """What the claim of a holder changes; None if it is so already."""
@@ -57,12 +58,12 @@ async def apply_bindings(
     stops: list[Stop] = [{} for _ in accepted]
     for (request, beat), stop in zip(accepted, stops, strict=True):
         if beat.resurrected:
-            old = await ports.jobs.held(request.key, beat.worker.epoch - 1, OLD_JOBS)
+            old = await ports.jobs.held(request.key, beat.epoch - 1, OLD_JOBS)
             stop |= dict.fromkeys(job.id for job in old)
     claims = [
         (claim, stop)
         for (request, beat), stop in zip(accepted, stops, strict=True)
-        for claim in _claims(request, beat.worker)
+        for claim in _claims(request, beat.epoch)
     ]
     if claims:
         found = await ports.jobs.jobs(list(dict.fromkeys(claim.binding.job_id for claim, _ in claims)))
@@ -90,11 +91,11 @@ async def _settle(
         ]
 
 
-def _claims(request: HeartbeatRequest, worker: Worker) -> Iterable[_Claim]:
+def _claims(request: HeartbeatRequest, epoch: int) -> Iterable[_Claim]:
     """One per binding. A job taken up and let go of since the last beat ran in between: letting go wins."""
     claims: dict[Binding, _Claim] = {}
     for binding in (*request.running, *request.bound, *request.unbound):
-        claims.setdefault(binding, _Claim(worker, binding))
+        claims.setdefault(binding, _Claim(request.key, epoch, binding))
     for binding in request.bound:
         claims[binding].takes_up = True
     for binding in request.unbound:

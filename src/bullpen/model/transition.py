@@ -32,7 +32,18 @@ class Record(Protocol):
 
 
 S = TypeVar("S", bound=Record)
-E = TypeVar("E", bound="Event")
+E = TypeVar("E", bound="AnyEvent")
+
+
+class AnyEvent(Protocol):
+    """What a step reads of every event: see `Event`."""
+
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def by(self) -> str: ...
+    @property
+    def why(self) -> str: ...
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

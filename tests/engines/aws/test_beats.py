@@ -13,7 +13,7 @@ from bullpen.engines.aws.dynamodb.workers import DynamoWorkers
 from bullpen.engines.system import SystemClock
 from bullpen.errors import PermissionDenied
 from bullpen.model.worker import ABSENT, Accepted, Code, Rejected, Worker
-from conformance.leases import KEY, a_beat, accepted, clean_up, lost, stored
+from conformance.leases import KEY, a_beat, accepted, beaten, clean_up, lost, stored
 from engines.aws.counted import a_bench
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
@@ -25,19 +25,19 @@ pytestmark = pytest.mark.real_loop
 async def test_an_accepted_beat_is_one_write(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
-        await accepted(workers)
+        await beaten(workers)
         assert bench.requests() == {"BatchGetItem": 1, "TransactWriteItems": 1}  # the epoch after all forgotten ones
-        await accepted(workers, "i-2/other", instance_id="i-2", at=later(LASTS - 1))
+        await beaten(workers, "i-2/other", instance_id="i-2", at=later(LASTS - 1))
         assert bench.requests() == {"TransactWriteItems": 1}  # which is remembered for some seconds
         for token in (1, 2):
-            await accepted(workers, token=token, at=later(token))
+            await beaten(workers, token=token, at=later(token))
             assert bench.requests() == {"UpdateItem": 1}
 
 
 async def test_a_rejected_beat_is_one_write_too(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
-        await accepted(workers)
+        await beaten(workers)
         bench.requests()
         (late,) = await workers.beat([(KEY, a_beat(7))])
         assert isinstance(late, Rejected)
@@ -89,9 +89,9 @@ async def test_a_lease_that_gets_shorter_moves_its_timer_with_one_more_write(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
-        await accepted(workers)
+        await beaten(workers)
         bench.requests()
-        await accepted(workers, token=1, lease=5.0)
+        await beaten(workers, token=1, lease=5.0)
         assert bench.requests() == {"UpdateItem": 2}
         assert (await bench.item(key_of(Worker, KEY)))["dueSort"] == text("2030-01-01T00:00:05.000000Z")
 
@@ -114,7 +114,7 @@ async def test_a_beat_whose_answer_was_lost_counts_once(
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
         for earlier in range(token):
-            await accepted(workers, token=earlier)
+            await beaten(workers, token=earlier)
         bench.proxy.fail(operation, Drop())
         worker = await accepted(workers, token=token)
         assert (worker.token, worker.epoch) == (token + 1, 1)
@@ -135,7 +135,7 @@ async def test_a_beat_that_meets_what_somebody_else_wrote_fails_alone(
 async def test_credentials_that_ran_out_cost_no_worker_its_key(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
-        await accepted(workers)
+        await beaten(workers)
         bench.proxy.fail("UpdateItem", Failure("ExpiredTokenException"), times=None)
         with pytest.raises(PermissionDenied):
             await workers.beat([(KEY, a_beat(1))])
@@ -146,15 +146,15 @@ async def test_an_instance_points_to_the_worker_that_began_to_beat_for_it_last(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
-        await accepted(workers, "i-1/old", at=later(1))
+        await beaten(workers, "i-1/old", at=later(1))
         assert (await signals.read(["i-1"]))["i-1"].heartbeat is not None
-        await accepted(workers, "i-1/new", at=later(2))
+        await beaten(workers, "i-1/new", at=later(2))
         bench.requests()
         found = (await signals.read(["i-1"]))["i-1"].heartbeat
         assert found is not None
         assert (found.at, found.seq) == (later(2), 1)
         assert bench.requests() == {"BatchGetItem": 2}  # it pointed elsewhere when we last looked
-        await accepted(workers, "i-1/new", token=1, at=later(3))
+        await beaten(workers, "i-1/new", token=1, at=later(3))
         bench.requests()
         found = (await signals.read(["i-1"]))["i-1"].heartbeat
         assert found is not None
@@ -169,7 +169,7 @@ async def test_an_instance_of_many_keys_is_heard_by_the_last_and_costs_a_few_rea
         workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
         spent = [f"i-1/{number:03}" for number in range(300)]
         await bench.table.put({**raw_key("Heartbeat", "i-1"), "worker": text(spent[0]), "workers": {"SS": spent}})
-        await accepted(workers, "i-1/last", at=later(99))
+        await beaten(workers, "i-1/last", at=later(99))
         bench.requests()
         found = (await signals.read(["i-1"]))["i-1"].heartbeat
         assert found is not None
@@ -182,8 +182,8 @@ async def test_a_worker_that_moves_to_another_instance_is_found_there(
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers, signals = DynamoWorkers(bench.table), DynamoSignals(bench.table, SystemClock())
-        await accepted(workers)
-        await accepted(workers, token=1, at=later(1), instance_id="i-2")
+        await beaten(workers)
+        await beaten(workers, token=1, at=later(1), instance_id="i-2")
         found = (await signals.read(["i-2"]))["i-2"].heartbeat
         assert found is not None
         assert found.at == later(1)

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from bullpen import __version__
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
-from bullpen.agent.progress import HeldJob
+from bullpen.agent.progress import HeldJob, LeaseHolder
 from bullpen.agent.store.rows import JOBS, WORKERS
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job as jobs
@@ -30,7 +30,6 @@ from bullpen.model.worker import (
     Rejected,
     Rescheduled,
     Stopped,
-    Worker,
     receive,
     resurrect,
     settle_cleaned_up,
@@ -75,7 +74,7 @@ class Lease:
             return outcome
         if self.epoch == 0:
             connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", (self.key, self._card()))
-        return Accepted(WORKERS.land(connection, outcome), resurrected=outcome.step == resurrect.step)
+        return Accepted.of(WORKERS.land(connection, outcome), resurrected=outcome.step == resurrect.step)
 
     def _card(self) -> str:
         config = self._config
@@ -98,7 +97,7 @@ class Lease:
     def heard(self, outcome: Accepted | Rejected) -> bool:
         """Note the answer; False if it says to try again, with another token or as another worker."""
         if isinstance(outcome, Accepted):
-            self.epoch, self._token = outcome.worker.epoch, outcome.worker.token
+            self.epoch, self._token = outcome.epoch, outcome.token
             # A new one only now: until it is answered, the same beat again must not count twice.
             self._request = _drawn()
             return True
@@ -109,12 +108,12 @@ class Lease:
         return outcome.code is Code.RETIRED
 
 
-def bind(connection: sqlite3.Connection, held: HeldJob, worker: Worker, at: datetime) -> None:
+def bind(connection: sqlite3.Connection, held: HeldJob, holder: LeaseHolder, at: datetime) -> None:
     """Record that this worker runs the job, unless that is recorded or the job is not its own any more."""
     stored = JOBS.read(connection, held.id)
-    if stored is None or stored.bound or held.holder.epoch != worker.epoch:
+    if stored is None or stored.bound or held.holder.epoch != holder.epoch:
         return
-    event = jobs.Holder(at=at, by=worker.id, worker=held.holder.worker, epoch=held.holder.epoch, fence=held.fence)
+    event = jobs.Holder(at=at, by=holder.worker, worker=held.holder.worker, epoch=held.holder.epoch, fence=held.fence)
     try:
         change = jobs.bind(stored, event)
     except (Conflict, InvalidTransition):

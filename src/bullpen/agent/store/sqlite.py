@@ -87,7 +87,7 @@ class SqliteStore:
             with self._transaction() as connection:
                 outcome = lease.beat(connection, at, leaving, activity)
                 if isinstance(outcome, Accepted) and job is not None:
-                    bind(connection, job, outcome.worker, at)
+                    bind(connection, job, LeaseHolder(lease.key, outcome.epoch), at)
             if lease.heard(outcome):
                 break
         holder = LeaseHolder(lease.key, lease.epoch)

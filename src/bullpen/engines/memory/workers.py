@@ -89,4 +89,4 @@ class MemoryWorkers:
         if not isinstance(outcome, Change):
             return outcome
         (landed,) = self._tables.land([outcome])
-        return Accepted(landed, resurrected=outcome.step == workers.resurrect.step)
+        return Accepted.of(landed, resurrected=outcome.step == workers.resurrect.step)

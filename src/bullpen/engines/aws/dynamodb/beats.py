@@ -78,7 +78,7 @@ class DynamoBeats:
                 try:
                     renewed = await self._table.update(renewal(key, beat))
                     with _reading():
-                        return Accepted(decode(Worker, renewed))
+                        return Accepted.of(decode(Worker, renewed))
                 except Unmet as unmet:
                     with _reading():
                         stored = stored_worker(unmet.item)
@@ -97,7 +97,7 @@ class DynamoBeats:
                 return outcome
             landed = await self._land(outcome)
             if not isinstance(landed, Conflict):
-                return Accepted(landed, resurrected=outcome.step == workers.resurrect.step)
+                return Accepted.of(landed, resurrected=outcome.step == workers.resurrect.step)
             stored = landed.found
         raise Unavailable(f"{key}: {ATTEMPTS} writes of its heartbeat conflicted with other writers")
 
