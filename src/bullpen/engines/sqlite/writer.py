@@ -72,7 +72,7 @@ class Writer:
         on_foreign_change: Callable[[], None],
     ) -> None:
         self._database = database
-        self._connection: sqlite3.Connection | None = connection
+        self._connection: sqlite3.Connection | None = _undoing_in_memory(connection)
         self._turnstile = turnstile
         self._sockets = sockets
         self._on_foreign_change = on_foreign_change
@@ -206,7 +206,7 @@ class Writer:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = connect(self._database)
+            self._connection = _undoing_in_memory(connect(self._database))
             self._seen_version = -1  # numbers of two connections do not compare: better one look too many
         return self._connection
 
@@ -215,6 +215,13 @@ class Writer:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+
+
+def _undoing_in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Keep in memory what a savepoint would restore: of a part of a batch of beats, SQLite writes those pages to a
+    temporary file, which is two of five writes. A function is short, so the pages are few."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
