@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.pool.change_log import with_change_log
-from bullpen.ports import NoTokens, Ports, Tokens
+from bullpen.ports import Ports, Tokens
 from bullpen.ports.callers import Verifiers
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings import Publication
@@ -287,11 +287,11 @@ def _needing_aws() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened_tokens(home: Path, settings: Settings, *, new: bool = False) -> AsyncIterator[Tokens]:
-    """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported. Only for
-    a new token is a home taken into use: no question makes a pool. A file of an earlier version is a use."""
+async def opened_tokens(home: Path, settings: Settings, *, new: bool = False) -> AsyncIterator[Tokens | None]:
+    """Where the pool keeps its operators' tokens; what earlier versions kept in files of the home is imported. None if
+    the home is not used yet: only a new token takes it into use. A token file of an earlier version counts as use."""
     if not new and is_unused(home, settings) and not (home / "tokens").exists():
-        yield NoTokens()
+        yield None
         return
     from bullpen.auth.token_files import import_files
 

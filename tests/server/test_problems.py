@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullpen.liveness import HeartbeatRequest
+from bullpen.liveness.schema import HeartbeatRequest
 from bullpen.server.problems import of_decoding
 from server.fixtures import a_house
 

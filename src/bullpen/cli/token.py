@@ -105,6 +105,7 @@ async def create_token(
     now = datetime.now(UTC)
     stored, token = drawn(Scope(scope), now, now + lasts if lasts else None, name)
     async with opened_tokens(home, settings, new=True) as tokens:
+        assert tokens is not None
         await tokens.add(stored)
     return stored, token
 
@@ -113,14 +114,14 @@ async def list_tokens(home: Path, settings: Settings) -> "tuple[StoredToken, ...
     from bullpen.wiring import opened_tokens
 
     async with opened_tokens(home, settings) as tokens:
-        return (await tokens.read()).tokens
+        return (await tokens.read()).tokens if tokens else ()
 
 
 async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
     from bullpen.wiring import opened_tokens
 
     async with opened_tokens(home, settings) as tokens:
-        return await tokens.revoke(name, datetime.now(UTC))
+        return tokens is not None and await tokens.revoke(name, datetime.now(UTC))
 
 
 def _row(token: "StoredToken") -> tuple[str, ...]:

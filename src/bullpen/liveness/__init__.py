@@ -1,11 +1,11 @@
 """Liveness: workers are alive while their lease lasts; the jobs of a lost worker go to others.
 
-    heartbeat       one beat: the lease is renewed, jobs are bound, the answer says what to stop
-    stopping        a worker reports that it has stopped: it is cleaned up, and its jobs go to others at once
-    lease           workers whose lease runs out are declared lost
-    reschedule      their jobs go to others
-    interruption    idle instances whose machine is about to be taken away are ended
-    protection      whether losses are held back, and why
+heartbeat       one beat: the lease is renewed, jobs are bound, the answer says what to stop
+stopping        a worker reports that it has stopped: it is cleaned up, and its jobs go to others at once
+lease           workers whose lease runs out are declared lost
+reschedule      their jobs go to others
+interruption    idle instances whose machine is about to be taken away are ended
+protection      whether losses are held back, and why
 """
 
 from dataclasses import dataclass
