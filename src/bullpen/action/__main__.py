@@ -8,14 +8,14 @@ import signal
 import sys
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import NoReturn
 
-from bullpen.action import pool_location, report, workflow_commands
+from bullpen.action import install, pool_location, report, via_server, workflow_commands
 from bullpen.action.cancellation import SIGNALS, StepCancelled, Stopping
 from bullpen.action.input_specs import ECHO, REFRESH
 from bullpen.action.inputs import Refusals, StepInputs, document_of, read, secrets_of
 from bullpen.action.job_context import JobContext, job_of, label_of
 from bullpen.action.result import StepResult
+from bullpen.cli.progress import ProgressDisplay
 from bullpen.errors import BullpenError, ConfigError, Interrupted
 
 INPUTS = "ACTION_INPUTS"
@@ -46,13 +46,13 @@ def _main() -> int:
         if label:
             workflow_commands.put_out(os.environ, {"label": label})  # first, so that a release finds it after a failure
         return _perform(asked, job, label, stopping)
-    except Refusals as exc:
-        for one in exc.found:
-            workflow_commands.error(f"Bullpen: {mode}", _sentence(one))
-        return _failed(mode, exc)
     except BullpenError as exc:
-        workflow_commands.error(f"Bullpen: {mode}", _sentence(exc))
-        return _failed(mode, exc)
+        for one in exc.found if isinstance(exc, Refusals) else [exc]:
+            workflow_commands.error(f"Bullpen: {mode}", f"{one}. {one.remedy}" if one.remedy else str(one))
+        # The work has not begun, so nothing was done.
+        result = StepResult(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
+        workflow_commands.summarise(os.environ, report.refused(result))
+        return exc.exit_code
     except StepCancelled:
         workflow_commands.error(f"Bullpen: {mode}", "cancelled before the work began; nothing was done")
         return Interrupted.exit_code
@@ -68,8 +68,7 @@ def _main() -> int:
 
 def _asked() -> StepInputs:
     """The inputs. Secrets among them are masked before anything is printed."""
-    text = os.environ.get(INPUTS, "{}")
-    document = document_of(text)
+    document = document_of(os.environ.get(INPUTS, "{}"))
     for secret in secrets_of(document):
         workflow_commands.mask(secret)
     return read(document)
@@ -84,27 +83,21 @@ def _perform(asked: StepInputs, job: JobContext, label: str, stopping: Stopping)
         workflow_commands.say(note)
     title = "refresh" if asked.mode == REFRESH else f"{asked.mode} of {label}"
     with workflow_commands.group(f"{title} {'by ' + asked.get('server') if served else 'in this job'}"):
-        result = _served(asked, job, label, stopping) if served else _direct(asked, job, label)
+        if served:
+            result = via_server.run(asked, job, label, os.environ, stopping, ProgressDisplay())
+        else:
+            from bullpen.action import in_job  # needs the packages of the engines
+
+            result = in_job.run(asked, job, label, os.environ)
     return report.finish(result, os.environ)
 
 
-def _served(asked: StepInputs, job: JobContext, label: str, stopping: Stopping) -> StepResult:
-    from bullpen.action import via_server as served
-    from bullpen.cli.progress import ProgressDisplay
-
-    return served.run(asked, job, label, os.environ, stopping, ProgressDisplay())
-
-
-def _direct(asked: StepInputs, job: JobContext, label: str) -> StepResult:
-    from bullpen.action import in_job
-
-    return in_job.run(asked, job, label, os.environ)
-
-
 def _prepare() -> None:
-    """Install the packages of the engines if this Python lacks them, and restart with the Python that has them."""
-    from bullpen.action import install
+    """Install the packages of the engines if this Python lacks them, and restart with the Python that has them.
 
+    The new program replaces this process, so that signals to the step still arrive; they are blocked until it handles
+    them.
+    """
     root = Path(__file__).parents[3]
     if install.are_here(root):
         return
@@ -112,25 +105,8 @@ def _prepare() -> None:
         remedy = "Remove the directory `bullpen` from the tool cache of the runner, and run the job again."
         raise ConfigError("the virtual environment of the action is incomplete", remedy=remedy)
     interpreter = install.python(root, os.environ)
-    _restart(interpreter)
-
-
-def _restart(interpreter: str) -> NoReturn:
-    """Replace this process, so that signals to the step still arrive; they are blocked until the new program handles
-    them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.execve(interpreter, [interpreter, "-P", "-u", "-m", "bullpen.action"], {**os.environ, PREPARED: "1"})
-
-
-def _failed(mode: str, exc: BullpenError) -> int:
-    """Report an error that was raised before the work began: nothing was done."""
-    result = StepResult(mode, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code)
-    workflow_commands.summarise(os.environ, report.refused(result))
-    return exc.exit_code
-
-
-def _sentence(exc: BullpenError) -> str:
-    return f"{exc}. {exc.remedy}" if exc.remedy else str(exc)
 
 
 if __name__ == "__main__":

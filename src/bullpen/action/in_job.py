@@ -53,13 +53,8 @@ def _provision(asked: StepInputs, job: JobContext, label: str, home: Path, loade
 
     from bullpen.schema.provision import provision_of
 
-    return result.of_provision(
-        label,
-        to_builtins(provision_of(outcome)),
-        reason=outcome.reason,
-        remedy=outcome.remedy,
-        exit_code=outcome.exit_code,
-    )
+    answer = to_builtins(provision_of(outcome))
+    return result.of_provision(label, answer, outcome.reason, outcome.remedy, outcome.exit_code)
 
 
 def _request(asked: StepInputs, job: JobContext, label: str, settings: Settings) -> Request:
@@ -92,10 +87,8 @@ def _release(label: str, home: Path, settings: Settings) -> StepResult:
     from bullpen.schema.release import release_of
 
     found = result.of_release(label, to_builtins(release_of(released)), released.duration)
-    return _interrupted(found) if interrupted else found
-
-
-def _interrupted(found: StepResult) -> StepResult:
+    if not interrupted:
+        return found
     remedy = "Nothing is lost: runners that are still being cleaned go on offer by themselves."
     return replace(found, reason="cancelled", remedy=remedy, exit_code=Interrupted.exit_code)
 

@@ -6,6 +6,7 @@ meaning. Inputs of other actions are here if they mean the same in Bullpen, else
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from bullpen.action.input_types import InputType, classes, flag, one_of, tags, text, waiting, whole, words
 from bullpen.model import limits
@@ -50,6 +51,7 @@ class Input:
     secret: bool = False
 
 
+_machine = partial(Input, machine=True)
 _INPUTS = (
     Input(
         "mode",
@@ -100,29 +102,25 @@ _INPUTS = (
         text("the name of a region, such as eu-central-1", "[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}"),
     ),
     # ---- the machines: refresh publishes these inputs in the table, where provision and release find them
-    Input(
+    _machine(
         "ami",
         "AMI of the machines: Amazon Linux 2023 or Ubuntu.",
         text("the id of an AMI, such as ami-0123456789abcdef0", AWS_ID.format("ami")),
-        machine=True,
     ),
-    Input(
+    _machine(
         "iam-instance-profile",
         "Name or ARN of the instance profile of the machines.",
         text("the name or ARN of an instance profile", r"[\w+=,.@:/-]{1,320}"),
-        machine=True,
     ),
-    Input(
+    _machine(
         "security-group-ids",
         "Security groups of the machines, separated by spaces.",
         words("ids such as sg-0123456789abcdef0", AWS_ID.format("sg")),
-        machine=True,
     ),
-    Input(
+    _machine(
         "subnet-ids",
         "Subnets of the machines, separated by spaces; best one per availability zone.",
         words("ids such as subnet-0123456789abcdef0", AWS_ID.format("subnet")),
-        machine=True,
     ),
     Input(
         "github-token",
@@ -131,19 +129,17 @@ _INPUTS = (
         actions=(ORIGINAL, MACHULAV, NAMECHEAP),
         secret=True,
     ),
-    Input(
+    _machine(
         "github-reg-token-refresh-min",
         "Age in minutes at which a registration token is replaced [30].",
         whole(1, 59, "minutes"),
         (REFRESH,),
-        machine=True,
     ),
-    Input(
+    _machine(
         "idle-time-sec",
         "Seconds that an idle runner stays in the pool [300].",
         whole(1, 7 * 86400, "seconds"),
         (REFRESH,),
-        machine=True,
     ),
     Input(
         "max-runtime-min",
@@ -151,57 +147,48 @@ _INPUTS = (
         whole(1, limits.RUNTIME_MINUTES, "minutes"),
         (PROVISION, REFRESH),
     ),
-    Input(
+    _machine(
         "pre-runner-script",
         "Shell script that a machine runs once, as root, before its first job. No secrets: refresh publishes it.",
         text("a shell script"),
         actions=(ORIGINAL, MACHULAV),
-        machine=True,
     ),
-    Input(
-        "resource-class-config", "Resource classes as JSON: name → minimum cpu and mmem (MiB).", classes(), machine=True
-    ),
-    Input(
+    _machine("resource-class-config", "Resource classes as JSON: name → minimum cpu and mmem (MiB).", classes()),
+    _machine(
         "aws-resource-tags",
         "Tags of machines and volumes, as a JSON list of Key and Value.",
         tags(),
         actions=(MACHULAV, NAMECHEAP),
-        machine=True,
     ),
-    Input(
+    _machine(
         "runner-home-dir",
         "Directory of GitHub's runner in the image [/opt/actions-runner].",
         text("an absolute path", r"/[^\s]*"),
         actions=(MACHULAV,),
-        machine=True,
     ),
-    Input(
+    _machine(
         "volume-size",
         "Size of the root volume in GiB; 0 for the size in the image.",
         whole(0, 16384, "GiB"),
         actions=(NAMECHEAP,),
-        machine=True,
     ),
-    Input(
+    _machine(
         "ec2-device-name",
         "Device name of the root volume in the image [/dev/xvda].",
         text("a device name, such as /dev/xvda", "/dev/[a-z0-9]{1,16}"),
         actions=(MACHULAV,),
-        machine=True,
     ),
-    Input(
+    _machine(
         "startup-timeout-minutes",
         "Minutes until a new machine must be registered [3].",
         whole(1, 10, "minutes"),
         actions=(MACHULAV,),
-        machine=True,
     ),
-    Input(
+    _machine(
         "spot-fallback",
         "Without spot capacity: on-demand launches on-demand machines, fail fails [fail]. In refresh for all classes.",
         one_of("on-demand", "fail"),
         actions=(NAMECHEAP,),
-        machine=True,
     ),
     # ---- what a run asks for
     Input("instance-count", "Number of runners [1].", whole(1, limits.COUNT), (PROVISION,)),

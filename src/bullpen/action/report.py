@@ -5,23 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bullpen.action import workflow_commands
 from bullpen.action.result import HELD, StepResult
+from bullpen.cli.text import plural
 from bullpen.errors import Interrupted
 from bullpen.model.progress import WorkPhase
 
 LISTED = 200  # rows of a table; longer tables are cut
 ORIGINS = {"selected": "reused", "created": "created", HELD: "already held"}
-_SPECIAL = {
-    "\\": "\\\\",
-    "&": "&amp;",
-    "<": "&lt;",
-    ">": "&gt;",
-    "|": "\\|",
-    "`": "'",
-    "[": "\\[",
-    "*": "\\*",
-    "_": "\\_",
-}
-MARKUP = str.maketrans(_SPECIAL)
+_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "'"}
+MARKUP = str.maketrans(_NAMED | {char: f"\\{char}" for char in "\\|[*_"})
 PHASES = {
     WorkPhase.SELECT: "searching the pool for warm runners",
     WorkPhase.CREATE: "requesting new machines",
@@ -57,15 +48,15 @@ def headline(result: StepResult) -> str:
     if result.mode == "provision":
         had = sum(runner.origin == HELD for runner in result.runners)
         reused = f"{result.selected} reused, {result.created} created" + (f", {had} already held" if had else "")
-        return f"{_plural(len(result.runners), 'runner')} ready in {result.duration:.1f} s: {reused}"
+        return f"{plural(len(result.runners), 'runner')} ready in {result.duration:.1f} s: {reused}"
     if result.mode == "release":
         held = (*result.offered, *result.terminated, *result.pending, *result.busy)
         if not held:
             return f"{result.label} holds no runners: nothing to release"
-        return f"{_plural(len(result.offered), 'runner')} of {result.label} back in the pool in {result.duration:.1f} s"
+        return f"{plural(len(result.offered), 'runner')} of {result.label} back in the pool in {result.duration:.1f} s"
     done = "dry run: refresh would take" if result.dry_run else "refreshed:"
     none = "dry run: refresh would have nothing to do" if result.dry_run else "refreshed: nothing to do"
-    return f"{done} {_plural(len(result.actions), 'action')}" if result.actions else none
+    return f"{done} {plural(len(result.actions), 'action')}" if result.actions else none
 
 
 def summary(result: StepResult) -> str:
@@ -200,7 +191,3 @@ def _cell(text: str) -> str:
     """Text from outside for a table cell or a line: without markup and line breaks, and not too long."""
     flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())[:1000]
     return flat.translate(MARKUP)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

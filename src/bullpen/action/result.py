@@ -19,13 +19,12 @@ HELD = "held"
 """The origin of a runner that the run had already: neither taken from the pool for it now, nor started."""
 
 
-PHASES = frozenset(phase.value for phase in WorkPhase)
-FORMER_PHASES = {
+PHASES = {phase.value: phase for phase in WorkPhase} | {
     "a runner of the pool": WorkPhase.SELECT,
     "a new machine": WorkPhase.CREATE,
     "a machine that boots and registers": WorkPhase.REGISTER,
 }
-"""What an older server calls the phases of a provision."""
+"""The phases that this release knows, by their names and by what an older server calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class StepResult:
         return tuple(one.id for one in self.discarded if one.fate not in SETTLED) + self.kept
 
 
-def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: str, exit_code: int) -> StepResult:
+def of_provision(label: str, answer: Mapping[str, Any], reason: str, remedy: str, exit_code: int) -> StepResult:
     """`answer` is an outcome as JSON."""
     held = tuple(map(str, answer.get("held", ())))
     return StepResult(
@@ -101,7 +100,7 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
         exit_code=exit_code,
         requested=int(answer.get("requested", 0)),
         duration=float(answer.get("durationSeconds", 0.0)),
-        timings=_timings(answer.get("timings", {})),
+        timings={PHASES[name]: float(spent) for name, spent in answer.get("timings", {}).items() if name in PHASES},
         runners=tuple(
             Runner(
                 one["instanceId"],
@@ -121,22 +120,6 @@ def of_provision(label: str, answer: Mapping[str, Any], *, reason: str, remedy: 
     )
 
 
-def _timings(answer: Mapping[str, float]) -> dict[WorkPhase, float]:
-    """Of a newer server, the phases that this release knows."""
-    found = {}
-    for name, seconds in answer.items():
-        if name in FORMER_PHASES or name in PHASES:
-            found[FORMER_PHASES.get(name) or WorkPhase(name)] = float(seconds)
-    return found
-
-
 def of_release(label: str, answer: Mapping[str, Any], duration: float) -> StepResult:
-    return StepResult(
-        mode="release",
-        label=label,
-        duration=duration,
-        offered=tuple(answer.get("offered", ())),
-        terminated=tuple(answer.get("terminated", ())),
-        pending=tuple(answer.get("pending", ())),
-        busy=tuple(answer.get("busy", ())),
-    )
+    fates: dict[str, Any] = {fate: tuple(answer.get(fate, ())) for fate in ("offered", "terminated", "pending", "busy")}
+    return StepResult("release", label, duration=duration, **fates)

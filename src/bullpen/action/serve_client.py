@@ -6,7 +6,7 @@ refusal is raised by its kind: ConfigError, PermissionDenied, NotFound, Conflict
 
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -36,28 +36,23 @@ Answer = dict[str, Any]
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Server:
     """`sign_in` returns a token within the given seconds; it is called again when the server refuses the token. `words`
-    map fields of a request to the workflow's inputs, so that a refusal names the input."""
+    map fields of a request to the workflow's inputs, so that a refusal names the input. `unanswered`: the answer of a
+    request was lost, and its operation may have begun."""
 
-    def __init__(
-        self,
-        url: str,
-        sign_in: Callable[[float], str],
-        stopping: Stopping,
-        words: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self.url = url.rstrip("/")
-        self._sign_in = sign_in
-        self._token = ""
-        self._stopping = stopping
-        self._words = words
-        self.unanswered = False
-        """Whether the answer of a request was lost: its operation may have begun."""
+    url: str
+    _sign_in: Callable[[float], str]
+    _stopping: Stopping
+    _words: Mapping[str, str] = field(default_factory=dict)
+    _token: str = ""
+    unanswered: bool = False
 
-    def enter(self) -> None:
+    def enter(self, until: float | None = None) -> None:
         """Sign in."""
-        self._enter(time.monotonic() + PATIENCE)
+        until = time.monotonic() + PATIENCE if until is None else until
+        self._token = self._repeated(lambda: self._sign_in(max(0.2, until - time.monotonic())), until)
 
     def begin(
         self, verb: str, label: str, body: Mapping[str, Any] | None, key: str, until: float = float("inf")
@@ -100,18 +95,12 @@ class Server:
 
         status, answer = self._repeated(once, until)
         if status == 401 and self._token:  # a run's token expires after 15 minutes
-            self._enter(until)
+            self.enter(until)
             status, answer = self._repeated(once, until)
         if 200 <= status < 300:
             return answer
         self.unanswered |= method == "POST" and not 400 <= status < 500  # only these prove that nothing began
         raise _refusal(self.url, status, answer, self._words)
-
-    def _enter(self, until: float) -> None:
-        def once() -> str:
-            return self._sign_in(max(0.2, until - time.monotonic()))
-
-        self._token = self._repeated(once, until)
 
     def _repeated(self, attempt: Callable[[], T], until: float) -> T:
         failures, since, was_busy = 0, time.monotonic(), False

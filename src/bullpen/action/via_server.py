@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,12 +36,7 @@ REQUEST = {
 
 
 def run(
-    asked: StepInputs,
-    job: JobContext,
-    label: str,
-    environ: Mapping[str, str],
-    stopping: Stopping,
-    tell: Tell,
+    asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, str], stopping: Stopping, tell: Tell
 ) -> StepResult:
     """Provision or release a label. An error is raised only if nothing began; otherwise it is in the result."""
     url = asked.get("server").rstrip("/")
@@ -64,26 +59,18 @@ def run(
     return _read(operation, label, asked.mode, time.monotonic() - began)
 
 
+@dataclass(slots=True)
 class Errand:
     """One operation of the server, from its start until it ends or is cancelled."""
 
-    def __init__(
-        self,
-        server: Server,
-        mode: str,
-        label: str,
-        body: Mapping[str, Any] | None,
-        stopping: Stopping,
-        tell: Tell,
-    ) -> None:
-        self._server = server
-        self._mode = mode
-        self._label = label
-        self._body = body
-        self._stopping = stopping
-        self._tell = tell
-        self._began = False
-        self._operation: Answer = {}
+    _server: Server
+    _mode: str
+    _label: str
+    _body: Mapping[str, Any] | None
+    _stopping: Stopping
+    _tell: Tell
+    _began: bool = False
+    _operation: Answer = field(default_factory=dict)
 
     @property
     def may_have_begun(self) -> bool:
@@ -163,9 +150,7 @@ class Errand:
 def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResult:
     answer = operation.get("result")
     reason = str(operation.get("reason", ""))
-    remedy = str(operation.get("remedy", ""))
-    if operation.get("state") == LOST:
-        remedy = RUN_AGAIN
+    remedy = RUN_AGAIN if operation.get("state") == LOST else str(operation.get("remedy", ""))
     if operation.get("state") != SUCCEEDED and not reason:
         reason = "the server gave no reason"
     if answer is None:
@@ -173,7 +158,7 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResu
         return StepResult(mode, label, reason=reason, remedy=remedy, exit_code=1, told=False)
     if mode == "release":
         return result.of_release(label, answer, duration)
-    return result.of_provision(label, answer, reason=reason, remedy=remedy, exit_code=1 if reason else 0)
+    return result.of_provision(label, answer, reason, remedy, 1 if reason else 0)
 
 
 def _request(asked: StepInputs, job: JobContext) -> dict[str, Any]:
@@ -197,8 +182,7 @@ def _words(asked: StepInputs) -> dict[str, str]:
 def _token(asked: StepInputs, url: str, environ: Mapping[str, str], patience: float) -> str:
     if token := asked.get("server-token"):
         return str(token)
-    identity = job_token(environ, asked.get("audience", DEFAULT_AUDIENCE), workflow_commands.mask, patience)
-    return run_token(url, identity, workflow_commands.mask, patience)
+    return run_token(url, job_token(environ, asked.get("audience", DEFAULT_AUDIENCE), patience), patience)
 
 
 def warn_of_plain_text(url: str) -> None:
