@@ -75,9 +75,9 @@ class Baseline:
                 if self.sightings[ticket.instance_id] >= self.settings.pickup.sightings:
                     return None
                 judged = judge(ticket, self.needs, resource_class.cpu, resource_class.mem, datetime.now(UTC))
-                if judged.verdict is Verdict.TAKE:
+                if judged is Verdict.TAKE:
                     return ticket
-                if judged.verdict is Verdict.PUT_BACK:
+                if judged is Verdict.PUT_BACK:
                     delay = int(self.settings.timings.put_back)
                     await self._sqs("send_message", MessageBody=message["Body"], DelaySeconds=delay)
         return None

@@ -82,9 +82,9 @@ class Baseline:
                 if self.sightings[ticket.instance_id] >= self.settings.pickup.sightings:
                     return None
                 judged = judge(ticket, self.needs, resource_class.cpu, resource_class.mem, self.ports.clock.now())
-                if judged.verdict is Verdict.TAKE:
+                if judged is Verdict.TAKE:
                     return ticket
-                if judged.verdict is Verdict.PUT_BACK:
+                if judged is Verdict.PUT_BACK:
                     await queue.send(name, [Message(bodies[0], ticket.threshold)], self.settings.timings.put_back)
         return None
 

@@ -23,7 +23,7 @@ def judged(sizes: Sequence[int] = (1000, 10_000, 50_000)) -> Iterator[Row]:
 
 def _takes(body: str) -> bool:
     ticket = parse_ticket(body)
-    return not isinstance(ticket, Malformed) and judge(ticket, NEEDS, 1, 1024, NOW).verdict is Verdict.TAKE
+    return not isinstance(ticket, Malformed) and judge(ticket, NEEDS, 1, 1024, NOW) is Verdict.TAKE
 
 
 def _body(number: int) -> str:

@@ -153,40 +153,26 @@ class Verdict(StrEnum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    verdict: Verdict
-    reason: str = ""
-
-
-_TAKE = Judgement(Verdict.TAKE)
-
-
-def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> Judgement:
-    """Decide on a ticket of the queue of its class, whose instances have at least `class_cpu` and `class_mem`
+def judge(ticket: Ticket, needs: Requirements, class_cpu: int, class_mem: int, now: datetime) -> Verdict:
+    """Decide on a ticket of the queue of its class, whose instances have at least `class_cpu` and `class_mem`.
 
     DROP what no run can use, PUT_BACK what fits others, TAKE what fits this run.
     """
-    if ticket.threshold <= now:
-        return Judgement(Verdict.DROP, f"expired at {format_time(ticket.threshold)}")
-    if ticket.resource_class != needs.resource_class:
-        return Judgement(Verdict.DROP, f"of class {ticket.resource_class} in the queue of {needs.resource_class}")
-    if ticket.cpu < class_cpu or ticket.mem < class_mem:
-        return Judgement(Verdict.DROP, f"{ticket.cpu} cpu, {ticket.mem} MiB contradict class {ticket.resource_class}")
+    if ticket.threshold <= now or ticket.resource_class != needs.resource_class:
+        return Verdict.DROP
+    if ticket.cpu < class_cpu or ticket.mem < class_mem:  # forged, or of another time: the class promises more
+        return Verdict.DROP
     generation = ticket.image_generation
-    if generation is not None and generation < needs.image_generation:
-        return Judgement(Verdict.DROP, f"image generation {generation}, current is {needs.image_generation}")
-    if generation is not None and generation > needs.image_generation:
-        return Judgement(Verdict.PUT_BACK, f"image generation {generation}, newer than {needs.image_generation}")
-    if ticket.usage_class not in needs.acceptable_usage_classes:
-        return Judgement(Verdict.PUT_BACK, f"usage class {ticket.usage_class}")
-    if not matches(ticket.instance_type, needs.allowed_types):
-        return Judgement(Verdict.PUT_BACK, f"type {ticket.instance_type}")
-    if ticket.cpu < needs.cpu or ticket.mem < needs.mem:
-        return Judgement(Verdict.PUT_BACK, f"only {ticket.cpu} cpu, {ticket.mem} MiB")
-    if ticket.trust_domain not in needs.acceptable_domains:
-        return Judgement(Verdict.PUT_BACK, f"trust domain {ticket.trust_domain!r}")
-    return _TAKE
+    if generation is not None and generation != needs.image_generation:
+        return Verdict.DROP if generation < needs.image_generation else Verdict.PUT_BACK
+    fits = (
+        ticket.usage_class in needs.acceptable_usage_classes
+        and matches(ticket.instance_type, needs.allowed_types)
+        and ticket.cpu >= needs.cpu
+        and ticket.mem >= needs.mem
+        and ticket.trust_domain in needs.acceptable_domains
+    )
+    return Verdict.TAKE if fits else Verdict.PUT_BACK
 
 
 def matches(instance_type: str, patterns: Iterable[str]) -> bool:

@@ -134,7 +134,7 @@ class Headroom:
         return [
             one
             for one in live
-            if one.is_claimable and judge(one.ticket(), own.needs, kind.cpu, kind.mem, now).verdict is Verdict.TAKE
+            if one.is_claimable and judge(one.ticket(), own.needs, kind.cpu, kind.mem, now) is Verdict.TAKE
         ]
 
     async def _planned(self, own: Provision | None = None) -> Counter[str]:

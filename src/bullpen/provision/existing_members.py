@@ -139,7 +139,7 @@ class ExistingMembers:
 
     def _fits(self, one: Instance) -> bool:
         needs = self._request.needs
-        return judge(one.ticket(), needs, self._class.cpu, self._class.mem, AT_ANY_TIME).verdict is Verdict.TAKE
+        return judge(one.ticket(), needs, self._class.cpu, self._class.mem, AT_ANY_TIME) is Verdict.TAKE
 
     async def _alive(self, serving: list[Instance]) -> set[str]:
         watcher = Watcher(self._ports.signals, self._ports.clock, self._settings.timings)

@@ -172,7 +172,7 @@ class TicketPickup:
             # It was handed out before. A newer offer of it is for other runs; an older one is stale.
             newer = handed is not None and ticket.version is not None and ticket.version > handed
             return Verdict.PUT_BACK if newer else Verdict.DROP
-        return judge(ticket, self._needs, self._class.cpu, self._class.mem, now).verdict
+        return judge(ticket, self._needs, self._class.cpu, self._class.mem, now)
 
     async def _check_index(self) -> bool:
         """The last look, at the reserve too; True if there was anything new."""
@@ -213,4 +213,4 @@ class TicketPickup:
 
     def fits(self, one: Instance, now: datetime) -> bool:
         """True if this run could use the instance, once it is on offer."""
-        return judge(one.ticket(), self._needs, self._class.cpu, self._class.mem, now).verdict is Verdict.TAKE
+        return judge(one.ticket(), self._needs, self._class.cpu, self._class.mem, now) is Verdict.TAKE

@@ -74,7 +74,7 @@ class MemoryRecords:
             offer
             for usage_class in needs.acceptable_usage_classes
             for offer in self._instances.claimable.around(needs.resource_class, start)
-            if offer.usage_class is usage_class and judge(offer.ticket(), needs, 0, 0, now).verdict is Verdict.TAKE
+            if offer.usage_class is usage_class and judge(offer.ticket(), needs, 0, 0, now) is Verdict.TAKE
         )
         return list(islice(offers, limit))
 

@@ -167,7 +167,7 @@ def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
 
 
 def _fits(offer: Instance, needs: Requirements, now: datetime) -> bool:
-    return judge(offer.ticket(), needs, 0, 0, now).verdict is Verdict.TAKE
+    return judge(offer.ticket(), needs, 0, 0, now) is Verdict.TAKE
 
 
 def _has_come(at: datetime | None, now: datetime) -> bool:
