@@ -59,10 +59,10 @@ def carried_out_before_it_is_decided() -> Iterator[None]:
 
     async def commit(self: Settlement, members: Any) -> Any:
         record = replace(
-            self._record.stored, state=provision_steps.COMMITTED, members=tuple(m.instance.id for m in members)
+            self.record.stored, state=provision_steps.COMMITTED, members=tuple(m.instance.id for m in members)
         )
         for member in members:
-            await lifecycle.carry_out(self._ports, self._settings, record, [member.instance], by="a bug")
+            await lifecycle.carry_out(self.ports, self.settings, record, [member.instance], by="a bug")
         return await real(self, members)
 
     with patch.object(Settlement, "commit", commit):
@@ -82,9 +82,9 @@ def offered_without_proof() -> Iterator[None]:
 @contextmanager
 def registered_without_its_provision() -> Iterator[None]:
     async def register(self: Fleets, plan: Any, machines: Any) -> Any:
-        created = await self._ports.records.apply(*[self._registration(machine) for machine in machines])
+        created = await self.ports.records.apply(*[self._registration(machine) for machine in machines])
         for one in created:
-            self._holdings.hold(one, Origin.CREATED)
+            self.holdings.hold(one, Origin.CREATED)
         return created
 
     with patch.object(Fleets, "_register", register):
@@ -106,7 +106,7 @@ def expired_without_a_debt() -> Iterator[None]:
 @contextmanager
 def rolled_back_without_an_abort() -> Iterator[None]:
     async def abort(self: Settlement, reason: str) -> bool:
-        self._record.stored = replace(self._record.stored, state=provision_steps.ABORTED, reason=reason)
+        self.record.stored = replace(self.record.stored, state=provision_steps.ABORTED, reason=reason)
         return True
 
     with patch.object(Settlement, "_abort", abort):
@@ -188,8 +188,8 @@ def lost_members_count() -> Iterator[None]:
 @contextmanager
 def revoked_without_the_intent() -> Iterator[None]:
     async def write(self: Settlement, reason: str) -> bool:
-        debt = Debt(provision_steps.ProvisionDebt.RELEASE, self._ports.clock.now())
-        self._record.stored = replace(self._record.stored, reason=reason, owes=debt)
+        debt = Debt(provision_steps.ProvisionDebt.RELEASE, self.ports.clock.now())
+        self.record.stored = replace(self.record.stored, reason=reason, owes=debt)
         return True
 
     with patch.object(Settlement, "_write_revocation", write):
@@ -228,7 +228,7 @@ def surplus_runs() -> Iterator[None]:
         return None
 
     async def commit(self: Settlement, members: Any) -> Any:
-        held = self._holdings.held.values()
+        held = self.holdings.held.values()
         return await real(self, [Member(one.instance, one.origin) for one in held])
 
     with patch.object(ClaimWorker, "_part_with", keep), patch.object(Settlement, "commit", commit):

@@ -42,12 +42,7 @@ class ReleaseOutcome:
 
 
 async def release(
-    ports: Ports,
-    settings: Settings,
-    run_id: str,
-    *,
-    stop: asyncio.Event,
-    tell: Tell = lambda report: None,
+    ports: Ports, settings: Settings, run_id: str, *, stop: asyncio.Event, tell: Tell = lambda report: None
 ) -> ReleaseOutcome:
     """Give back every instance of a run. Releasing a run that has none is not an error."""
     loop = asyncio.get_running_loop()
@@ -168,12 +163,7 @@ def _step(ports: Ports, settings: Settings, one: Instance, *, by: str) -> Change
 
 
 async def _see_through(
-    ports: Ports,
-    settings: Settings,
-    landed: list[Instance],
-    stop: asyncio.Event,
-    tell: Tell,
-    by: str,
+    ports: Ports, settings: Settings, landed: list[Instance], stop: asyncio.Event, tell: Tell, by: str
 ) -> dict[str, InstanceFate]:
     """End the instances that were not ready yet; wait until the others are clean, and put them on offer."""
     marked = [one for one in landed if one.state is TERMINATED]

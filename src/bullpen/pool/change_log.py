@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from bullpen.errors import Conflict
 from bullpen.model import instance, job, provision, worker
-from bullpen.model.transition import Change, Check
+from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports.store import Records
 from bullpen.structured_log import get_logger
 
@@ -55,21 +55,14 @@ class _LoggedRecords:
 
 def _report(changes: Iterable[Change[Any]]) -> None:
     with suppress(Exception):  # the changes have landed: a log that cannot be written must not make them look failed
-        _log(changes)
+        for change in changes:
+            level, event = LEVELS.get((type(change.after), change.step), (logging.DEBUG, "state changed"))
+            # A step without a line, as a heartbeat, is so frequent that the record's story leaves it out too.
+            if change.line is not None and log.isEnabledFor(level):
+                log.log(level, event, **_fields(change, change.line))
 
 
-def _log(changes: Iterable[Change[Any]]) -> None:
-    for change in changes:
-        if change.line is None:
-            continue  # heartbeats, renewals and the like: so frequent that the record's story leaves them out too
-        level, event = LEVELS.get((type(change.after), change.step), (logging.DEBUG, "state changed"))
-        if log.isEnabledFor(level):
-            log.log(level, event, **_fields(change))
-
-
-def _fields(change: Change[Any]) -> dict[str, Any]:
-    line = change.line
-    assert line is not None
+def _fields(change: Change[Any], line: StoryLine) -> dict[str, Any]:
     return {
         type(change.after).__name__.lower(): change.after.id,
         "run": getattr(change.after, "run_id", "") or getattr(change.before, "run_id", "") or None,

@@ -23,6 +23,7 @@ from bullpen.pool.watcher import SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
+from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.outcome import Member, Origin, Request
 from bullpen.provision.pickup import TicketPickup
@@ -54,10 +55,8 @@ class Acquisition:
         """Fill every place. `arm` connects what ends the attempt from outside."""
         watcher = Watcher(self.ports.signals, self.ports.clock, self.settings.timings)
         pickup = TicketPickup(self.ports, self.settings, self.request.needs, self.request.run_id, by=self.by)
-        partial = self.request.allow_partial
-        creation = Creation(
-            self.ports, self.settings, self.record, self.holdings, self.headroom, allow_partial=partial, by=self.by
-        )
+        fleets = Fleets(self.ports, self.settings, self.record, self.holdings, self.headroom, self.by)
+        creation = Creation(fleets, self.request.allow_partial)
         worker = ClaimWorker(self.ports, self.settings, self.record.stored, pickup, watcher, self.holdings, self.by)
         async with watcher:
             try:

@@ -77,9 +77,8 @@ class ProvisionAttempt:
 
     async def run(self, stop: asyncio.Event) -> Outcome | None:
         """The outcome, with the members that run; None if it withdrew: then the run's needs are counted again."""
-        self.settlement = settlement = Settlement(
-            self.ports, self.settings, self.record, self.holdings, stop, by=self.by
-        )
+        settlement = Settlement(self.ports, self.settings, self.record, self.holdings, stop, self.by)
+        self.settlement = settlement
         try:
             await gather_or_cancel([self._take_turn()], arm=self._halts(stop))
             members = await self._acquire_in_turn(settlement, stop)
@@ -145,7 +144,7 @@ class ProvisionAttempt:
         again: a waiting provision holds nothing."""
         headroom = Headroom(self.ports, self.settings, evicts=True, by=self.by, tell=self.tell)
         headroom.since = self.arrived if self.replaces else None
-        queue = CapQueue(self.ports, self.settings, self.request, self.record, headroom, self.tell, by=self.by)
+        queue = CapQueue(self.ports, self.settings, self.request, self.record, headroom, self.tell, self.by)
         while True:
             await gather_or_cancel([queue.admitted(self.want)], arm=self._halts(stop, queue.ends_by))
             self.arrived = headroom.since or self.arrived

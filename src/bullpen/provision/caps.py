@@ -48,10 +48,6 @@ def _class_cap(resource_class: str) -> str:
     return f"classes.{resource_class}.max-instances"
 
 
-def _covers(setting: str, resource_class: str) -> bool:
-    return setting in (POOL_CAP, _class_cap(resource_class))
-
-
 def caps(settings: Settings, resource_class: str) -> list[Cap]:
     """The caps that an instance of a class falls under, that of the class first."""
     own, pool = settings.resource_class(resource_class).max_instances, settings.limits.max_instances
@@ -78,7 +74,7 @@ def in_front(
         one
         for one, place in waiting
         if place.until > now
-        and _covers(place.cap, resource_class)
+        and place.cap in (POOL_CAP, _class_cap(resource_class))
         and (since is None or (place.since, one.id) < (since, own))
     ]
 

@@ -6,49 +6,33 @@ the last try falls short, everything is rolled back.
 """
 
 import asyncio
+from dataclasses import dataclass, field
 
 from bullpen.concurrency import on_event
-from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Refused
 from bullpen.model.fleet import Tries
 from bullpen.model.instance import Instance
-from bullpen.ports import Ports
-from bullpen.provision.eviction import Headroom
 from bullpen.provision.fleets import FLEET_LIMIT, Fleets
-from bullpen.provision.holdings import Holdings
-from bullpen.provision.record import ProvisionRecord
 
 OpenPlace = asyncio.Future[Instance | None]
 
 
+@dataclass(slots=True)
 class Creation:
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        record: ProvisionRecord,
-        holdings: Holdings,
-        headroom: Headroom,
-        *,
-        allow_partial: bool,
-        by: str,
-    ) -> None:
-        self._settings = settings
-        self._record = record
-        self._allow_partial = allow_partial
-        self._fleets = Fleets(ports, settings, record, holdings, headroom, by=by)
-        self.refusal: BullpenError | None = None
-        """Why there are fewer than requested, where fewer are acceptable."""
-        self._places: list[OpenPlace] = []
-        self._launches: list[asyncio.Task[None]] = []
+    fleets: Fleets
+    allow_partial: bool
+    refusal: BullpenError | None = None
+    """Why there are fewer than requested, where fewer are acceptable."""
+    places: list[OpenPlace] = field(default_factory=list)
+    launches: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def create(self) -> Instance | None:
         """A registered new instance for one place; None only if fewer are acceptable and none is left."""
         loop = asyncio.get_running_loop()
         place: OpenPlace = loop.create_future()
-        self._places.append(place)
-        if len(self._places) == 1:
-            self._launches.append(loop.create_task(self._launch()))
+        self.places.append(place)
+        if len(self.places) == 1:
+            self.launches.append(loop.create_task(self._launch()))
         return await place
 
     async def close(self, stop: asyncio.Event) -> None:
@@ -58,23 +42,25 @@ class Creation:
         Once stopped, for `timings.settle` at most. A machine that is launched later carries the tag of a provision that
         is then aborted: refresh finds it, and ends it.
         """
-        self._fleets.abandoned.set()
+        self.fleets.abandoned.set()
         loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
-        call_off = on_event(stop, lambda: timers.append(loop.call_later(self._settings.timings.settle, self._give_up)))
+        call_off = on_event(
+            stop, lambda: timers.append(loop.call_later(self.fleets.settings.timings.settle, self._give_up))
+        )
         try:
-            await asyncio.gather(*self._launches, return_exceptions=True)
+            await asyncio.gather(*self.launches, return_exceptions=True)
         finally:
             call_off()
             for timer in timers:
                 timer.cancel()
 
     def _give_up(self) -> None:
-        for launch in self._launches:
+        for launch in self.launches:
             launch.cancel()
 
     async def _launch(self) -> None:
         await asyncio.sleep(0)  # all places that find the pool exhausted in this turn of the loop share the fleet
-        places, self._places = self._places, []
+        places, self.places = self.places, []
         while places:
             places = [place for place in places if not place.done()]  # some may have been cancelled meanwhile
             batch, places = places[:FLEET_LIMIT], places[FLEET_LIMIT:]
@@ -99,20 +85,20 @@ class Creation:
         except (Refused, ConfigError) as error:
             refusal = error
         if refusal is not None:
-            if not self._allow_partial:
+            if not self.allow_partial:
                 raise refusal
             self.refusal = refusal
         return created
 
     async def _create(self, count: int, to_come: int, created: list[Instance]) -> BullpenError | None:
         """Request fleets until there are `count`; the error if one falls short and nothing more may help."""
-        needs = self._record.stored.needs
-        attempts = self._settings.resource_class(needs.resource_class).attempts
+        needs = self.fleets.record.stored.needs
+        attempts = self.fleets.settings.resource_class(needs.resource_class).attempts
         tries = Tries(needs.usage_class, needs.fallback or (), attempts)
         number = 0
         while True:
-            launched, lack = await self._fleets.launch(
-                count - len(created), tries.usage_class, to_come, allow_partial=self._allow_partial
+            launched, lack = await self.fleets.launch(
+                count - len(created), tries.usage_class, to_come, allow_partial=self.allow_partial
             )
             created += launched
             if lack is None:
@@ -121,8 +107,8 @@ class Creation:
             if left is None:
                 return lack.error
             if left.usage_class is tries.usage_class:  # another market has its own capacity: no need to wait
-                await self._fleets.pause(number)
+                await self.fleets.pause(number)
                 number += 1
-            if self._fleets.abandoned.is_set():
+            if self.fleets.abandoned.is_set():
                 return lack.error
             tries = left

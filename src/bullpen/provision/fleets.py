@@ -6,7 +6,7 @@ this process dies, each machine has a record, or carries a tag whose provision s
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bullpen.config import Settings
 from bullpen.errors import (
@@ -49,26 +49,17 @@ class Lack:
     error: BullpenError
 
 
+@dataclass(slots=True)
 class Fleets:
     """The fleets of one provision. `abandoned` is set when no place waits for machines any more."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        record: ProvisionRecord,
-        holdings: Holdings,
-        headroom: Headroom,
-        *,
-        by: str,
-    ) -> None:
-        self._ports = ports
-        self._headroom = headroom
-        self._settings = settings
-        self._record = record
-        self._holdings = holdings
-        self._by = by
-        self.abandoned = asyncio.Event()
+    ports: Ports
+    settings: Settings
+    record: ProvisionRecord
+    holdings: Holdings
+    headroom: Headroom
+    by: str
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def launch(
         self, count: int, usage_class: UsageClass, to_come: int, *, allow_partial: bool
@@ -80,7 +71,7 @@ class Fleets:
         limited: Lack | None = None
         while True:
             plan = await self._plan(count, usage_class)
-            short = await self._headroom.ensure(self._record.stored, to_come)
+            short = await self.headroom.ensure(self.record.stored, to_come)
             if short is None:
                 break
             if not allow_partial:
@@ -100,15 +91,15 @@ class Fleets:
         """Wait before a repeat, but not once the launch is abandoned."""
         longest = min(PAUSE * 2**number, LONGEST_PAUSE)
         with suppress(TimeoutError):
-            async with asyncio.timeout(least + self._ports.chance.uniform(longest / 2, longest)):
+            async with asyncio.timeout(least + self.ports.chance.uniform(longest / 2, longest)):
                 await self.abandoned.wait()
 
     async def _plan(self, count: int, usage_class: UsageClass) -> FleetPlan:
         """Store a fleet's token before the request."""
-        record = self._record.stored
-        needs, own_class = record.needs, self._settings.resource_class(record.needs.resource_class)
+        record = self.record.stored
+        needs, own_class = record.needs, self.settings.resource_class(record.needs.resource_class)
         plan = FleetPlan(
-            client_token=self._ports.chance.token(),
+            client_token=self.ports.chance.token(),
             provision_id=record.id,
             run_id=record.run_id,
             count=count,
@@ -120,22 +111,22 @@ class Fleets:
         )
         why = f"{count} not in the pool" + ("" if usage_class is needs.usage_class else f", {usage_class} instead")
         planned = provisions.FleetPlanned(
-            at=self._ports.clock.now(), by=self._by, why=why, client_token=plan.client_token, count=count
+            at=self.ports.clock.now(), by=self.by, why=why, client_token=plan.client_token, count=count
         )
-        await self._record.write(provisions.plan_fleet, planned)
+        await self.record.write(provisions.plan_fleet, planned)
         return plan
 
     async def _ask(self, plan: FleetPlan) -> FleetAnswer:
         """The engine's answer. If none comes, the request is repeated: the same token launches nothing twice."""
         for number in range(ASKED - 1):
             try:
-                return await self._ports.compute.create_fleet(plan)
+                return await self.ports.compute.create_fleet(plan)
             except Unavailable as error:
                 await self.pause(number, error.retry_after if isinstance(error, Throttled) else 0.0)
                 if self.abandoned.is_set():
                     raise
         try:
-            return await self._ports.compute.create_fleet(plan)
+            return await self.ports.compute.create_fleet(plan)
         except Throttled:
             raise
         except Unavailable as error:
@@ -145,38 +136,38 @@ class Fleets:
         """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
         unique = {machine.id: machine for machine in machines}
         answered = provisions.FleetAnswered(
-            at=self._ports.clock.now(),
-            by=self._by,
+            at=self.ports.clock.now(),
+            by=self.by,
             why=f"{len(unique)} launched",
             client_token=plan.client_token,
             launched=len(unique),
         )
         changes = [self._registration(machine) for machine in unique.values()]
         try:
-            created: list[Instance] = await self._record.write(provisions.answer_fleet, answered, *changes)
+            created: list[Instance] = await self.record.write(provisions.answer_fleet, answered, *changes)
         except BullpenError as error:
             if isinstance(error, Unavailable):
                 # It may have landed: held as if it had, so that settlement ends the records too if they are there.
                 for change in changes:
-                    self._holdings.hold(change.after, Origin.CREATED)
+                    self.holdings.hold(change.after, Origin.CREATED)
             # If this fails too, refresh finds them by their tag and the record.
-            await self._ports.compute.terminate(list(unique))
+            await self.ports.compute.terminate(list(unique))
             raise
         for instance in created:
-            self._holdings.hold(instance, Origin.CREATED)
+            self.holdings.hold(instance, Origin.CREATED)
         return created
 
     def _registration(self, machine: LaunchedMachine) -> Change[Instance]:
-        now = self._ports.clock.now()
-        record = self._record.stored
+        now = self.ports.clock.now()
+        record = self.record.stored
         event = instances.Registered(
             at=now,
-            by=self._by,
+            by=self.by,
             why="launched",
             run_id=record.run_id,
-            round=self._ports.chance.token(),
+            round=self.ports.chance.token(),
             provision_id=record.id,
-            until=later(record.deadline, self._settings.timings.claim_grace),
+            until=later(record.deadline, self.settings.timings.claim_grace),
             resource_class=record.needs.resource_class,
             instance_type=machine.instance_type,
             usage_class=machine.usage_class,

@@ -8,7 +8,7 @@ dump        an unexpected error: everything held is marked for its end, and the 
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
@@ -31,40 +31,31 @@ IN_FLIGHT = 2.0
 LOST = "ended before its commit was carried out"
 
 
+@dataclass(slots=True)
 class Settlement:
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        record: ProvisionRecord,
-        holdings: Holdings,
-        stop: asyncio.Event,
-        *,
-        by: str,
-    ) -> None:
-        self._stop = stop
-        self._ports = ports
-        self._settings = settings
-        self._record = record
-        self._holdings = holdings
-        self._by = by
-        self.kept: list[str] = []
-        """Members beyond the requested ones: each got a job before it could be given back."""
-        self.lost: list[str] = []
-        """Members of the commit that do not run: another process ended them before their own write."""
+    ports: Ports
+    settings: Settings
+    record: ProvisionRecord
+    holdings: Holdings
+    stop: asyncio.Event
+    by: str
+    kept: list[str] = field(default_factory=list)
+    """Members beyond the requested ones: each got a job before it could be given back."""
+    lost: list[str] = field(default_factory=list)
+    """Members of the commit that do not run: another process ended them before their own write."""
 
     async def commit(self, members: list[Member]) -> list[Member]:
         """Commit these members, and those that must be kept, and carry it out; returns the members that run."""
         kept = await self._surplus_at_work(members)
         self.kept = [member.instance.id for member in kept]
         decided = provisions.Decided(
-            at=self._ports.clock.now(),
-            by=self._by,
+            at=self.ports.clock.now(),
+            by=self.by,
             why=f"{len(members)} verified" + (f", {len(kept)} kept: a job runs there" if kept else ""),
             members=tuple(member.instance.id for member in (*members, *kept)),
-            settle_due=later(self._ports.clock.now(), self._settings.timings.takeover),
+            settle_due=later(self.ports.clock.now(), self.settings.timings.takeover),
         )
-        await self._record.write(provisions.commit, decided)
+        await self.record.write(provisions.commit, decided)
         return await self.finish_commit([*members, *kept])
 
     async def finish_commit(self, members: list[Member]) -> list[Member]:
@@ -72,21 +63,21 @@ class Settlement:
         landed, at_work = await self._carry_out()
         for id, record in landed.items():
             if record is not None:
-                self._holdings.held[id].instance = record
+                self.holdings.held[id].instance = record
         await self._part_with(landed, at_work, keep={member.instance.id for member in members}, reason="surplus")
         await self._part_with_losers()
         await self._close(at_work)
-        return [Member(self._holdings.held[m.instance.id].instance, m.origin) for m in members if self._runs(m)]
+        return [Member(self.holdings.held[m.instance.id].instance, m.origin) for m in members if self._runs(m)]
 
     def _runs(self, member: Member) -> bool:
         """True if a member serves the run. One that does not is no longer held."""
         id = member.instance.id
-        record = self._holdings.held[id].instance
-        if record.state is RUNNING and record.provision_id == self._record.stored.id:
+        record = self.holdings.held[id].instance
+        if record.state is RUNNING and record.provision_id == self.record.stored.id:
             return True
         self.lost.append(id)
         ended = InstanceFate.TERMINATING if record.owes is not None else InstanceFate.TERMINATED
-        self._holdings.discard(id, LOST, ended if record.state is TERMINATED else InstanceFate.NOT_OURS)
+        self.holdings.discard(id, LOST, ended if record.state is TERMINATED else InstanceFate.NOT_OURS)
         return False
 
     async def revoke(self, reason: str) -> None:
@@ -99,18 +90,18 @@ class Settlement:
 
     async def _write_revocation(self, reason: str) -> bool:
         """Make sure that the record is revoked; False if it was released instead."""
-        now = self._ports.clock.now()
-        due = later(now, self._settings.timings.takeover)
-        event = provisions.Revoked(at=now, by=self._by, why=reason, settle_due=due)
-        while not self._record.stored.is_over and self._record.stored.members:
-            (landed,) = await self._ports.records.apply_each([provisions.revoke(self._record.stored, event)])
+        now = self.ports.clock.now()
+        due = later(now, self.settings.timings.takeover)
+        event = provisions.Revoked(at=now, by=self.by, why=reason, settle_due=due)
+        while not self.record.stored.is_over and self.record.stored.members:
+            (landed,) = await self.ports.records.apply_each([provisions.revoke(self.record.stored, event)])
             if not isinstance(landed, Conflict):
-                self._record.stored = landed
+                self.record.stored = landed
             elif isinstance(landed.found, Provision):
-                self._record.stored = landed.found
+                self.record.stored = landed.found
             else:
                 return False
-        return self._record.stored.is_over and self._record.stored.is_revoked
+        return self.record.stored.is_over and self.record.stored.is_revoked
 
     async def roll_back(self, reason: str) -> bool:
         """Abort and give everything back; once stopped, only write the states and leave the rest as debts.
@@ -119,7 +110,7 @@ class Settlement:
         """
         if not await self._abort(reason):
             return False
-        unknown = await self._holdings.resolve_claims(IN_FLIGHT)
+        unknown = await self.holdings.resolve_claims(IN_FLIGHT)
         await self._fence(unknown)
         landed, at_work = await self._carry_out()
         await self._part_with(landed, at_work, keep=set(), reason=reason)
@@ -130,16 +121,16 @@ class Settlement:
     async def hand_back(self, reason: str) -> None:
         """Give back everything held although nothing is decided: the provision is going to wait. The next process that
         pays debts puts the instances on offer. Busy instances stay held."""
-        await self._fence(await self._holdings.resolve_claims(IN_FLIGHT))
-        undecided = replace(self._record.stored, reason=reason)
-        held = [held.instance for held in self._holdings.held.values()]
-        landed, _ = await lifecycle.carry_out(self._ports, self._settings, undecided, held, by=self._by)
+        await self._fence(await self.holdings.resolve_claims(IN_FLIGHT))
+        undecided = replace(self.record.stored, reason=reason)
+        held = [held.instance for held in self.holdings.held.values()]
+        landed, _ = await lifecycle.carry_out(self.ports, self.settings, undecided, held, by=self.by)
         marked = [one for one in landed.values() if one is not None and one.state is TERMINATED]
-        certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
+        certain = await lifecycle.terminate(self.ports, self.settings, marked, by=self.by)
         for id, one in landed.items():
             is_back = one is not None and one.state is IDLE
             ended = InstanceFate.TERMINATED if id in certain else InstanceFate.TERMINATING
-            self._holdings.discard(id, reason, InstanceFate.CLEANING if is_back else ended)
+            self.holdings.discard(id, reason, InstanceFate.CLEANING if is_back else ended)
         await self._part_with_losers()
 
     async def dump(self, reason: str) -> None:
@@ -147,53 +138,53 @@ class Settlement:
         What cannot be written now is found by its threshold."""
         if not await self._abort(reason):
             return  # committed after all: the members are owed to the run, and any process can carry that out
-        await self._holdings.resolve_claims(IN_FLIGHT)
-        at_work = await self._at_work(list(self._holdings.held))
-        held = [held.instance for id, held in self._holdings.held.items() if id not in at_work]
-        fates = await lifecycle.expire_and_terminate(self._ports, self._settings, held, reason, by=self._by)
+        await self.holdings.resolve_claims(IN_FLIGHT)
+        at_work = await self._at_work(list(self.holdings.held))
+        held = [held.instance for id, held in self.holdings.held.items() if id not in at_work]
+        fates = await lifecycle.expire_and_terminate(self.ports, self.settings, held, reason, by=self.by)
         for id, fate in (dict.fromkeys(at_work, InstanceFate.BUSY) | fates).items():
-            self._holdings.discard(id, reason, fate)
+            self.holdings.discard(id, reason, fate)
 
     async def _surplus_at_work(self, members: list[Member]) -> list[Member]:
         asked_for = {member.instance.id for member in members}
-        surplus = [id for id in self._holdings.held if id not in asked_for]
-        held = [self._holdings.held[id] for id in await self._at_work(surplus)]
+        surplus = [id for id in self.holdings.held if id not in asked_for]
+        held = [self.holdings.held[id] for id in await self._at_work(surplus)]
         return [Member(one.instance, one.origin) for one in held]
 
     async def _at_work(self, ids: list[str]) -> list[str]:
-        return list(await busy.at_work(self._ports, self._settings, ids, hurry=self._stop.is_set()))
+        return list(await busy.at_work(self.ports, self.settings, ids, hurry=self.stop.is_set()))
 
     async def _carry_out(self) -> tuple[dict[str, Instance | None], list[str]]:
-        held = [held.instance for held in self._holdings.held.values()]
-        decided, hurry = self._record.stored, self._stop.is_set()
-        return await lifecycle.carry_out(self._ports, self._settings, decided, held, by=self._by, hurry=hurry)
+        held = [held.instance for held in self.holdings.held.values()]
+        decided, hurry = self.record.stored, self.stop.is_set()
+        return await lifecycle.carry_out(self.ports, self.settings, decided, held, by=self.by, hurry=hurry)
 
     async def _abort(self, reason: str) -> bool:
         """Make sure that the record is aborted; False if it is committed."""
-        aborted = lifecycle.aborted(self._ports, self._settings, reason, by=self._by)
+        aborted = lifecycle.aborted(self.ports, self.settings, reason, by=self.by)
         # It may be decided already, by another process or by a write whose answer was lost.
         with suppress(ProvisionFailed):
-            await self._record.write(provisions.abort, aborted)
-        return self._record.stored.state is provisions.ABORTED
+            await self.record.write(provisions.abort, aborted)
+        return self.record.stored.state is provisions.ABORTED
 
     async def _fence(self, unknown: list[Change[Instance]]) -> None:
         """Fence claims of unknown outcome: raise the version of instances that are still idle, hold those that
         landed."""
-        found = await self._ports.records.instances([change.before.id for change in unknown]) if unknown else {}
+        found = await self.ports.records.instances([change.before.id for change in unknown]) if unknown else {}
         for change in unknown:
             record = found.get(change.before.id)
             if record is not None and record.round == change.after.round and record.state is change.after.state:
-                self._holdings.hold(record, Origin.SELECTED)
+                self.holdings.hold(record, Origin.SELECTED)
             elif record is not None and record.state is IDLE and record.attested:
                 kept = instances.Kept(
-                    at=self._ports.clock.now(), by=self._by, why="fences a claim in flight", until=record.threshold
+                    at=self.ports.clock.now(), by=self.by, why="fences a claim in flight", until=record.threshold
                 )
-                landed = (await self._ports.records.apply_each([instances.keep(record, kept)]))[0]
+                landed = (await self.ports.records.apply_each([instances.keep(record, kept)]))[0]
                 if isinstance(landed, Conflict):
                     if isinstance(landed.found, Instance) and landed.found.round == change.after.round:
-                        self._holdings.hold(landed.found, Origin.SELECTED)
+                        self.holdings.hold(landed.found, Origin.SELECTED)
                 else:
-                    await offering.send_tickets(self._ports, [landed])
+                    await offering.send_tickets(self.ports, [landed])
 
     async def _part_with(
         self, landed: dict[str, Instance | None], at_work: list[str], *, keep: set[str], reason: str
@@ -206,38 +197,38 @@ class Settlement:
         marked = [one for one in gone.values() if one is not None and one.state is TERMINATED]
         given = [one for one in gone.values() if one is not None and one.state is IDLE and not one.attested]
         fates |= {one.id: InstanceFate.TERMINATING for one in marked} | {one.id: InstanceFate.CLEANING for one in given}
-        if not self._stop.is_set():
-            certain = await lifecycle.terminate(self._ports, self._settings, marked, by=self._by)
+        if not self.stop.is_set():
+            certain = await lifecycle.terminate(self.ports, self.settings, marked, by=self.by)
             fates |= dict.fromkeys(certain, InstanceFate.TERMINATED)
-            fates |= await offering.await_and_offer(self._ports, self._settings, given, by=self._by, stop=self._stop)
+            fates |= await offering.await_and_offer(self.ports, self.settings, given, by=self.by, stop=self.stop)
         for id, fate in fates.items():
-            if id in self._holdings.held:
-                self._holdings.discard(id, reason, fate)
+            if id in self.holdings.held:
+                self.holdings.discard(id, reason, fate)
 
     async def _part_with_losers(self) -> None:
         """Return only when each loser has deregistered or was ended: no further job of the run may reach it."""
-        losers = [instance for instance, _, _ in self._holdings.losers.values()]
+        losers = [instance for instance, _, _ in self.holdings.losers.values()]
         fates = await offering.await_and_offer(
-            self._ports,
-            self._settings,
+            self.ports,
+            self.settings,
             losers,
-            by=self._by,
+            by=self.by,
             enough=Kind.REMOVE_REG_OK,
-            patience=self._settings.timings.registration,
-            stop=self._stop,
+            patience=self.settings.timings.registration,
+            stop=self.stop,
         )
-        for id, (_, origin, reason) in self._holdings.losers.items():
-            self._holdings.discarded.append(Discarded(id, origin, reason, fates[id]))
-        self._holdings.losers.clear()
+        for id, (_, origin, reason) in self.holdings.losers.items():
+            self.holdings.discarded.append(Discarded(id, origin, reason, fates[id]))
+        self.holdings.losers.clear()
 
     async def _close(self, at_work: list[str]) -> None:
         """Mark the provision as settled; or postpone its debt while an instance that should be given back is busy. A
         Conflict means that another process has settled it. Without an answer the decision stands and is carried out,
         and the next process that pays debts writes that down."""
-        decided, now = self._record.stored, self._ports.clock.now()
-        settled = lifecycle.settling(self._settings, decided, now, self._by)
-        change = lifecycle.postponing(decided, now, self._by) if at_work else settled
+        decided, now = self.record.stored, self.ports.clock.now()
+        settled = lifecycle.settling(self.settings, decided, now, self.by)
+        change = lifecycle.postponing(decided, now, self.by) if at_work else settled
         with suppress(Unavailable):
-            (landed,) = await self._ports.records.apply_each([change])
+            (landed,) = await self.ports.records.apply_each([change])
             if not isinstance(landed, Conflict):
-                self._record.stored = landed
+                self.record.stored = landed

@@ -25,6 +25,7 @@ from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
+from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
@@ -126,7 +127,7 @@ async def _create(ports: Ports, settings: Settings, record: ProvisionRecord) -> 
     now = ports.clock.now()
     holdings = Holdings(ports)
     headroom = Headroom(ports, settings, evicts=False, by=BY)
-    creation = Creation(ports, settings, record, holdings, headroom, allow_partial=True, by=BY)
+    creation = Creation(Fleets(ports, settings, record, holdings, headroom, BY), allow_partial=True)
     await asyncio.gather(*(creation.create() for _ in range(record.stored.want)))
     if members := tuple(holdings.held):
         due = later(now, settings.timings.takeover)
