@@ -106,15 +106,13 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
         from bullpen.engines.aws import session
     from bullpen.engines.aws.boot.userdata import own_user_data
     from bullpen.engines.aws.clock import DateClock
-    from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
     from bullpen.engines.aws.dynamodb.ci import DynamoCI
     from bullpen.engines.aws.dynamodb.health import DynamoHealth
     from bullpen.engines.aws.dynamodb.jobs import DynamoJobs
     from bullpen.engines.aws.dynamodb.logs import DynamoLogs
-    from bullpen.engines.aws.dynamodb.missing_since import GoneNotes
     from bullpen.engines.aws.dynamodb.observations import DynamoObservations
     from bullpen.engines.aws.dynamodb.records import DynamoRecords
-    from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+    from bullpen.engines.aws.dynamodb.signals import BootFailures, DynamoSignals
     from bullpen.engines.aws.dynamodb.table import TableClient
     from bullpen.engines.aws.dynamodb.tokens import DynamoTokens
     from bullpen.engines.aws.dynamodb.vault import DynamoVault
@@ -130,15 +128,16 @@ async def on_aws(settings: Settings) -> AsyncIterator[Ports]:
         table, queue = TableClient(cloud, chance, clock), SqsQueue(cloud, clock, chance)
         failures = BootFailures(table, settings.aws.instance_role) if settings.agent.serve_url else None
         script, store_agent = partial(own_user_data, settings), Tending(cloud, clock).store_agent
+        observations = DynamoObservations(table)
         yield Ports(
             clock=clock,
             chance=chance,
             records=DynamoRecords(table),
             signals=DynamoSignals(table, clock, failures),
             queue=queue,
-            compute=Ec2Compute(cloud, settings, clock, script, store_agent, GoneNotes(table).first_missing),
+            compute=Ec2Compute(cloud, settings, clock, script, store_agent, observations.first_missing),
             ci=DynamoCI(table),
-            observations=DynamoObservations(table),
+            observations=observations,
             workers=DynamoWorkers(table),
             jobs=DynamoJobs(table),
             logs=DynamoLogs(table, clock),

@@ -6,9 +6,8 @@ import pytest
 
 from builders import register
 from bullpen.config import Agent
-from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
 from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key, text
-from bullpen.engines.aws.dynamodb.signals import DynamoSignals
+from bullpen.engines.aws.dynamodb.signals import BootFailures, DynamoSignals
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.engines.system import SystemClock
 from bullpen.model.boot import ITEM, failure_kind, machine_arn

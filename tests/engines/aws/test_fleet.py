@@ -7,14 +7,13 @@ import pytest
 from builders import a_plan
 from bullpen.config import Aws
 from bullpen.engines.aws.ec2 import fleet
-from bullpen.engines.aws.ec2.fleet import Size
 from bullpen.errors import ConfigError
 from bullpen.model.fleet import Cause, shortfall
 from bullpen.model.ticket import UsageClass
 
 SUBNETS = tuple(f"subnet-{n}" for n in range(6))
 AWS = Aws(pool="ci-pool", subnets=SUBNETS, tags={"team": "build"})
-SIZES = {"c6i.large": Size(2, 4096)}
+SIZES = {"c6i.large": (2, 4096)}
 
 
 def group(kind: str, *ids: str, lifecycle: str = "on-demand") -> dict[str, Any]:

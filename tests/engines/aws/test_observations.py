@@ -1,4 +1,4 @@
-"""What DynamoObservations promises beyond every Observations."""
+"""What DynamoObservations promises beyond every Observations, and since when machines are missing."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from builders import NOW, later
 from bullpen.engines.aws.dynamodb.items import raw_key, text
 from bullpen.engines.aws.dynamodb.observations import DynamoObservations
 from engines.aws.counted import a_bench
+from engines.aws.tables import a_table
 from fakes.aws_fixtures import MakeSettings
 from fakes.java_engines import Engines
 from fakes.proxy import Answer, Call, Forward
@@ -46,3 +47,13 @@ async def test_what_is_known_costs_one_request(engines: Engines, aws_settings: M
         bench.requests()
         await observations.observe("ghosts", ["i-1", "i-2"], later(60))
         assert bench.requests() == {"Query": 1}
+
+
+async def test_the_first_time_that_a_machine_was_missed_is_kept_for_a_day(aws_settings: MakeSettings) -> None:
+    async with a_table(aws_settings().aws) as table:
+        assert await DynamoObservations(table).first_missing("i-1", NOW) == NOW
+        assert await DynamoObservations(table).first_missing("i-1", later(90)) == NOW
+        assert await DynamoObservations(table).first_missing("i-2", later(90)) == later(90)
+        item = await table.get(raw_key("Gone", "i-1"))
+        assert item is not None
+        assert int(item["ttl"]["N"]) == int(later(90).timestamp()) + 86400

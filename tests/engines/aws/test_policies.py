@@ -41,7 +41,7 @@ NOT_OF_A_WORKFLOW = {
     "permissions.py": None,
     "table_setup.py": None,
     "queues.py": {
-        "classes",
+        "names",
         "ensure",
         "retire",
         "misfits",

@@ -12,7 +12,7 @@ import pytest
 from builders import register
 from bullpen.config import Agent, Settings
 from bullpen.engines.aws.boot.archive import archive
-from bullpen.engines.aws.boot.userdata import user_data
+from bullpen.engines.aws.boot.userdata import own_user_data
 from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.instance import Instance
@@ -31,7 +31,7 @@ AGENT = archive()
 async def launch(cloud: Control, folder: Path, settings: Settings) -> str:
     cloud.launch_for_real(folder)
     async with client_of(cloud) as ec2:
-        await a_template(ec2, user_data(settings, AGENT.sha256, AGENT.version))
+        await a_template(ec2, own_user_data(settings))
         (id_,) = ids_of(await ec2.create_fleet(**a_fleet(1)))
     return id_
 

@@ -230,10 +230,10 @@ def aws(cloud: Control) -> Aws:
 async def test_a_template_is_made_once_found_and_retired(aws: Aws, cloud: Control) -> None:
     async with opened(aws) as session:
         templates, wanted = Templates(session), one(aws=aws)
-        assert await templates.verify(wanted) == MISSING
+        assert (await templates.compared(wanted))[1] == MISSING
         await templates.ensure(wanted)
         await templates.ensure(wanted)
-        assert await templates.verify(wanted) == ""
+        assert (await templates.compared(wanted))[1] == ""
         (there,) = await templates.found()
         assert (there.name, there.resource_class, there.generation) == (wanted.name, "small", 1)
         await templates.retire(there)
@@ -249,9 +249,9 @@ async def test_a_template_made_anew_by_somebody_else_under_its_name_is_found_and
         templates, wanted = Templates(session), one(aws=aws)
         other = Template(wanted.name, "small", 1, {**wanted.data, "ImageId": "ami-evil"})
         await templates.ensure(other)
-        assert await templates.verify(wanted) == "ImageId differ from the settings"
+        assert (await templates.compared(wanted))[1] == "ImageId differ from the settings"
         await templates.ensure(wanted)
-        assert await templates.verify(wanted) == ""
+        assert (await templates.compared(wanted))[1] == ""
 
 
 @pytest.mark.real_loop
@@ -262,7 +262,7 @@ async def test_versions_that_somebody_adds_change_nothing(aws: Aws, cloud: Contr
         ec2 = await session.client("ec2")
         data = {"ImageId": "ami-evil"}
         await call(ec2, "create_launch_template_version", LaunchTemplateName=wanted.name, LaunchTemplateData=data)
-        assert await templates.verify(wanted) == ""
+        assert (await templates.compared(wanted))[1] == ""
 
 
 @pytest.mark.real_loop

@@ -23,8 +23,9 @@ from msgspec.structs import replace
 
 from builders import register
 from bullpen.config import Agent, Aws, Settings
-from bullpen.engines.aws.boot.archive import archive
-from bullpen.engines.aws.boot.userdata import LIMIT, told, user_data
+from bullpen.engines.aws.boot import userdata
+from bullpen.engines.aws.boot.archive import Archive, archive
+from bullpen.engines.aws.boot.userdata import LIMIT, told
 from bullpen.engines.aws.dynamodb.items import encode, key_of, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.errors import ConfigError
@@ -41,7 +42,7 @@ AGENT = archive()
 
 
 def text_of(settings: Settings = SETTINGS) -> str:
-    return user_data(settings, AGENT.sha256, AGENT.version)
+    return userdata.own_user_data(settings)
 
 
 def unpacked(text: str) -> zipfile.ZipFile:
@@ -65,10 +66,12 @@ def test_it_leaves_room_for_a_script_of_the_users() -> None:
     assert len(text_of().encode()) < LIMIT - 3 * 1024
 
 
-def test_it_is_the_same_for_the_same_settings_and_pins_the_agent() -> None:
-    assert text_of() == text_of(Settings(aws=Aws(pool="pool-1"), agent=SETTINGS.agent))
-    assert AGENT.sha256 in text_of()
-    assert user_data(SETTINGS, "0" * 64, AGENT.version) != text_of()
+def test_it_is_the_same_for_the_same_settings_and_pins_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = text_of()
+    assert text == text_of(Settings(aws=Aws(pool="pool-1"), agent=SETTINGS.agent))
+    assert AGENT.sha256 in text
+    monkeypatch.setattr(userdata, "archive", lambda: Archive(AGENT.content, "0" * 64, AGENT.version))
+    assert text_of() != text
 
 
 def test_it_is_the_same_however_a_host_finds_its_region(monkeypatch: pytest.MonkeyPatch) -> None:

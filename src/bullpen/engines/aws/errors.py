@@ -4,7 +4,7 @@ says what to do.
 A caller that reacts to an error code itself names it in `expecting`, and gets it as `Declined`.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,7 +91,7 @@ async def call(client: Any, method: str, /, *, expecting: Collection[str] = (), 
 
     Raise Declined for the error codes in `expecting`; everything else as `bullpen.errors` names it.
     """
-    subject = _subject(client, method)
+    subject = f"{client.meta.service_model.service_id} {client.meta.method_to_api_mapping[method]}"
     try:
         answer: dict[str, Any] = await getattr(client, method)(**request)
     except ClientError as exc:
@@ -102,6 +102,17 @@ async def call(client: Any, method: str, /, *, expecting: Collection[str] = (), 
     except (BotoCoreError, ResponseParserError, OSError, TimeoutError) as exc:
         raise _of_client(subject, exc) from exc
     return answer
+
+
+async def all_pages(ask: Callable[..., Awaitable[dict[str, Any]]], listed: str, /, **request: Any) -> list[Any]:
+    """Ask until there is no further page: what all of them list under this name."""
+    found, page = list[Any](), dict[str, str]()
+    while True:
+        answer = await ask(**request, **page)
+        found += answer.get(listed, ())
+        if not answer.get("NextToken"):
+            return found
+        page = {"NextToken": answer["NextToken"]}
 
 
 @contextmanager
@@ -115,12 +126,6 @@ def translated_opening(service: str) -> Iterator[None]:
         raise ConfigError(
             f"AWS ({service}): {_cut(str(exc))}", remedy="See aws.endpoints, aws.region and AWS_ENDPOINT_URL_*."
         ) from exc
-
-
-def _subject(client: Any, method: str) -> str:
-    """`DynamoDB UpdateItem`"""
-    operation = client.meta.method_to_api_mapping[method]
-    return f"{client.meta.service_model.service_id} {operation}"
 
 
 def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:

@@ -21,12 +21,12 @@ LIMIT = 16 * 1024  # bytes that EC2 takes, before they are encoded
 WIDTH = 120  # characters of a line of the encoded program
 
 
-def user_data(settings: Settings, sha256: str, version: str) -> str:
-    """The script, for the agent's archive with this checksum. Raise ConfigError if EC2 would not take it."""
-    text = _text(settings, sha256, version)
+def own_user_data(settings: Settings) -> str:
+    """The script for the agent of this installation. Raise ConfigError if EC2 would not take it."""
+    text = _text(settings)
     if (size := len(text.encode())) > LIMIT:
         without = replace(settings, agent=replace(settings.agent, pre_runner_script=""))
-        share = size - len(_text(without, sha256, version).encode())
+        share = size - len(_text(without).encode())
         raise ConfigError(
             f"user data: has {size} bytes and EC2 takes {LIMIT}; {share} of them are agent.pre-runner-script",
             remedy="Shorten the script: it can fetch what it needs, or the image can have it already.",
@@ -34,16 +34,11 @@ def user_data(settings: Settings, sha256: str, version: str) -> str:
     return text
 
 
-def own_user_data(settings: Settings) -> str:
-    """The script for the agent of this installation."""
-    return user_data(settings, archive().sha256, archive().version)
-
-
 def told(settings: Settings) -> dict[str, Any]:
     """The configuration of every agent, see `bullpen.agent.config`. The machine adds its id and zone.
 
-    Nothing of the machine that runs us: the hash of this is in the templates' names, and all who share a pool must
-    come to the same ones, however each of them finds its region.
+    Nothing of this machine: the hash of this is in the templates' names, and all processes that share a pool must come
+    to the same ones, however each of them finds its region.
     """
     timings, agent, aws = settings.timings, settings.agent, settings.aws
     return {
@@ -68,10 +63,11 @@ def told(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _text(settings: Settings, sha256: str, version: str) -> str:
+def _text(settings: Settings) -> str:
     content = packed("bullpen.agent.aws.boot", {"told.json": json.dumps(told(settings)).encode()})
     encoded = base64.b64encode(content).decode()
     lines = "\n".join(encoded[start : start + WIDTH] for start in range(0, len(encoded), WIDTH))
     script = Path(__file__).with_name("bootstrap.sh").read_text(encoding="utf-8")
     script = re.sub(r"^ *#(?!!).*\n", "", script, flags=re.MULTILINE)  # comments are for readers of the source
-    return script.replace("@VERSION@", version).replace("@SHA256@", sha256).replace("@BOOT@", lines)
+    agent = archive()
+    return script.replace("@VERSION@", agent.version).replace("@SHA256@", agent.sha256).replace("@BOOT@", lines)

@@ -13,17 +13,16 @@ as the last that began, and among all that ever did, for one that went before ma
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression, Request, update_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
-from bullpen.engines.aws.dynamodb.items import Item, decode, is_worker, key_of, moment, number, raw_key, text
+from bullpen.engines.aws.dynamodb.items import ForeignItem, Item, decode, key_of, moment, number, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled, Unmet
 from bullpen.engines.aws.dynamodb.writes import DynamoLanding
-from bullpen.errors import Conflict, Refused, Unavailable
+from bullpen.errors import Conflict, Unavailable
 from bullpen.model import worker as workers
 from bullpen.model.signal import direct_key
 from bullpen.model.transition import Change
@@ -40,10 +39,6 @@ POINTERS_LAST = 90 * 86400
 """Seconds after which the way from an instance to its worker goes by itself: no machine of a pool is kept that long."""
 
 log = get_logger("bullpen.engines.aws")
-
-
-class _Foreign(Exception):
-    """Another program wrote this item."""
 
 
 class DynamoBeats:
@@ -76,16 +71,13 @@ class DynamoBeats:
             stored: Worker | None = None
             if beat.token != 0:  # a first beat renews nothing
                 try:
-                    renewed = await self._table.update(renewal(key, beat))
-                    with _reading():
-                        return Accepted.of(decode(Worker, renewed))
+                    return Accepted.of(decode(Worker, await self._table.update(renewal(key, beat))))
                 except Unmet as unmet:
-                    with _reading():
-                        stored = stored_worker(unmet.item)
+                    stored = stored_worker(unmet.item)
             return await self._receive_by_the_model(stored, key, beat, forgotten_epoch)
-        except _Foreign as exc:
+        except ForeignItem as exc:
             # Its beat fails alone, and its worker goes on under a new key.
-            log.warning("heartbeat refused", worker=key, error=exc)
+            log.warning("heartbeat refused", worker=key, error=f"{exc}. {exc.remedy}")
             return Rejected(Code.UNKNOWN, ABSENT, 0)
 
     async def _receive_by_the_model(
@@ -114,8 +106,7 @@ class DynamoBeats:
             met = unmet.item
         except TransactionCancelled as cancelled:
             met = cancelled.unmet[0]
-        with _reading():
-            judged: Worker | Conflict = landing.judge(met)
+        judged: Worker | Conflict = landing.judge(met)
         return judged
 
 
@@ -148,16 +139,7 @@ def renewal(key: str, beat: Beat) -> Request:
 
 def stored_worker(item: Item | None) -> Worker | None:
     """The worker in what stands under its key; None where that is nothing, or only a pointer or a card."""
-    return decode(Worker, item) if item and is_worker(item) else None
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Apart from every other refusal: only an item of another program costs a worker its key."""
-    try:
-        yield
-    except Refused as exc:
-        raise _Foreign(f"{exc}; {exc.remedy}") from exc
+    return decode(Worker, item) if item and "seq" in item else None
 
 
 def _pointer(change: Change[Worker]) -> list[Request]:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression, check_of
-from bullpen.engines.aws.dynamodb.items import Item, raw_key, text
+from bullpen.engines.aws.dynamodb.items import Item, raw_id, raw_key, text
 from bullpen.engines.aws.dynamodb.records import read_listed
 from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled
 from bullpen.errors import Unavailable
@@ -37,7 +37,7 @@ class DynamoCI:
         items = await self._table.walk(("PK", f"TYPE#{KIND}")).all()
         at_work = await self._at_work({_label(item): None for item in items})
         return [
-            Registration(name := _runner(item), _label(item), _says_busy(item) or (_label(item), name) in at_work)
+            Registration(name := raw_id(item), _label(item), _says_busy(item) or (_label(item), name) in at_work)
             for item in items
         ]
 
@@ -76,7 +76,7 @@ class DynamoCI:
         return handle  # runners have the names of their instances
 
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
-        return {}  # its runners are agents of ours: what they run is what we gave them
+        return {}  # its runners are agents, which run the version that Bullpen gave them
 
     async def _delete(self, seen: Item) -> bool:
         """Unless it has become busy, or another, since it was seen."""
@@ -102,15 +102,11 @@ class DynamoCI:
         async def running(label: str) -> list[Job]:
             walk = self._table.walk(("liveKey", f"UNFINISHED#{label}"), index="live")
             async with turns:
-                return await read_listed(self._table, walk, Job, lambda job: job.state is JOB_RUNNING)
+                return await read_listed(walk, Job, lambda job: job.state is JOB_RUNNING)
 
         return {
             (job.run_id, job.instance_id) for jobs in await gather_or_cancel([*map(running, labels)]) for job in jobs
         }
-
-
-def _runner(item: Item) -> str:
-    return str(item["SK"]["S"]).removeprefix("ID#")
 
 
 def _label(item: Item) -> str:

@@ -27,6 +27,7 @@ UNTIMED = "0"
 
 Entry = tuple[str, str]  # hash and range; the range of `pool` and `live` is the table's own
 _NONE = ("", "")
+_KEYS = ("runKey", "runSort", "poolKey", "dueKey", "dueSort", "todoKey", "todoSort", "liveKey")
 
 
 def derived(record: Any) -> dict[str, Value | None]:
@@ -46,18 +47,8 @@ def lease_keys() -> list[str]:
 def _indexed(
     *, run: Entry = _NONE, pool: str = "", due: Entry = _NONE, todo: Entry = _NONE, live: str = ""
 ) -> dict[str, Value | None]:
-    (run_key, run_sort), (due_key, due_sort), (todo_key, todo_sort) = run, due, todo
-    entries = {
-        "runKey": run_key,
-        "runSort": run_sort,
-        "poolKey": pool,
-        "dueKey": due_key,
-        "dueSort": due_sort,
-        "todoKey": todo_key,
-        "todoSort": todo_sort,
-        "liveKey": live,
-    }
-    return {name: text(entry) if entry else None for name, entry in entries.items()}
+    entries = (*run, pool, *due, *todo, live)
+    return {name: text(entry) if entry else None for name, entry in zip(_KEYS, entries, strict=True)}
 
 
 def _ttl(purge_at: datetime | None) -> Value | None:
@@ -139,14 +130,10 @@ def _turn(record: Job) -> str:
     return f"{0 if record.losses else 1}#{since}#{record.index:010}#{record.id}"
 
 
-def _of_control(record: Control) -> dict[str, Value | None]:
-    return {}
-
-
 _DERIVED: Mapping[type[Any], Callable[[Any], dict[str, Value | None]]] = {
     Instance: _of_instance,
     Provision: _of_provision,
     Worker: _of_worker,
     Job: _of_job,
-    Control: _of_control,
+    Control: lambda record: {},
 }

@@ -58,20 +58,18 @@ class Expression:
         """Set every attribute, or remove it where it is None."""
         given = [f"{self.name(at)} = {self.value(value)}" for at, value in attributes.items() if value is not None]
         gone = [self.name(at) for at, value in attributes.items() if value is None]
-        return _clause("SET", given) + (" " + _clause("REMOVE", gone) if gone else "")
+        return " ".join(f"{verb} {', '.join(parts)}" for verb, parts in (("SET", given), ("REMOVE", gone)) if parts)
 
     def request(self, key: Item, **texts: str) -> Request:
-        """`texts` are the expressions, by their names in the request."""
+        """`texts` are the expressions, by their names in the request. A condition that fails shows what it met."""
         given: Request = {"Key": key, **texts}
+        if "ConditionExpression" in texts:
+            given["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if self.names:
             given["ExpressionAttributeNames"] = self.names
         if self.values:
             given["ExpressionAttributeValues"] = self.values
         return given
-
-
-def _clause(verb: str, parts: list[str]) -> str:
-    return f"{verb} {', '.join(parts)}" if parts else ""
 
 
 def update_of(change: Change[Any], stamp: str) -> Request:
@@ -117,21 +115,14 @@ def held_kind(worker_id: str) -> str:
     return f"Held#{worker_id}"
 
 
-def held_id(epoch: int, job_id: str) -> str:
-    return f"{epoch:012}#{job_id}"
-
-
 def has_landed(change: Change[Any], stamp: str, item: Item) -> bool:
     """Whether the item that failed our condition was written by this very change."""
     if item.get("stamp") == text(stamp):
         return True
     if not change.draws_round:
         return False
-    fields = SHAPES[type(change.after)].fields
-    return all(
-        item.get(fields[name].attribute) == fields[name].encode(getattr(change.after, name))
-        for name in ("version", "round")
-    )
+    parts = [SHAPES[type(change.after)].fields[name] for name in ("version", "round")]
+    return all(item.get(part.attribute) == part.encode(getattr(change.after, part.name)) for part in parts)
 
 
 def conflict_of(change: Change[Any], item: Item | None) -> Conflict:
@@ -204,4 +195,4 @@ def _test(expression: Expression, shape: Shape, guard: Guard) -> str:
 def _marker(record: Job) -> Item | None:
     if record.state is not job.RUNNING:
         return None
-    return raw_key(held_kind(record.worker), held_id(record.epoch, record.id))
+    return raw_key(held_kind(record.worker), f"{record.epoch:012}#{record.id}")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from bullpen.engines.aws.dynamodb.expressions import Expression
-from bullpen.engines.aws.dynamodb.items import Item, number, raw_key
+from bullpen.engines.aws.dynamodb.items import Item, name_of, number, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Refused
 
@@ -57,6 +57,6 @@ def _epoch_in(item: Item) -> int:
         return int(item["epoch"]["N"])
     except (KeyError, TypeError, ValueError) as exc:
         raise Refused(
-            f"DynamoDB item {KEY['PK']['S']} / {KEY['SK']['S']}: `epoch` is missing or not a number",
+            f"DynamoDB item {name_of(KEY)}: `epoch` is missing or not a number",
             remedy="Another program wrote it: set `epoch` to a number higher than the epoch of every worker.",
         ) from exc

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.items import Item, moment, name_of, number, parse_moment, raw_id, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.ports import FailingLoop
 from bullpen.structured_log import get_logger
@@ -50,10 +50,8 @@ def _decoded(item: Item, now: datetime) -> list[FailingLoop]:
     try:
         if parse_moment(item["until"]["S"]) <= now:
             return []
-        process = str(item["SK"]["S"]).removeprefix("ID#")
-        loops = json.loads(item["loops"]["S"])
+        loops, process = json.loads(item["loops"]["S"]), raw_id(item)
         return [FailingLoop(one["loop"], parse_moment(one["since"]), str(one["error"]), process) for one in loops]
     except (KeyError, TypeError, ValueError) as exc:
-        name = f"{item['PK']['S']} / {item['SK']['S']}"
-        log.warning("item ignored: not written by Bullpen", item=name, error=repr(exc))
+        log.warning("item ignored: not written by Bullpen", item=name_of(item), error=repr(exc))
         return []

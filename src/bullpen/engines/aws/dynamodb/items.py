@@ -12,6 +12,7 @@ it is read: one that another program wrote is Refused, by key and attribute.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -59,13 +60,10 @@ LARGEST, MOST_SECONDS = 10**30, 1e9
 
 def parse_moment(written: str) -> datetime:
     """Raise ValueError for anything else than a time in `YEARS`."""
-    try:
-        at = parse_time(written)
-    except OverflowError as exc:
-        raise ValueError(f"time {written!r} is out of bounds") from exc
-    if at.year not in YEARS:
-        raise ValueError(f"time {written!r} is out of bounds")
-    return at
+    with suppress(OverflowError):
+        if (at := parse_time(written)).year in YEARS:
+            return at
+    raise ValueError(f"time {written!r} is out of bounds")
 
 
 def _parse_count(written: str) -> int:
@@ -142,16 +140,12 @@ class Attribute:
 
 def _fields_of(record: type[Any], owed: type[StrEnum], names: Mapping[str, str] | None = None) -> dict[str, Attribute]:
     hints = get_type_hints(record)
-    return {
-        each.name: Attribute(
-            each.name, (names or {}).get(each.name, _camel(each.name)), _codec(hints[each.name], owed), each.default
-        )
-        for each in fields(record)
-    }
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+    found = {}
+    for each in fields(record):
+        camel = re.sub(r"_(\w)", lambda initial: initial[1].upper(), each.name)
+        attribute = (names or {}).get(each.name, camel)
+        found[each.name] = Attribute(each.name, attribute, _codec(hints[each.name], owed), each.default)
+    return found
 
 
 def _encode(parts: Mapping[str, Attribute], record: Any) -> Item:
@@ -164,10 +158,6 @@ def _decode(parts: Mapping[str, Attribute], item: Mapping[str, Value]) -> dict[s
 
 
 # ---- records
-
-
-def _id_as_it_is(id: str) -> str:
-    return id
 
 
 def _worker_to_key(id: str) -> str:
@@ -191,8 +181,8 @@ class Shape:
     record: type[Any]
     fields: Mapping[str, Attribute]  # all but the id, which is in the key
     exists: str = "PK"  # the attribute that an item of this record has from its first write on
-    to_key: Callable[[str], str] = _id_as_it_is
-    of_key: Callable[[str], str] = _id_as_it_is
+    to_key: Callable[[str], str] = str
+    of_key: Callable[[str], str] = str
     unwritten: Mapping[str, Any] = field(default_factory=dict)  # what is so until our first write
 
 
@@ -235,12 +225,16 @@ def raw_key(kind: str, id: str) -> Item:
 
 
 def id_of(record: type[Any], item: Item) -> str:
-    return SHAPES[record].of_key(item["SK"]["S"].removeprefix("ID#"))
+    return SHAPES[record].of_key(raw_id(item))
 
 
-def is_worker(item: Item) -> bool:
-    """False for an item that only points from an instance to the worker that beats for it."""
-    return "seq" in item
+def raw_id(item: Item) -> str:
+    return str(item["SK"]["S"]).removeprefix("ID#")
+
+
+def name_of(item: Item) -> str:
+    """Where an item lies, for messages."""
+    return f"{item['PK']['S']} / {item['SK']['S']}"
 
 
 def encode(record: Any) -> Item:
@@ -248,15 +242,19 @@ def encode(record: Any) -> Item:
     return _encode(SHAPES[type(record)].fields, record)
 
 
+class ForeignItem(Refused):
+    """Another program wrote this item: it holds no record that Bullpen can read."""
+
+
 def decode(record: type[R], item: Item) -> R:
-    """The record in an item. Raise Refused, naming the item and the attribute, if it holds none."""
+    """The record in an item. Raise ForeignItem, naming the item and the attribute, if it holds none."""
     shape: Shape = SHAPES[record]
     bare = shape.unwritten if shape.exists not in item else {}
     try:
         found = {name: bare[name] if name in bare else part.decode(item) for name, part in shape.fields.items()}
     except ValueError as exc:
-        raise Refused(
-            f"DynamoDB item {item['PK']['S']} / {item['SK']['S']}: {exc}",
+        raise ForeignItem(
+            f"DynamoDB item {name_of(item)}: {exc}",
             remedy="Another program wrote it: repair or delete it, or give Bullpen a table of its own.",
         ) from exc
     made: R = shape.record(id=id_of(record, item), **found)
@@ -277,13 +275,11 @@ def decode_part(kind: type[R], value: Value) -> R:
 
 
 _LINE = _codec(StoryLine, StrEnum)
+encode_line = _LINE.encode
 
 
 def slot_of(line: StoryLine) -> str:
     return str(line.version % STORY_LENGTH)
-
-
-encode_line = _LINE.encode
 
 
 def decode_story(item: Item) -> list[StoryLine]:

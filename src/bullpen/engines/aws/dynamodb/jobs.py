@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bullpen.engines.aws.dynamodb.expressions import held_kind
-from bullpen.engines.aws.dynamodb.items import Item, key_of, moment
-from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
+from bullpen.engines.aws.dynamodb.items import Item, moment, name_of
+from bullpen.engines.aws.dynamodb.records import read_listed, read_many
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
 from bullpen.structured_log import get_logger
@@ -28,8 +28,7 @@ class DynamoJobs:
         self._table = table
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
-        items = await self._table.get_many([key_of(Job, id) for id in ids])
-        return {job.id: job for job in decode_listed(Job, items)}
+        return {job.id: job for job in await read_many(self._table, Job, ids)}
 
     async def queued(
         self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
@@ -40,7 +39,7 @@ class DynamoJobs:
             return ready and able and not (without and job.avoid == without)
 
         walk = self._table.walk(("todoKey", f"QUEUED#{run_id}"), index="todo", page=min(limit, PAGE), then=PAGE)
-        return await read_listed(self._table, walk, Job, suits, limit)
+        return await read_listed(walk, Job, suits, limit)
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         # By the markers that land with the jobs, not by an index: that none is left must be true when it is said.
@@ -49,16 +48,14 @@ class DynamoJobs:
         held: list[Job] = []
         while not walk.over and len(held) < limit:
             ids = [id for marker in await walk.page() if (id := _marked(marker))]
-            jobs = await self.jobs(ids)
+            jobs = await read_many(self._table, Job, ids)
             # A marker read just before its job was given away is not one of a job that is held.
-            held += [jobs[id] for id in ids if id in jobs and _is_held(jobs[id], worker, through_epoch)]
+            held += [job for job in jobs if _is_held(job, worker, through_epoch)]
         return held[:limit]
 
     async def unverified(self, now: datetime, limit: int) -> list[Job]:
         walk = self._table.walk(("dueKey", "VERIFY"), ("dueSort", "<=", moment(now)), index="due", page=limit)
-        return await read_listed(
-            self._table, walk, Job, lambda job: job.verify_by is not None and job.verify_by <= now, limit
-        )
+        return await read_listed(walk, Job, lambda job: job.verify_by is not None and job.verify_by <= now, limit)
 
     async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
         # From run to run, as far as a page reaches: one that has thousands of jobs costs no more than another.
@@ -72,15 +69,14 @@ class DynamoJobs:
         return runs[:limit]
 
     async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
-        walk = self._table.walk(
-            ("liveKey", f"UNFINISHED#{run_id}"), ("SK", ">", f"ID#{after}"), index="live", page=limit
-        )
-        return await read_listed(self._table, walk, Job, lambda job: job.state is not FINISHED, limit)
+        unfinished = ("liveKey", f"UNFINISHED#{run_id}")
+        walk = self._table.walk(unfinished, ("SK", ">", f"ID#{after}"), index="live", page=limit)
+        return await read_listed(walk, Job, lambda job: job.state is not FINISHED, limit)
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         beyond = ("runSort", ">", after) if after else None
         walk = self._table.walk(("runKey", f"JOBS#{run_id}"), beyond, index="run", page=limit)
-        return await read_listed(self._table, walk, Job, lambda job: True, limit)
+        return await read_listed(walk, Job, lambda job: True, limit)
 
 
 def _run_of(waiting: Item) -> str:
@@ -89,10 +85,10 @@ def _run_of(waiting: Item) -> str:
 
 
 def _marked(marker: Item) -> str:
-    """The id of the job; empty for a marker that is none of ours."""
+    """The id of the job; empty for a marker that another program wrote."""
     if found := re.fullmatch(r"ID#\d{12}#(.+)", marker["SK"]["S"]):
         return found[1]
-    log.warning("item ignored: not written by Bullpen", item=f"{marker['PK']['S']} / {marker['SK']['S']}")
+    log.warning("item ignored: not written by Bullpen", item=name_of(marker))
     return ""
 
 

@@ -6,7 +6,7 @@ is neither a gap nor an overlap, whatever raced or was repeated.
 """
 
 from bullpen.engines.aws.dynamodb.expressions import Expression
-from bullpen.engines.aws.dynamodb.items import Item, number, raw_key
+from bullpen.engines.aws.dynamodb.items import Item, number, raw_id, raw_key
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Refused
 from bullpen.ports import LOG_LIMIT, Clock
@@ -97,4 +97,4 @@ def _sort(offset: int) -> str:
 
 
 def _offset(chunk: Item) -> int:
-    return int(chunk["SK"]["S"].removeprefix("ID#"))
+    return int(raw_id(chunk))

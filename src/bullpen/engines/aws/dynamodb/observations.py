@@ -1,4 +1,5 @@
-"""What refresh saw before, in DynamoDB: an item for each key under the kind `Observation#<topic>`, since when.
+"""Since when something is so, in DynamoDB: an item for each key, under the kind `Observation#<topic>` for what refresh
+saw, and `Gone` for machines that EC2 did not know when they were to be ended.
 
 Two processes that observe at once may note the same key twice: the earlier time stays.
 """
@@ -9,8 +10,9 @@ from datetime import datetime
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb.expressions import Expression
-from bullpen.engines.aws.dynamodb.items import Item, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.items import Item, moment, name_of, number, parse_moment, raw_id, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
+from bullpen.model.ticket import parse_time
 from bullpen.structured_log import get_logger
 
 AT_ONCE = 16
@@ -18,6 +20,10 @@ AT_ONCE = 16
 
 OBSERVATIONS_LAST = 7 * 86400
 """Seconds after which a note goes by itself, once its topic is not observed any more."""
+
+GONE = "Gone"
+GONE_LASTS = 86400
+"""Seconds: ids are not used again, and a process that owes the end of a machine asks within minutes."""
 
 log = get_logger("bullpen.engines.aws")
 
@@ -31,38 +37,42 @@ class DynamoObservations:
     async def observe(
         self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
     ) -> dict[str, datetime]:
-        noted = await self._table.walk(("PK", f"TYPE#{_kind(topic)}")).all()
-        before = {str(item["SK"]["S"]).removeprefix("ID#"): _since(item) for item in noted}
+        kind = f"Observation#{topic}"
+        before = {raw_id(item): _since(item) for item in await self._table.walk(("PK", f"TYPE#{kind}")).all()}
         since = {key: before.get(key) or now for key in keys}
         if remember:
             turns = asyncio.Semaphore(AT_ONCE)
-            news = [self._note(topic, key, now, turns) for key in since if key not in before]
+
+            async def note(key: str) -> None:
+                async with turns:
+                    await _noted(self._table, raw_key(kind, key), now, OBSERVATIONS_LAST)
+
+            async def forget(key: str) -> None:
+                async with turns:
+                    await self._table.delete(raw_key(kind, key))
+
             # A note that says nothing goes as well: the next look finds none, and makes its own.
             old = [key for key, at in before.items() if key not in since or at is None]
-            await gather_or_cancel([*news, *(self._forget(topic, key, turns) for key in old)])
+            await gather_or_cancel([*(note(key) for key in since if key not in before), *map(forget, old)])
         return since
 
-    async def _note(self, topic: str, key: str, now: datetime, turns: asyncio.Semaphore) -> None:
-        expression = Expression()
-        since, ttl = expression.name("since"), expression.name("ttl")
-        first, last = text(moment(now)), number(int(now.timestamp()) + OBSERVATIONS_LAST)
-        writes = f"SET {since} = if_not_exists({since}, {expression.value(first)}), {ttl} = {expression.value(last)}"
-        async with turns:
-            await self._table.update(expression.request(raw_key(_kind(topic), key), UpdateExpression=writes))
+    async def first_missing(self, instance_id: str, now: datetime) -> datetime:
+        """Note that a machine is missing; since when it is, to all processes of the pool."""
+        item = await _noted(self._table, raw_key(GONE, instance_id), now, GONE_LASTS)
+        return parse_time(item["since"]["S"])
 
-    async def _forget(self, topic: str, key: str, turns: asyncio.Semaphore) -> None:
-        async with turns:
-            await self._table.delete(raw_key(_kind(topic), key))
+
+async def _noted(table: TableClient, key: Item, now: datetime, lasts: int) -> Item:
+    expression = Expression()
+    since, ttl = expression.name("since"), expression.name("ttl")
+    first, last = expression.value(text(moment(now))), expression.value(number(int(now.timestamp()) + lasts))
+    writes = f"SET {since} = if_not_exists({since}, {first}), {ttl} = {last}"
+    return await table.update(expression.request(key, UpdateExpression=writes))
 
 
 def _since(item: Item) -> datetime | None:
     try:
         return parse_moment(item["since"]["S"])
     except (KeyError, TypeError, ValueError) as exc:
-        name = f"{item['PK']['S']} / {item['SK']['S']}"
-        log.warning("item ignored: not written by Bullpen", item=name, error=repr(exc))
+        log.warning("item ignored: not written by Bullpen", item=name_of(item), error=repr(exc))
         return None
-
-
-def _kind(topic: str) -> str:
-    return f"Observation#{topic}"

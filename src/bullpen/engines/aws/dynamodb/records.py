@@ -46,8 +46,7 @@ class DynamoRecords:
         return await land_each(self._table, changes)
 
     async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
-        items = await self._table.get_many([key_of(Instance, id) for id in ids])
-        return {found.id: found for found in decode_listed(Instance, items)}
+        return {found.id: found for found in await read_many(self._table, Instance, ids)}
 
     async def known(self, ids: Sequence[str]) -> set[str]:
         items = await self._table.get_many([key_of(Instance, id) for id in ids], only=("version",))
@@ -59,19 +58,19 @@ class DynamoRecords:
 
     async def run_instances(self, run_id: str) -> list[Instance]:
         walk = self._table.walk(("runKey", f"RUN#{run_id}"), index="run")
-        found = await read_listed(self._table, walk, Instance, lambda i: i.run_id == run_id and i.state in LIVE)
+        found = await read_listed(walk, Instance, lambda i: i.run_id == run_id and i.state in LIVE)
         return sorted(found, key=lambda instance: instance.id)
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
         walk = self._table.walk(("todoKey", f"OPENRUN#{run_id}"), index="todo")
-        return await read_listed(self._table, walk, Provision, lambda p: not p.is_closed)
+        return await read_listed(walk, Provision, lambda p: not p.is_closed)
 
     async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
         def is_told(one: Provision) -> bool:
             return one.run_id == run_id and (one.state is COMMITTED or not committed)
 
         walk = self._table.walk(("runKey", f"TOLD#{run_id}"), index="run", newest_first=True, page=limit)
-        return await read_listed(self._table, walk, Provision, is_told, limit)
+        return await read_listed(walk, Provision, is_told, limit)
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         # One walk for all usage classes; it is over once there are enough of the requested one.
@@ -87,28 +86,25 @@ class DynamoRecords:
         return [offer for of_class in fitting.values() for offer in of_class][:limit]
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
-        walk = self._table.walk(
-            ("poolKey", f"PENDING#{resource_class}"), ("SK", ">", f"ID#{after}"), index="pool", page=limit
-        )
+        pending = ("poolKey", f"PENDING#{resource_class}")
+        walk = self._table.walk(pending, ("SK", ">", f"ID#{after}"), index="pool", page=limit)
         return decode_listed(Instance, await walk.first(limit))
 
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
         walk = self._table.walk(("todoKey", "OWES#Instance"), ("todoSort", "<=", moment(now)), index="todo", page=limit)
-        return await read_listed(
-            self._table, walk, Instance, lambda i: i.owes is not None and i.owes.due_at <= now, limit
-        )
+        return await read_listed(walk, Instance, lambda i: i.owes is not None and i.owes.due_at <= now, limit)
 
     async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
         walk = self._table.walk(("dueKey", "DUE#Provision"), ("dueSort", "<=", moment(now)), index="due", page=limit)
-        return await read_listed(self._table, walk, Provision, lambda p: _has_come(p.due_at, now), limit)
+        return await read_listed(walk, Provision, lambda p: p.due_at is not None and p.due_at <= now, limit)
 
     async def open_provisions(self, resource_class: str) -> list[Provision]:
         walk = self._table.walk(("poolKey", f"OPEN#{resource_class}"), index="pool")
-        return await read_listed(self._table, walk, Provision, lambda p: p.state is OPEN)
+        return await read_listed(walk, Provision, lambda p: p.state is OPEN)
 
     async def waiting_provisions(self, limit: int) -> list[Provision]:
         walk = self._table.walk(("liveKey", "WAITING#Provision"), index="live")
-        found = await read_listed(self._table, walk, Provision, lambda p: p.is_waiting)
+        found = await read_listed(walk, Provision, lambda p: p.is_waiting)
         return sorted(found, key=lambda p: (p.place.since, p.id) if p.place else (p.deadline, p.id))[:limit]
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
@@ -119,8 +115,7 @@ class DynamoRecords:
         counted: Counter[tuple[str, State]] = Counter()
         live = {state.value: state for state in LIVE}
         for item in await self._table.walk(("liveKey", "LIVE#Instance"), index="live").all():
-            state = live.get(item.get("state", {}).get("S", ""))
-            if state is not None:
+            if state := live.get(item.get("state", {}).get("S", "")):
                 counted[item.get("resourceClass", {}).get("S", ""), state] += 1
         return dict(counted)
 
@@ -142,17 +137,19 @@ class DynamoRecords:
         await self._forgotten.raise_to(max(epochs, default=0))
 
 
-async def read_listed(
-    table: TableClient, walk: Walk, kind: type[R], wanted: Callable[[R], bool], limit: int | None = None
-) -> list[R]:
+async def read_listed(walk: Walk, kind: type[R], wanted: Callable[[R], bool], limit: int | None = None) -> list[R]:
     """Follow a query of keys: the records as they are now, in its order, that still are what was asked for."""
     found: list[R] = []
     while not walk.over and (limit is None or len(found) < limit):
-        order = [id_of(kind, item) for item in await walk.page()]
-        items = {id_of(kind, item): item for item in await table.get_many([key_of(kind, id) for id in order])}
-        present = [items[id] for id in dict.fromkeys(order) if id in items]
-        found += [record for record in decode_listed(kind, present) if wanted(record)]
+        ids = [id_of(kind, item) for item in await walk.page()]
+        found += [record for record in await read_many(walk.table, kind, ids) if wanted(record)]
     return found[:limit]
+
+
+async def read_many(table: TableClient, kind: type[R], ids: Sequence[str]) -> list[R]:
+    """The records with these ids, in their order, as far as they exist and can be read."""
+    items = {id_of(kind, item): item for item in await table.get_many([key_of(kind, id) for id in ids])}
+    return decode_listed(kind, [items[id] for id in dict.fromkeys(ids) if id in items])
 
 
 def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
@@ -168,7 +165,3 @@ def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
 
 def _fits(offer: Instance, needs: Requirements, now: datetime) -> bool:
     return judge(offer.ticket(), needs, 0, 0, now) is Verdict.TAKE
-
-
-def _has_come(at: datetime | None, now: datetime) -> bool:
-    return at is not None and at <= now

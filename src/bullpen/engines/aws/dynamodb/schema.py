@@ -17,7 +17,7 @@ SCHEMA = 1
 
 SCHEMA_KEY = {"PK": {"S": "TYPE#Meta"}, "SK": {"S": "ID#schema"}}
 TTL_ATTRIBUTE = "ttl"
-POOL_TAG = "bullpen:pool"
+POOL_TAG = "bullpen:pool"  # on table, queues, machines and templates: nothing without the pool's value is touched
 
 # What an instance is made of, all but its story: a claim is decided, and the pool is looked through, by the index
 # alone. No attribute that a heartbeat changes is among them: a beat would be written twice.

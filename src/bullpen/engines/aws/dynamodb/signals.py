@@ -14,14 +14,25 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bullpen.engines.aws.dynamodb.beats import stored_worker
-from bullpen.engines.aws.dynamodb.boot_failures import BootFailures
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
-from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.items import (
+    Item,
+    key_of,
+    moment,
+    name_of,
+    number,
+    parse_moment,
+    raw_id,
+    raw_key,
+    text,
+)
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict, Unavailable
 from bullpen.model.activity import LONGEST
+from bullpen.model.boot import ITEM, failure_kind, machine_arn
+from bullpen.model.instance import CREATED, Instance
 from bullpen.model.signal import (
     SEQ_MOST,
     SEQ_STEP,
@@ -44,7 +55,7 @@ REMEMBERED = 10_000
 """Instances whose pointer, and whose last signal, are remembered."""
 
 FOLLOWED = 8
-"""Workers of one instance that are asked for: the last that began, and others. No instance makes us read thousands."""
+"""Workers of one instance that are asked for: the last that began, and others. No instance costs thousands of reads."""
 
 LONGEST_KEY = 1024
 """Bytes that DynamoDB takes for a sort key."""
@@ -61,7 +72,7 @@ log = get_logger("bullpen.engines.aws")
 class DynamoSignals:
     """`ports.Signals` on the table of a pool."""
 
-    def __init__(self, table: TableClient, clock: Clock, failures: BootFailures | None = None) -> None:
+    def __init__(self, table: TableClient, clock: Clock, failures: "BootFailures | None" = None) -> None:
         """`failures` are those of machines that may write no signals; None where they may."""
         self._table = table
         self._clock = clock
@@ -93,12 +104,12 @@ class DynamoSignals:
         try:
             await self._table.update(expression.request(key, UpdateExpression=writes, ConditionExpression=condition))
         except Unmet as unmet:
-            # Our own stamp: it was stored, the answer was lost, and the client's repeat met it.
+            # The stamp of this write: it was stored, the answer was lost, and the client's repeat met it.
             return unmet.item is not None and unmet.item.get("stamp") == stamp
         return True
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
-        """On behalf of an agent that sends bare heartbeats: by our clock, so no sweeper has to accept it later."""
+        """On behalf of an agent that sends bare heartbeats: by this clock, so no sweeper has to accept it later."""
         key = key_of(Worker, direct_key(heartbeat.instance_id))
         for _ in range(ATTEMPTS):
             stored = stored_worker(await self._table.get(key))
@@ -117,10 +128,9 @@ class DynamoSignals:
     async def read(self, ids: Sequence[str]) -> dict[str, Pulse]:
         keys = [raw_key(kind, id) for id in ids for kind in ("WS", "Heartbeat")]
         keys += [key_of(Worker, worker) for id in ids for worker in self._pointers.get(id, ())]
-        found = _by_key(await self._table.get_many(keys, PARTS))
-        news = self._follow(ids, found)
-        if news:
-            found |= _by_key(await self._table.get_many([key_of(Worker, worker) for worker in news], PARTS))
+        found = {name_of(item): item for item in await self._table.get_many(keys, PARTS)}
+        if news := [key_of(Worker, worker) for worker in self._follow(ids, found)]:
+            found |= {name_of(item): item for item in await self._table.get_many(news, PARTS)}
         failed = await self._failed(ids, found)
         return {id: failed.get(id) or self._pulse(id, found) for id in ids}
 
@@ -130,7 +140,7 @@ class DynamoSignals:
     async def _failed(self, ids: Sequence[str], found: dict[str, Item]) -> dict[str, Pulse]:
         """Those that say why they have no agent. Asked are only those that were never heard: an agent speaks for
         itself."""
-        unheard = [id for id in ids if not any(_name(raw_key(kind, id)) in found for kind in ("WS", "Heartbeat"))]
+        unheard = [id for id in ids if not any(name_of(raw_key(kind, id)) in found for kind in ("WS", "Heartbeat"))]
         if self._failures is None or not unheard:
             return {}
         return {id: Pulse(signal) for id, signal in (await self._failures.read(unheard)).items()}
@@ -139,7 +149,7 @@ class DynamoSignals:
         """Remember where these instances point; the workers among them that were not asked for."""
         news = []
         for id in ids:
-            pointed, known = _pointed(found.get(_name(raw_key("Heartbeat", id)), {})), self._pointers.get(id, ())
+            pointed, known = _pointed(found.get(name_of(raw_key("Heartbeat", id)), {})), self._pointers.get(id, ())
             if pointed and pointed != known:
                 news += [worker for worker in pointed if worker not in known]
                 _remember(self._pointers, id, pointed)
@@ -147,9 +157,9 @@ class DynamoSignals:
 
     def _pulse(self, id: str, found: dict[str, Item]) -> Pulse:
         keys = [raw_key("Heartbeat", id), *(key_of(Worker, worker) for worker in self._pointers.get(id, ()))]
-        beats = [beat for key in keys if (beat := _heartbeat(id, found.get(_name(key)))) is not None]
+        beats = [beat for key in keys if (beat := _heartbeat(id, found.get(name_of(key)))) is not None]
         newest = max(beats, key=lambda beat: beat.at, default=None)
-        return Pulse(self._believed(_signal(id, found.get(_name(raw_key("WS", id))))), newest)
+        return Pulse(self._believed(_signal(id, found.get(name_of(raw_key("WS", id))))), newest)
 
     def _believed(self, signal: Signal | None) -> Signal | None:
         """The signal, unless its number runs ahead too far within its round: then the last one that did not. Machines
@@ -164,6 +174,33 @@ class DynamoSignals:
         return signal
 
 
+class BootFailures:
+    """Why machines of a served pool have no agent, as they say themselves. See `bullpen.model.boot`.
+
+    A machine that boots knows neither its record nor the record's round, and may read neither. So its word counts only
+    while its record is still `created`, and as a signal of that round. `role` is the ARN of the machines' role.
+    """
+
+    def __init__(self, table: TableClient, role: str) -> None:
+        self._table = table
+        self._account = role.partition(":iam::")[2].partition(":")[0]
+
+    async def read(self, ids: Sequence[str]) -> dict[str, Signal]:
+        """The failures among these machines, by id: one read, and a second one only if there are any."""
+        region = await self._table.region()
+        keys = {id: raw_key(failure_kind(machine_arn(region, self._account, id)), ITEM) for id in ids}
+        items = {item["PK"]["S"]: item for item in await self._table.get_many([*keys.values()], ("text",))}
+        said = {id: _boot_text(items[key["PK"]["S"]]) for id, key in keys.items() if key["PK"]["S"] in items}
+        if not said:
+            return {}
+        records = await self._table.get_many([key_of(Instance, id) for id in said], ("round", "runId", "state"))
+        return {
+            (id := raw_id(one)): Signal(id, Kind.FAILED, one["runId"]["S"], one["round"]["S"], 1, said[id])
+            for one in records
+            if one["state"]["S"] == CREATED.value
+        }
+
+
 def _remember(known: dict[str, T], id: str, news: T) -> None:
     """As the newest of a bounded number."""
     known.pop(id, None)
@@ -172,24 +209,12 @@ def _remember(known: dict[str, T], id: str, news: T) -> None:
     known[id] = news
 
 
-def _is_key(worker: str) -> bool:
-    """An instance may point anywhere: a key that DynamoDB does not take would fail the read of all instances."""
-    return bool(worker) and len(key_of(Worker, worker)["SK"]["S"].encode()) <= LONGEST_KEY
-
-
-def _name(key: Item) -> str:
-    return f"{key['PK']['S']}/{key['SK']['S']}"
-
-
 def _pointed(item: Item) -> tuple[str, ...]:
     """The workers that an instance's item names, first the one that began to beat last."""
     last, others = item.get("worker", {}).get("S", ""), item.get("workers", {}).get("SS", ())
-    named = dict.fromkeys((last, *sorted(others))) if last else ()
-    return tuple(worker for worker in named if _is_key(worker))[:FOLLOWED]
-
-
-def _by_key(items: Sequence[Item]) -> dict[str, Item]:
-    return {_name(item): item for item in items}
+    named = [worker for worker in dict.fromkeys((last, *sorted(others))) if worker] if last else []
+    # It may point anywhere: a key that DynamoDB does not take would fail the read of all instances.
+    return tuple(one for one in named if len(key_of(Worker, one)["SK"]["S"].encode()) <= LONGEST_KEY)[:FOLLOWED]
 
 
 def _signal(id: str, item: Item | None) -> Signal | None:
@@ -206,6 +231,12 @@ def _signal(id: str, item: Item | None) -> Signal | None:
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         log.warning("signal ignored: another program wrote it", instance=id, error=repr(exc))
         return None
+
+
+def _boot_text(item: Item) -> str:
+    """A machine may write anything."""
+    said = item.get("text", {}).get("S", "")
+    return said[:TEXT_LIMIT] or "the boot failed and gave no reason"
 
 
 def _heartbeat(id: str, item: Item | None) -> Heartbeat | None:

@@ -8,7 +8,6 @@ its answer be lost, so every write knows itself when it is repeated: by its stam
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from bullpen.concurrency import gather_or_cancel
@@ -32,23 +31,18 @@ transaction. Where all fail at once these are about twenty attempts (measured: 1
 LEAST_ATTEMPTS = 3
 """Made however long they take: where a crowd stands in line for connections, time says little of what is wrong."""
 
-FIRST_WAIT, LONGEST_WAIT = 0.025, 1.0
-"""Seconds, of a wait before jitter."""
+FIRST_WAIT, LONGEST_WAIT = 0.025, 1.0  # seconds, before jitter
 
 _UNMET = "ConditionalCheckFailedException"
 _CANCELLED = "TransactionCanceledException"
 _BUSY = ("TransactionConflictException", "TransactionInProgressException")
 _WRONG_TABLE = ("ResourceNotFoundException", "ValidationException")
-_ABOUT_AN_ITEM = (
-    "size",
-    "document path",
-    "operand type",
-)  # what a ValidationException says of an item, not of the table
+_ABOUT_AN_ITEM = ("size", "document path", "operand type")  # what a ValidationException says of an item, not the table
 _OF_AN_ITEM = ("ValidationError", "ItemCollectionSizeLimitExceeded")  # why a transaction was cancelled
 
 
 class Unmet(Exception):
-    """The condition of a write does not hold. `item` is what stands there; None: nothing."""
+    """The condition of a write does not hold. `item` is what stands there, if anything does."""
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition does not hold")
@@ -78,7 +72,7 @@ class Patience:
         pause = self._chance.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**self._attempts))
         self._attempts += 1
         now = self._loop.time()
-        self._until = now + PATIENCE if self._until is None else self._until
+        self._until = self._until or now + PATIENCE
         if now + pause >= self._until and self._attempts >= LEAST_ATTEMPTS:
             raise failure
         await asyncio.sleep(pause)
@@ -89,8 +83,7 @@ class Unwritable(Refused):
 
 
 class TableClient:
-    """What every port of this engine speaks to. `chance` draws stamps, tokens and jitter; `clock` learns from every
-    answer what the time is."""
+    """What every port of this engine uses. `chance` draws stamps, tokens and jitter; `clock` learns from answers."""
 
     def __init__(self, cloud: Cloud, chance: Chance, clock: DateClock | None = None) -> None:
         self.name = cloud.settings.pool
@@ -127,15 +120,13 @@ class TableClient:
         then: int = 0,
     ) -> "Walk":
         """Items by key, in order. `hash_key` is (attribute, value); `where` narrows the range: (attribute, operator,
-        value) with <, <=, >, >= or begins_with. `page` is how many to read at a time, or only at
-        first: `then` is how many after that. Consistent without an index."""
+        value). `page` is how many to read at a time, or only at first: `then` is how many after that. Consistent
+        without an index."""
         expression = Expression()
         condition = f"{expression.name(hash_key[0])} = {expression.value(text(hash_key[1]))}"
         if where is not None:
             attribute, operator, value = where
-            name, bound = expression.name(attribute), expression.value(text(value))
-            narrowed = f"begins_with({name}, {bound})" if operator == "begins_with" else f"{name} {operator} {bound}"
-            condition += f" AND {narrowed}"
+            condition += f" AND {expression.name(attribute)} {operator} {expression.value(text(value))}"
         request = {
             "KeyConditionExpression": condition,
             "ExpressionAttributeNames": expression.names,
@@ -148,14 +139,11 @@ class TableClient:
 
     async def update(self, request: Request) -> Item:
         """One UpdateItem: the item as it then is. Raise Unmet if its condition does not hold."""
-        answer = await self._write(
-            "update_item", ReturnValues="ALL_NEW", ReturnValuesOnConditionCheckFailure="ALL_OLD", **request
-        )
+        answer = await self._write("update_item", ReturnValues="ALL_NEW", **request)
         new: Item = part_of(answer, "UpdateItem", "Attributes")
         return new
 
     async def put(self, item: Item) -> None:
-        """Without a condition."""
         await self._write("put_item", Item=item)
 
     async def delete(self, key: Item) -> None:
@@ -165,10 +153,10 @@ class TableClient:
     async def transact(self, actions: Sequence[Request], token: str) -> None:
         """All actions or none: each `{"Update" | "ConditionCheck" | "Put" | "Delete": request}`, at most 100.
 
-        Raise Cancelled if conditions do not hold. A repeat with the same token within ten minutes writes nothing twice.
+        Raise TransactionCancelled if conditions do not hold. The same token within ten minutes writes nothing twice.
         """
         await self.heed_mark()
-        items = [{verb: self._action(verb, request)} for action in actions for verb, request in action.items()]
+        items = [{verb: {"TableName": self.name, **one}} for action in actions for verb, one in action.items()]
         patience = Patience(self.chance)
         while True:
             try:
@@ -249,16 +237,9 @@ class TableClient:
         except Declined as declined:
             raise Unmet(declined.response.get("Item")) from declined
 
-    def _action(self, verb: str, request: Request) -> Request:
-        conditional = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if "ConditionExpression" in request else {}
-        return {"TableName": self.name, **request, **conditional}
-
     def _worn_out(self, call: str) -> Throttled:
-        return Throttled(
-            f"DynamoDB {call}: for {PATIENCE:g} s, every attempt on table {self.name} conflicted with"
-            " other writers or was throttled",
-            retry_after=RETRY_AFTER,
-        )
+        met = f"every attempt on table {self.name} conflicted with other writers or was throttled"
+        return Throttled(f"DynamoDB {call}: for {PATIENCE:g} s, {met}", retry_after=RETRY_AFTER)
 
     def _wrong_table(self, client: Any, method: str, declined: Declined) -> BullpenError:
         call = f"DynamoDB {client.meta.method_to_api_mapping[method]}"
@@ -277,13 +258,13 @@ class Walk:
     """A query that follows its pages. A page may be empty and yet not the last: `over` says whether it is."""
 
     def __init__(self, table: TableClient, request: Request, then: int = 0) -> None:
-        self._table = table
+        self.table = table
         self._request = request
         self._later = {"Limit": then} if then else {}
         self.over = False
 
     async def page(self) -> list[Item]:
-        answer = await self._table.call("query", TableName=self._table.name, **self._request)
+        answer = await self.table.call("query", TableName=self.table.name, **self._request)
         items: list[Item] = part_of(answer, "Query", "Items")
         last = answer.get("LastEvaluatedKey")
         self.over = not last
@@ -291,16 +272,13 @@ class Walk:
         return items
 
     async def all(self) -> list[Item]:
-        found = []
-        while not self.over:
-            found += await self.page()
-        return found
+        return await self.first(None)
 
-    async def first(self, limit: int) -> list[Item]:
+    async def first(self, limit: int | None) -> list[Item]:
         found: list[Item] = []
-        while not self.over and len(found) < limit:
+        while not self.over and (limit is None or len(found) < limit):
             found += await self.page()
-        return list(islice(found, limit))
+        return found[:limit]
 
 
 def part_of(answer: Mapping[str, Any], call: str, name: str) -> Any:
@@ -312,12 +290,10 @@ def part_of(answer: Mapping[str, Any], call: str, name: str) -> Any:
 
 def _judge_reasons(reasons: Sequence[dict[str, Any]]) -> None:
     """Raise for what a repeat does not mend; return if one may."""
-    codes = [reason.get("Code", "None") for reason in reasons]
-    if "ConditionalCheckFailed" in codes:
-        raise TransactionCancelled(
-            {at: reason.get("Item") for at, reason in enumerate(reasons) if codes[at] == "ConditionalCheckFailed"}
-        )
+    failed = {at: one.get("Item") for at, one in enumerate(reasons) if one.get("Code") == "ConditionalCheckFailed"}
+    if failed:
+        raise TransactionCancelled(failed)
     passing = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", *THROTTLES}
-    if final := [reason for reason, code in zip(reasons, codes, strict=True) if code not in passing]:
+    if final := [reason for reason in reasons if reason.get("Code", "None") not in passing]:
         text = f"DynamoDB TransactWriteItems: {final[0].get('Message') or final[0]['Code']}"
         raise Unwritable(text) if final[0]["Code"] in _OF_AN_ITEM else Refused(text)

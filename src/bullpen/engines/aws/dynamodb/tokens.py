@@ -10,8 +10,8 @@ No item has an entry in an index.
 import math
 from datetime import datetime
 
-from bullpen.engines.aws.dynamodb.expressions import Expression, Request
-from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.expressions import Expression
+from bullpen.engines.aws.dynamodb.items import Item, Value, moment, name_of, number, parse_moment, raw_id, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.errors import Conflict, Refused
 from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
@@ -46,27 +46,23 @@ class DynamoTokens:
         }
         if token.expires is not None:
             said |= {"expiresAt": text(moment(token.expires)), "ttl": _gone(token.expires)}
-        request = _first(token.name, said)
-        own = request["ExpressionAttributeValues"][":0"]
-        assert own == said["tokenId"]
+        expression = Expression()
+        id_, writes = expression.name("tokenId"), _first(expression, said)
+        condition = f"attribute_not_exists({id_}) OR {id_} = {expression.value(said['tokenId'])}"
+        key = raw_key(TOKEN, token.name)
         try:
-            await self._table.update(
-                {**request, "ConditionExpression": "attribute_not_exists(#tokenId) OR #tokenId = :0"}
-            )
+            await self._table.update(expression.request(key, UpdateExpression=writes, ConditionExpression=condition))
         except Unmet as exc:
             raise Conflict(f"token {token.name} already exists") from exc
 
     async def revoke(self, name: str, now: datetime) -> bool:
-        request = _first(name, {"revokedAt": text(moment(now))}, {"ttl": _gone(now)})
-        names = {**request["ExpressionAttributeNames"], "#tokenId": "tokenId"}
+        expression = Expression()
+        writes = _first(expression, {"revokedAt": text(moment(now))})
+        writes += f", {expression.name('ttl')} = {expression.value(_gone(now))}"
+        condition = f"attribute_exists({expression.name('tokenId')})"
+        key = raw_key(TOKEN, name)
         try:
-            await self._table.update(
-                {
-                    **request,
-                    "ExpressionAttributeNames": names,
-                    "ConditionExpression": "attribute_exists(#tokenId)",
-                }
-            )
+            await self._table.update(expression.request(key, UpdateExpression=writes, ConditionExpression=condition))
         except Unmet:
             return False
         return True
@@ -75,23 +71,19 @@ class DynamoTokens:
         key = raw_key(AGENT_SECRET, "agents")
         item = await self._table.get(key)
         if item is None:
-            item = await self._table.update({**_first("", {"content": text(draft.hex())}), "Key": key})
+            expression = Expression()
+            writes = _first(expression, {"content": text(draft.hex())})
+            item = await self._table.update(expression.request(key, UpdateExpression=writes))
         try:
             return bytes.fromhex(item["content"]["S"])
         except (KeyError, ValueError) as exc:
-            raise Refused(f"DynamoDB item TYPE#{AGENT_SECRET} / ID#agents: not a secret that Bullpen wrote") from exc
+            raise Refused(f"DynamoDB item {name_of(key)}: not a secret that Bullpen wrote") from exc
 
 
-def _first(name: str, said: dict[str, Value], also: dict[str, Value] | None = None) -> Request:
-    """Set each attribute that is not there yet, and those of `also` in any case: the same write again changes
-    nothing."""
-    expression = Expression()
-    writes = [
-        f"{expression.name(at)} = if_not_exists({expression.name(at)}, {expression.value(value)})"
-        for at, value in said.items()
-    ]
-    writes += [f"{expression.name(at)} = {expression.value(value)}" for at, value in (also or {}).items()]
-    return expression.request(raw_key(TOKEN, name), UpdateExpression=f"SET {', '.join(writes)}")
+def _first(expression: Expression, said: dict[str, Value]) -> str:
+    """Set each attribute that is not there yet: the same write again changes nothing."""
+    names = [(expression.name(at), expression.value(value)) for at, value in said.items()]
+    return "SET " + ", ".join(f"{name} = if_not_exists({name}, {value})" for name, value in names)
 
 
 def _gone(ended: datetime) -> Value:
@@ -100,10 +92,9 @@ def _gone(ended: datetime) -> Value:
 
 def _token(item: Item) -> StoredToken:
     """Raise Refused for what is not a token: guessing at credentials is worse than stopping."""
-    name = item["SK"]["S"].removeprefix(PREFIX)
     try:
         return StoredToken(
-            name,
+            raw_id(item),
             item["tokenId"]["S"],
             item["scope"]["S"],
             item["sha256"]["S"],
@@ -112,4 +103,4 @@ def _token(item: Item) -> StoredToken:
             parse_moment(item["revokedAt"]["S"]) if "revokedAt" in item else None,
         )
     except (KeyError, TypeError, ValueError) as exc:
-        raise Refused(f"DynamoDB item TYPE#{TOKEN} / ID#{name}: not a token that Bullpen wrote") from exc
+        raise Refused(f"DynamoDB item {name_of(item)}: not a token that Bullpen wrote") from exc

@@ -6,7 +6,7 @@ time to live, by which DynamoDB removes it once it has expired.
 
 import math
 
-from bullpen.engines.aws.dynamodb.items import moment, number, parse_moment, raw_key, text
+from bullpen.engines.aws.dynamodb.items import moment, name_of, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
 from bullpen.ports import Clock, Secret
 from bullpen.structured_log import get_logger
@@ -24,7 +24,7 @@ class DynamoVault:
         self._clock = clock
 
     async def read(self, name: str) -> Secret | None:
-        """What is no secret of ours counts as none: the next one written replaces it."""
+        """An item that Bullpen did not write counts as none: the next secret replaces it."""
         item = await self._table.get(raw_key(KIND, name))
         if item is None:
             return None
@@ -32,7 +32,7 @@ class DynamoVault:
             found = Secret(str(item["content"]["S"]), parse_moment(item["expiresAt"]["S"]))
         except (KeyError, TypeError, ValueError):
             # Never what it holds.
-            log.warning("item ignored: not written by Bullpen", item=f"TYPE#{KIND} / ID#{name}")
+            log.warning("item ignored: not written by Bullpen", item=name_of(item))
             return None
         return found if found.expires > self._clock.now() else None
 

@@ -6,7 +6,7 @@ in `beats.py`; those that agents write themselves are accepted here, by the swee
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -14,12 +14,11 @@ from datetime import datetime
 from bullpen.concurrency import gather_or_cancel
 from bullpen.engines.aws.dynamodb import direct_beats
 from bullpen.engines.aws.dynamodb.beats import DynamoBeats, stored_worker
-from bullpen.engines.aws.dynamodb.entries import UNTIMED
+from bullpen.engines.aws.dynamodb.entries import UNTIMED, lease_keys
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.items import Item, decode_part, encode_part, id_of, key_of, moment, text
-from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed
+from bullpen.engines.aws.dynamodb.records import decode_listed, read_listed, read_many
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
-from bullpen.engines.aws.dynamodb.timers import LeaseTimers
 from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict
 from bullpen.model import worker as workers
@@ -29,6 +28,9 @@ from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Beat, C
 
 PORTION = 500
 """Workers looked at together: five reads by key."""
+
+TIMERS_PAGE = 1000
+"""Timers read at a time from one part of the index."""
 
 AT_ONCE = 32
 """Timers moved at once. Each by an update of its own: a transaction costs twice as much, and saves only requests."""
@@ -96,28 +98,24 @@ class DynamoWorkers:
             due = [one for one in await self._read(kept[1]) if is_due(one)]
             return sorted(due, key=lambda one: (one.cleanup_at or now, one.id))[:limit]
         walk = self._table.walk(("dueKey", "CLEAN"), ("dueSort", "<=", moment(now)), index="due", page=limit)
-        return await read_listed(self._table, walk, Worker, is_due, limit)
+        return await read_listed(walk, Worker, is_due, limit)
 
     async def lost(self, limit: int) -> list[Worker]:
         walk = self._table.walk(("dueKey", "CLEAN"), index="due", page=limit)
-        return await read_listed(
-            self._table, walk, Worker, lambda one: one.state is INACTIVE and not _comes_back(one), limit
-        )
+        return await read_listed(walk, Worker, lambda one: one.state is INACTIVE and not _comes_back(one), limit)
 
     async def owing(self, limit: int) -> list[Worker]:
         walk = self._table.walk(("todoKey", "OWES#Worker"), index="todo", page=limit)
-        return await read_listed(self._table, walk, Worker, lambda one: one.owes_reschedule, limit)
+        return await read_listed(walk, Worker, lambda one: one.owes_reschedule, limit)
 
     async def leaving(self, limit: int) -> list[Worker]:
         walk = self._table.walk(("runKey", "LEAVING"), index="run", page=limit)
-        return await read_listed(
-            self._table, walk, Worker, lambda one: one.leaving is not None and one.state is ACTIVE, limit
-        )
+        return await read_listed(walk, Worker, lambda one: one.leaving is not None and one.state is ACTIVE, limit)
 
     async def listed(self, limit: int, after: str = "") -> list[Worker]:
         start = key_of(Worker, after)["SK"]["S"] if after else "ID#"
         walk = self._table.walk(("liveKey", "LIVE#Worker"), ("SK", ">", start), index="live", page=limit)
-        return await read_listed(self._table, walk, Worker, lambda one: one.state is not CLEANED_UP, limit)
+        return await read_listed(walk, Worker, lambda one: one.state is not CLEANED_UP, limit)
 
     async def census(self) -> dict[tuple[str, str], int]:
         now = asyncio.get_running_loop().time()
@@ -157,8 +155,7 @@ class DynamoWorkers:
 
     async def _read(self, found: Iterable[Item]) -> list[Worker]:
         """The workers that these entries of an index name, as they are now."""
-        keys = [{"PK": item["PK"], "SK": item["SK"]} for item in found]
-        return decode_listed(Worker, await self._table.get_many(keys))
+        return await read_many(self._table, Worker, [id_of(Worker, item) for item in found])
 
     async def _move(self, changes: Sequence[Change[Worker]]) -> int:
         """Land each; how many did. One that does not was heard meanwhile, or another sweeper was faster."""
@@ -189,6 +186,36 @@ class DynamoWorkers:
         if walk.over:
             self._cleaning = now, due
         return moved
+
+
+class LeaseTimers:
+    """The timers of leases that are due, the longest due first: a query for each part of the index, merged. A timer is
+    a hint: the worker that it names says what is due."""
+
+    def __init__(self, table: TableClient, now: datetime) -> None:
+        self.now = now
+        due = ("dueSort", "<=", moment(now))
+        walks = [table.walk(("dueKey", part), due, index="due", page=TIMERS_PAGE) for part in lease_keys()]
+        self._parts = [(walk, deque[Item]()) for walk in walks]
+
+    async def next(self, number: int) -> list[Item]:
+        """Up to this many; none if there are none left."""
+        taken: list[Item] = []
+        while len(taken) < number:
+            if used_up := [part for part in self._parts if not part[1] and not part[0].over]:
+                pages = await gather_or_cancel([walk.page() for walk, _ in used_up])
+                for (_, entries), page in zip(used_up, pages, strict=True):
+                    entries.extend(page)
+                continue  # a page may be empty and not the last
+            heads = [entries for _, entries in self._parts if entries]
+            if not heads:
+                break
+            taken.append(min(heads, key=lambda entries: entries[0]["dueSort"]["S"]).popleft())
+        return taken
+
+    def put_back(self, entries: Iterable[Item]) -> None:
+        """Once none are left: these, in their order, may be taken again."""
+        self._parts[0][1].extend(entries)
 
 
 def _is_suspect(one: Worker, now: datetime) -> bool:

@@ -50,14 +50,11 @@ class DynamoLanding:
         return [{"Update": update_of(self.change, self.stamp)}, *companions(self.change)]
 
     def judge(self, item: Item | None) -> Any | Conflict:
-        """What a failed condition means: the record, if it was ours that had landed; or a Conflict. Raise Refused if
-        what stands there cannot be read."""
+        """What a failed condition means: the record, if this change had landed; or a Conflict. Raise Refused if what
+        stands there cannot be read."""
         if item and has_landed(self.change, self.stamp, item):
-            return self.read(item)
+            return decode(type(self.change.after), item)
         return conflict_of(self.change, item)
-
-    def read(self, item: Item) -> Any:
-        return decode(type(self.change.after), item)
 
 
 async def land_together(table: TableClient, changes: Sequence[Change[Any]], checks: Sequence[Check]) -> list[Any]:
@@ -123,22 +120,18 @@ async def _land_alone(table: TableClient, landing: DynamoLanding) -> Any | Confl
     except Unmet as unmet:
         return _judged(landing, unmet.item)
     except Unwritable as refused:
-        return _useless(landing, refused)
-    try:
-        return landing.read(stored)
-    except Refused as refused:
-        return _useless(landing, refused)  # it has landed, on an item that cannot be used
+        return _useless(change, refused)
+    return _judged(landing, stored)  # it has landed, maybe on an item that cannot be used
 
 
 def _judged(landing: DynamoLanding, item: Item | None) -> Any | Conflict:
     try:
         return landing.judge(item)
     except Refused as refused:
-        return _useless(landing, refused)
+        return _useless(landing.change, refused)
 
 
-def _useless(landing: DynamoLanding, refused: Refused) -> Conflict:
-    change = landing.change
+def _useless(change: Change[Any], refused: Refused) -> Conflict:
     log.warning("item cannot be used", record=change.after.id, step=change.step, error=refused, remedy=refused.remedy)
     return Conflict(f"{change.after.id}: {change.step} found an item that cannot be used: {refused}")
 
@@ -147,7 +140,12 @@ async def _transact(
     table: TableClient, landings: Sequence[DynamoLanding], checks: Sequence[Check] = ()
 ) -> dict[int, Any | Conflict]:
     """Land all and return nothing; or none, and return what the failed ones met, by place. A failed check is raised."""
-    asked = _by_record(checks)
+    # A transaction names an item once: what is asked of one record is asked together, and once.
+    guards: dict[tuple[type[Any], str], list[Guard]] = {}
+    for check in checks:
+        known = guards.setdefault((check.kind, check.id), [])
+        known += [guard for guard in check.guards if guard not in known]
+    asked = [Check(kind, id, tuple(together)) for (kind, id), together in guards.items()]
     actions: list[Request] = [{"ConditionCheck": check_of(check)} for check in asked]
     places: dict[int, int] = {}  # of an action → of its landing
     for place, landing in enumerate(landings):
@@ -166,16 +164,15 @@ async def _transact(
 async def _as_stored(table: TableClient, landings: Sequence[DynamoLanding]) -> dict[str, Any]:
     """By stamp, the records that a transaction has written, which answers nothing. What may come from a ticket is read,
     for it may know less than what is stored."""
-    told = {landing.stamp: landing.change.after for landing in landings}
-    partial = [landing for landing in landings if landing.change.always]
-    for landing in partial:
-        after = landing.change.after
-        found = await table.get(key_of(type(after), after.id))
-        if found and has_landed(landing.change, landing.stamp, found):
-            judged = _judged(landing, found)
-            if not isinstance(judged, Conflict):  # all have landed, whatever can be read of them
-                told[landing.stamp] = judged
-    return told
+    stored = {landing.stamp: landing.change.after for landing in landings}
+    for landing in landings:
+        if landing.change.always:
+            after = landing.change.after
+            found = await table.get(key_of(type(after), after.id))
+            is_own = found and has_landed(landing.change, landing.stamp, found)
+            if is_own and not isinstance(judged := _judged(landing, found), Conflict):
+                stored[landing.stamp] = judged  # all have landed, whatever can be read of them
+    return stored
 
 
 async def _all(landings: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -196,15 +193,6 @@ def _record(outcome: Any | Conflict) -> Any:
     if isinstance(outcome, Conflict):
         raise outcome
     return outcome
-
-
-def _by_record(checks: Sequence[Check]) -> list[Check]:
-    """A transaction names an item once: what is asked of one record is asked together, and once."""
-    guards: dict[tuple[type[Any], str], tuple[Guard, ...]] = {}
-    for check in checks:
-        asked = guards.get((check.kind, check.id), ())
-        guards[check.kind, check.id] = (*asked, *(guard for guard in check.guards if guard not in asked))
-    return [Check(kind, id, asked) for (kind, id), asked in guards.items()]
 
 
 def _waves(landings: Sequence[DynamoLanding]) -> list[list[DynamoLanding]]:

@@ -8,17 +8,18 @@ machine that this process launched needs no look before it is ended.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from bullpen.config import Settings
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 from bullpen.engines.aws.ec2 import fleet
 from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.error_codes import TEMPLATE_MISSING
-from bullpen.engines.aws.ec2.fleet import POOL_TAG, PROVISION_TAG, Size
+from bullpen.engines.aws.ec2.fleet import PROVISION_TAG, Size
 from bullpen.engines.aws.ec2.template import Template, Templates, template
 from bullpen.engines.aws.ec2.termination import terminate
-from bullpen.engines.aws.errors import Declined
+from bullpen.engines.aws.errors import Declined, all_pages
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError, Unavailable
 from bullpen.model.fleet import FleetAnswer, FleetPlan
@@ -68,9 +69,8 @@ class Ec2Compute:
         self._protected: dict[str, str] = {}  # would not end when this process asked for it, and why
 
     async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
-        wanted = template(
-            self._settings, self._user_data(), plan.resource_class, plan.allowed_types, plan.cpu, plan.mem
-        )
+        size = plan.allowed_types, plan.cpu, plan.mem
+        wanted = template(self._settings, self._user_data(), plan.resource_class, *size)
         answer = await self._create(plan, wanted)
         machines = fleet.read(plan, answer, await self._sizes_of(fleet.types(answer)))
         self._launched.update(machine.id for machine in machines.machines)
@@ -152,7 +152,7 @@ class Ec2Compute:
             except BullpenError:
                 break  # the machines run and must be registered: better with what was asked for than not at all
             for kind in answer.get("InstanceTypes", ()):
-                size = Size(kind["VCpuInfo"]["DefaultVCpus"], kind["MemoryInfo"]["SizeInMiB"])
+                size = kind["VCpuInfo"]["DefaultVCpus"], kind["MemoryInfo"]["SizeInMiB"]
                 self._sizes[kind["InstanceType"]] = size
         return self._sizes
 
@@ -162,20 +162,10 @@ class Ec2Compute:
         return {one["InstanceId"]: one for one in found}
 
     async def _describe(self, filters: dict[str, list[str]]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        page: dict[str, Any] = {}
-        while True:
-            answer = await ask(
-                self._cloud,
-                "describe_instances",
-                Filters=[{"Name": name, "Values": values} for name, values in filters.items()],
-                MaxResults=PAGE,
-                **page,
-            )
-            found += [one for group in answer.get("Reservations", ()) for one in group.get("Instances", ())]
-            if not answer.get("NextToken"):
-                return found
-            page = {"NextToken": answer["NextToken"]}
+        asked = [{"Name": name, "Values": values} for name, values in filters.items()]
+        look = partial(ask, self._cloud, "describe_instances")
+        groups = await all_pages(look, "Reservations", Filters=asked, MaxResults=PAGE)
+        return [one for group in groups for one in group.get("Instances", ())]
 
     async def _is_gone(self, id_: str) -> bool:
         """Whether an id has been missing for so long that there cannot be such a machine any more."""

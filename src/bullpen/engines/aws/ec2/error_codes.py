@@ -40,7 +40,7 @@ _LAUNCH = (
     " iam-policy workflow --launch` prints what it needs, and `bullpen iam-policy control-plane` what all others need."
 )
 _LAUNCHING = ("CreateFleet", "CreateLaunchTemplate", "DescribeLaunchTemplateVersions")
-"""What a provision calls to launch, first the look at the template: who may not look is not allowed the rest."""
+"""What a provision calls to launch, first the look at the template: denied that, it is denied the rest."""
 _LINKED_ROLE = (
     "Create the service-linked role once: `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
     " for spot, `ec2fleet.amazonaws.com` for fleets."
@@ -141,7 +141,7 @@ def fleet_error(error: Mapping[str, Any]) -> FleetError:
 
 
 def refusal(operation: str, code: str, message: str) -> BullpenError | None:
-    """The error to raise for a call that failed so; None for a code that means nothing in particular to us."""
+    """The error to raise for a call that failed so; None for a code that means nothing in particular here."""
     message = _shown(message)
     cause, remedy = judged(code, message)
     if remedy is _POLICY and operation in _LAUNCHING:

@@ -1,28 +1,22 @@
 """CreateFleet: the request as data, and its answer as machines. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bullpen.config import Aws
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 from bullpen.engines.aws.ec2 import error_codes
 from bullpen.errors import ConfigError
 from bullpen.model.fleet import FleetAnswer, FleetPlan, LaunchedMachine
 from bullpen.model.ticket import UsageClass
 
-POOL_TAG = "bullpen:pool"
-"""Whose a thing is: nothing without our value of it is ever touched."""
 PROVISION_TAG = "bullpen:provision"
 CLASS_TAG = "bullpen:class"
 
+Size = tuple[int, int]  # cpu, mem
+
 PINNED = "1"
 """The version of a launch template: its name says its content, so there is never a second one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    cpu: int
-    mem: int
 
 
 def tags(owned: Mapping[str, str]) -> list[dict[str, str]]:
@@ -44,7 +38,7 @@ def request(plan: FleetPlan, aws: Aws, template_id: str) -> dict[str, Any]:
         CLASS_TAG: plan.resource_class,
     }
     return {
-        "Type": "instant",  # not said, it would be a fleet that replaces what we end
+        "Type": "instant",  # without it, EC2 makes a fleet that replaces what is ended
         "ClientToken": plan.client_token,
         "LaunchTemplateConfigs": [
             {
@@ -69,15 +63,12 @@ def types(answer: Mapping[str, Any]) -> list[str]:
 def read(plan: FleetPlan, answer: Mapping[str, Any], sizes: Mapping[str, Size]) -> FleetAnswer:
     """The machines of an answer, each once, and what EC2 says about those that are missing. A type whose size is not
     known has what the plan asked for at least."""
-    least = Size(plan.cpu, plan.mem)
     found: dict[str, LaunchedMachine] = {}
     for id_, kind, lifecycle in _launched(answer):
         usage = UsageClass.SPOT if lifecycle == UsageClass.SPOT else UsageClass.ON_DEMAND
-        size = sizes.get(kind, least)
-        found[id_] = LaunchedMachine(id_, kind, usage, size.cpu, size.mem)
-    return FleetAnswer(
-        tuple(found.values()), tuple(error_codes.fleet_error(error) for error in answer.get("Errors", ()))
-    )
+        found[id_] = LaunchedMachine(id_, kind, usage, *sizes.get(kind, (plan.cpu, plan.mem)))
+    errors = tuple(error_codes.fleet_error(error) for error in answer.get("Errors", ()))
+    return FleetAnswer(tuple(found.values()), errors)
 
 
 def _launched(answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -13,16 +13,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from bullpen import __version__
 from bullpen.config import Aws, Settings
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.error_codes import TEMPLATE_MISSING
-from bullpen.engines.aws.ec2.fleet import CLASS_TAG, PINNED, POOL_TAG, tags
-from bullpen.engines.aws.errors import Declined
+from bullpen.engines.aws.ec2.fleet import CLASS_TAG, PINNED, tags
+from bullpen.engines.aws.errors import Declined, all_pages
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import ConfigError
 
@@ -50,7 +53,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A launch template of ours that EC2 has."""
+    """A launch template of this pool that EC2 has."""
 
     id: str
     name: str
@@ -140,8 +143,9 @@ class Templates:
                 await self._make(wanted)
                 return
             except Declined:
-                # Two of us make the same one at the same time: then it is right, or not yet to be seen.
-                if (wrong := await self.verify(wanted)) in ("", MISSING):
+                # Two processes make the same one at the same time: then it is right, or not visible yet.
+                _, wrong = await self.compared(wanted)
+                if wrong in ("", MISSING):
                     return
             same = [one for one in await self.found() if one.name == wanted.name]
             if not same:
@@ -160,23 +164,17 @@ class Templates:
         not as it should be: a principal that may create templates could make machines run anything, as root.
 
         A fleet asks by this id. Under the name another one may stand at any time, and under the id never."""
-        id_, wrong = await self._compared(wanted)
+        id_, wrong = await self.compared(wanted)
         if wrong in ("", MISSING):
             return id_
         raise ConfigError(
             f"launch template {wanted.name}: {wrong}; nothing is launched from it",
-            remedy=(
-                "Find out which process created it. `bullpen refresh` creates it again, with the"
-                " control plane's credentials."
-            ),
+            remedy="Find out which process created it. `bullpen refresh` creates it again, with the control plane's"
+            " credentials.",
         )
 
-    async def verify(self, wanted: Template) -> str:
-        """What is wrong with the stored template; empty if it is as it should be."""
-        return (await self._compared(wanted))[1]
-
-    async def _compared(self, wanted: Template) -> tuple[str, str]:
-        """Its id, and what is wrong with it."""
+    async def compared(self, wanted: Template) -> tuple[str, str]:
+        """The id of the stored template, and what is wrong with it; empty if it is as it should be."""
         try:
             answer = await ask(
                 self._cloud,
@@ -195,28 +193,15 @@ class Templates:
 
     async def found(self) -> list[Found]:
         """Every template with our tag."""
-        found: list[Found] = []
-        page: dict[str, Any] = {}
-        while True:
-            answer = await ask(
-                self._cloud,
-                "describe_launch_templates",
-                Filters=[{"Name": f"tag:{POOL_TAG}", "Values": [self._pool]}],
-                MaxResults=PAGE,
-                **page,
-            )
-            found += [_found(one) for one in answer.get("LaunchTemplates", ())]
-            if not answer.get("NextToken"):
-                return found
-            page = {"NextToken": answer["NextToken"]}
+        own = [{"Name": f"tag:{POOL_TAG}", "Values": [self._pool]}]
+        look = partial(ask, self._cloud, "describe_launch_templates")
+        return [_found(one) for one in await all_pages(look, "LaunchTemplates", Filters=own, MaxResults=PAGE)]
 
     async def retire(self, one: Found) -> None:
         """Delete a template; gone already is success. Machines launched from it do not mind."""
-        try:
-            # By its id: another of the same name may stand in its place by now, and not be ours.
+        with suppress(Declined):
+            # By its id: another of the same name may stand in its place by now, and not be this pool's.
             await ask(self._cloud, "delete_launch_template", expecting=TEMPLATE_MISSING, LaunchTemplateId=one.id)
-        except Declined:
-            return
 
     async def _make(self, wanted: Template) -> None:
         owned = template_tags(self._cloud.settings, wanted)

@@ -4,11 +4,11 @@ The checks run in the order in which you would repair what they find. They chang
 one that fails says so and ends no other.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,29 +34,28 @@ MOST_SKEW = 5.0
 planes that differ by minutes, one ends what the other has just given back."""
 
 
-class InfrastructureParts(Protocol):
-    """What the doctor asks of the infrastructure, part by part."""
-
-    async def table_gaps(self) -> list[Gap]: ...
-
-    async def queue_gaps(self) -> list[Gap]: ...
-
-    async def template_gaps(self, desired: list[Template]) -> list[Gap]: ...
+Gaps = Awaitable[list[Gap]]
 
 
-async def examine(cloud: Cloud, settings: Settings, standing: InfrastructureParts, clock: Clock) -> list[Finding]:
+async def examine(
+    cloud: Cloud,
+    settings: Settings,
+    clock: Clock,
+    table_gaps: Callable[[], Gaps],
+    queue_gaps: Callable[[], Gaps],
+    template_gaps: Callable[[list[Template]], Gaps],
+) -> list[Finding]:
     try:
         who = await call(await cloud.client("sts"), "get_caller_identity")
         now = clock.now()
     except BullpenError as exc:  # whatever else is asked would fail for the same reason
         return [Finding("credentials", Health.FAILED, str(exc), exc.remedy)]
-    ground = AccountChecks(cloud, settings)
     findings = [
         Finding("credentials", Health.OK, who["Arn"]),
         check_clock(who, now),
         await check_permissions(cloud, who["Arn"], await _place(cloud, settings, who["Account"])),
-        await guarded("table", partial(_gaps, "table", standing.table_gaps)),
-        await guarded("queues", partial(_gaps, "queues", standing.queue_gaps)),
+        await guarded("table", partial(_gaps, "table", table_gaps)),
+        await guarded("queues", partial(_gaps, "queues", queue_gaps)),
     ]
     try:
         script = own_user_data(settings)
@@ -66,11 +65,18 @@ async def examine(cloud: Cloud, settings: Settings, standing: InfrastructurePart
         desired = []
     else:
         findings.append(Finding("user data", Health.OK, f"{len(script.encode())} of {LIMIT} bytes"))
-        gaps = partial(standing.template_gaps, desired)
+        gaps = partial(template_gaps, desired)
         findings.append(await guarded("templates", partial(_gaps, "templates", gaps)))
-    for name, check in _of_the_ground(ground, desired):
-        findings.append(await guarded(name, check))
-    return findings
+    ground = AccountChecks(cloud, settings)
+    checks: dict[str, Callable[[], Awaitable[Finding]]] = {
+        "subnets": ground.subnets,
+        "image": ground.image,
+        "security groups": ground.security_groups,
+        "instance profile": ground.profile,
+        **{f"types of {one.resource_class}": partial(ground.types, one) for one in desired},
+        **{f"{market} quota": partial(ground.quota, market) for market in QUOTA_CODES},
+    }
+    return findings + [await guarded(name, check) for name, check in checks.items()]
 
 
 async def _place(cloud: Cloud, settings: Settings, account: str) -> PolicyScope:
@@ -79,28 +85,14 @@ async def _place(cloud: Cloud, settings: Settings, account: str) -> PolicyScope:
     return place_of(replace(settings, aws=replace(settings.aws, region=region)), account)
 
 
-def _of_the_ground(
-    ground: "AccountChecks", desired: list[Template]
-) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
-    yield "subnets", ground.subnets
-    yield "image", ground.image
-    yield "security groups", ground.security_groups
-    yield "instance profile", ground.profile
-    for template in desired:
-        yield f"types of {template.resource_class}", partial(ground.types, template)
-    for market in QUOTA_CODES:
-        yield f"{market} quota", partial(ground.quota, market)
-
-
-async def _gaps(name: str, look: Callable[[], Awaitable[list[Gap]]]) -> Finding:
+async def _gaps(name: str, look: Callable[[], Gaps]) -> Finding:
     gaps = await look()
     if not gaps:
         return Finding(name, Health.OK, "as the settings ask")
     blocking = [gap for gap in gaps if gap.blocks]  # the others follow from it
     told = "; ".join(f"{gap.subject}: {gap.reason}" for gap in blocking or gaps)
-    return Finding(
-        name, Health.FAILED, told, 'Run `bullpen refresh`, or apply your Terraform if aws.manage = "external".'
-    )
+    remedy = 'Run `bullpen refresh`, or apply your Terraform if aws.manage = "external".'
+    return Finding(name, Health.FAILED, told, remedy)
 
 
 async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -112,7 +104,7 @@ async def guarded(name: str, check: Callable[[], Awaitable[Finding]]) -> Finding
 
 
 def check_clock(answer: Mapping[str, Any], now: datetime) -> Finding:
-    """Hold our clock against the time of an answer that has just come, which AWS gives in whole seconds."""
+    """Compare this clock with the time of an answer that has just come, which AWS gives in whole seconds."""
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         ahead = (now - parsedate_to_datetime(date)).total_seconds()
@@ -139,10 +131,8 @@ class AccountChecks:
         zones = [one["AvailabilityZone"] for one in found]
         free = sum(one.get("AvailableIpAddressCount", 0) for one in found)
         told = f"{len(found)} in {', '.join(sorted(set(zones)))}; {free} free addresses"
-        if twice := sorted({zone for zone in zones if zones.count(zone) > 1}):
-            remedy = (
-                f"Name one subnet for each zone in aws.subnets: EC2 refuses a fleet with two in {', '.join(twice)}."
-            )
+        if twice := ", ".join(sorted({zone for zone in zones if zones.count(zone) > 1})):
+            remedy = f"Name one subnet for each zone in aws.subnets: EC2 refuses a fleet with two in {twice}."
             return Finding("subnets", Health.FAILED, told, remedy)
         if len({one["VpcId"] for one in found}) > 1:
             return Finding("subnets", Health.FAILED, f"{told}, in several VPCs", "Name subnets of one VPC.")
@@ -179,20 +169,15 @@ class AccountChecks:
     async def profile(self) -> Finding:
         name = self._aws.instance_profile.rpartition("/")[2]
         remedy = "Make it with the policy that `bullpen iam-policy instance` prints, or correct aws.instance-profile."
+        iam = await self._cloud.client("iam")
         try:
-            answer = await call(
-                await self._cloud.client("iam"),
-                "get_instance_profile",
-                expecting=(NO_PROFILE,),
-                InstanceProfileName=name,
-            )
+            answer = await call(iam, "get_instance_profile", expecting=(NO_PROFILE,), InstanceProfileName=name)
         except Declined:
             return Finding("instance profile", Health.FAILED, f"{name} does not exist", remedy)
         roles = [role["RoleName"] for role in answer["InstanceProfile"].get("Roles", ())]
         if not roles:
-            return Finding(
-                "instance profile", Health.FAILED, f"{name} has no role: machines have no permissions", remedy
-            )
+            found = f"{name} has no role: machines have no permissions"
+            return Finding("instance profile", Health.FAILED, found, remedy)
         return Finding("instance profile", Health.OK, f"{name} with role {', '.join(roles)}")
 
     async def types(self, template: Template) -> Finding:
@@ -216,13 +201,14 @@ class AccountChecks:
 
     async def quota(self, market: str) -> Finding:
         """Against what the limits would allow, in machines of the smallest class."""
-        quotas, named = await self._cloud.client("service-quotas"), QUOTA_CODES[market]
+        quotas, named = (
+            await self._cloud.client("service-quotas"),
+            {"ServiceCode": "ec2", "QuotaCode": QUOTA_CODES[market]},
+        )
         try:
-            answer = await call(
-                quotas, "get_service_quota", expecting=(NO_APPLIED_VALUE,), ServiceCode="ec2", QuotaCode=named
-            )
+            answer = await call(quotas, "get_service_quota", expecting=(NO_APPLIED_VALUE,), **named)
         except Declined:
-            answer = await call(quotas, "get_aws_default_service_quota", ServiceCode="ec2", QuotaCode=named)
+            answer = await call(quotas, "get_aws_default_service_quota", **named)
         vcpus, name = answer["Quota"]["Value"], answer["Quota"]["QuotaName"]
         least = min(kind.cpu for kind in self._settings.classes.values())
         wanted = least * self._settings.limits.max_instances
@@ -235,9 +221,7 @@ class AccountChecks:
         return Finding(f"{market} quota", Health.OK, told)
 
     async def _subnets(self) -> list[Mapping[str, Any]]:
-        answer = await ask(self._cloud, "describe_subnets", SubnetIds=list(self._aws.subnets))
-        subnets: list[Mapping[str, Any]] = answer["Subnets"]
-        return subnets
+        return list((await ask(self._cloud, "describe_subnets", SubnetIds=list(self._aws.subnets)))["Subnets"])
 
     async def _image(self) -> Mapping[str, Any]:
         if self._images is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.config import Settings
-from bullpen.engines.aws.ec2.fleet import POOL_TAG
+from bullpen.engines.aws.dynamodb.schema import POOL_TAG
 from bullpen.model.boot import ATTRIBUTES, BOOT_FAILURE, CALLER, failure_kind, partition_of
 
 Statement = dict[str, Any]
@@ -52,6 +52,10 @@ class PolicyScope:
     served: bool = False  # agents speak with `bullpen serve`, not with the table
     on_github: bool = False  # agents register at GitHub, for which they need a secret
 
+    @property
+    def table(self) -> str:
+        return self.arn("dynamodb", f"table/{self.pool}")
+
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
 
@@ -61,6 +65,10 @@ class PolicyScope:
 
     def iam_arn(self, resource: str) -> str:
         return f"arn:{self.partition}:iam::{self.account}:{resource}"
+
+    def tagged(self, tag: str) -> dict[str, Any]:
+        """The condition that a thing carries the pool's tag (`ResourceTag`), or is made with it (`RequestTag`)."""
+        return {"StringEquals": {f"aws:{tag}/{POOL_TAG}": self.pool}}
 
     def service(self, name: str) -> str:
         """A service as IAM names it there. EC2 has a name of its own in China; the service-linked roles have none."""
@@ -88,9 +96,10 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> PolicySc
 
 
 def control_plane(place: PolicyScope) -> Policy:
-    statements = [_all_records(place), *_tickets(place), *_launching(place), *_looks(place), *_doctor(place)]
+    records = _allow("Records", _dynamodb(*READS, *WRITES), [place.table, f"{place.table}/index/*"])
+    statements = [records, *_tickets(place), *_launching(place), *_looks(place), *_doctor(place)]
     if place.makes_templates:
-        statements += [*_makes(place), _templates(place, "Delete", "aws:ResourceTag")]
+        statements += [*_makes(place), _templates(place, "Delete", "ResourceTag")]
     return _policy(statements)
 
 
@@ -114,44 +123,35 @@ def instance(place: PolicyScope) -> Policy:
     With it only the boot uses the table: it fetches the agent, or reports why it has none, in a partition whose
     name IAM takes from the machine's credentials.
     """
-    table = place.arn("dynamodb", f"table/{place.pool}")
+    table = [place.table]
     if place.served:
-        own = {**_leading(failure_kind(CALLER))["ForAllValues:StringEquals"], "dynamodb:Attributes": [*ATTRIBUTES]}
-        return _policy(
-            [
-                _allow("FetchAgent", ["dynamodb:GetItem"], [table], _leading("Agent")),
-                _allow("ReportBootFailure", ["dynamodb:PutItem"], [table], {"ForAllValues:StringEquals": own}),
-            ]
-        )
+        own = _leading(failure_kind(CALLER))
+        own["ForAllValues:StringEquals"]["dynamodb:Attributes"] = [*ATTRIBUTES]
+        fetch = _allow("FetchAgent", _dynamodb("GetItem"), table, _leading("Agent"))
+        return _policy([fetch, _allow("ReportBootFailure", _dynamodb("PutItem"), table, own)])
     read = ("Instance", "Agent", SECRET) if place.on_github else ("Instance", "Agent")
     return _policy(
         [
-            _allow("Read", ["dynamodb:ConditionCheckItem", "dynamodb:GetItem"], [table], _leading(*read)),
-            _allow("Report", ["dynamodb:UpdateItem"], [table], _leading("WS", "Heartbeat")),
-            _allow("Register", ["dynamodb:DeleteItem", "dynamodb:PutItem"], [table], _leading("Registration")),
+            _allow("Read", _dynamodb("ConditionCheckItem", "GetItem"), table, _leading(*read)),
+            _allow("Report", _dynamodb("UpdateItem"), table, _leading("WS", "Heartbeat")),
+            _allow("Register", _dynamodb("DeleteItem", "PutItem"), table, _leading("Registration")),
         ]
     )
 
 
-def _all_records(place: PolicyScope) -> Statement:
-    table = place.arn("dynamodb", f"table/{place.pool}")
-    return _allow("Records", [f"dynamodb:{verb}" for verb in (*READS, *WRITES)], [table, f"{table}/index/*"])
-
-
 def _records(place: PolicyScope, written: tuple[str, ...], read: tuple[str, ...]) -> list[Statement]:
     """Records by their kind. An index shows what records are like, and nothing of what has no place in one."""
-    table = place.arn("dynamodb", f"table/{place.pool}")
     return [
-        _allow("ReadRecords", [f"dynamodb:{verb}" for verb in READS], [table], _leading_like(*read)),
-        _allow("WriteRecords", [f"dynamodb:{verb}" for verb in WRITES], [table], _leading_like(*written)),
-        _allow("ReadIndexes", ["dynamodb:Query"], [f"{table}/index/*"]),
+        _allow("ReadRecords", _dynamodb(*READS), [place.table], _leading(*read, test="StringLike")),
+        _allow("WriteRecords", _dynamodb(*WRITES), [place.table], _leading(*written, test="StringLike")),
+        _allow("ReadIndexes", _dynamodb("Query"), [f"{place.table}/index/*"]),
     ]
 
 
 def _tickets(place: PolicyScope) -> list[Statement]:
     """What it takes to claim, to give back, and to end what is not clean."""
     messages = ("DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage", "SendMessage")
-    tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
+    tagged = place.tagged("ResourceTag")
     return [
         _allow("Tickets", [f"sqs:{verb}" for verb in messages], [place.arn("sqs", f"{place.pool}-*")]),
         _allow("TerminateInstances", ["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], tagged),
@@ -160,8 +160,6 @@ def _tickets(place: PolicyScope) -> list[Statement]:
 
 
 def _launching(place: PolicyScope) -> list[Statement]:
-    ours = {"StringEquals": {f"aws:RequestTag/{POOL_TAG}": place.pool}}
-    tagged = {"StringEquals": {f"aws:ResourceTag/{POOL_TAG}": place.pool}}
     launch = ["ec2:CreateFleet", "ec2:RunInstances"]
     made = [place.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "volume")]
     used = [
@@ -180,12 +178,12 @@ def _launching(place: PolicyScope) -> list[Statement]:
     tagging = {"StringEquals": {"ec2:CreateAction": creators}}
     spot = "spot.amazonaws.com"  # instant fleets need no role of EC2 Fleet's own
     statements = [
-        _allow("LaunchTaggedOnly", launch, made, ours),
-        _allow("LaunchFromPoolTemplates", launch, [templates], tagged),
+        _allow("LaunchTaggedOnly", launch, made, place.tagged("RequestTag")),
+        _allow("LaunchFromPoolTemplates", launch, [templates], place.tagged("ResourceTag")),
         _allow("LaunchResources", launch, used),
         _allow("TagOnLaunch", ["ec2:CreateTags"], tagged_at_birth, tagging),
         _allow("DescribeTypes", ["ec2:DescribeInstanceTypes"], ["*"]),
-        _see_templates(),
+        _allow("DescribeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"]),
         _allow(
             "PassInstanceRole",
             ["iam:PassRole"],
@@ -200,16 +198,15 @@ def _launching(place: PolicyScope) -> list[Statement]:
         ),
     ]
     if place.makes_templates:  # for runs that ask for types of their own
-        statements.append(_templates(place, "Create", "aws:RequestTag"))
+        statements.append(_templates(place, "Create", "RequestTag"))
     return statements
 
 
 def _looks(place: PolicyScope) -> list[Statement]:
     """What refresh looks at, whichever tool made it."""
-    table = place.arn("dynamodb", f"table/{place.pool}")
-    described = ("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
+    described = _dynamodb("DescribeContinuousBackups", "DescribeTable", "DescribeTimeToLive", "GetItem")
     return [
-        _allow("Table", [f"dynamodb:{look}" for look in described], [table]),
+        _allow("Table", described, [place.table]),
         _allow("ListQueues", ["sqs:ListQueues"], ["*"]),
         _allow("ReadQueueTags", ["sqs:ListQueueTags"], [place.arn("sqs", f"{place.pool}-*")]),
     ]
@@ -217,12 +214,11 @@ def _looks(place: PolicyScope) -> list[Statement]:
 
 def _makes(place: PolicyScope) -> list[Statement]:
     """What refresh makes and corrects."""
-    table, queues = place.arn("dynamodb", f"table/{place.pool}"), place.arn("sqs", f"{place.pool}-*")
     tables = ("CreateTable", "TagResource", "UpdateContinuousBackups", "UpdateTable", "UpdateTimeToLive")
     verbs = ("CreateQueue", "DeleteQueue", "SetQueueAttributes", "TagQueue")
     return [
-        _allow("CreateTable", [f"dynamodb:{verb}" for verb in tables], [table]),
-        _allow("CreateQueues", [f"sqs:{verb}" for verb in verbs], [queues]),
+        _allow("CreateTable", _dynamodb(*tables), [place.table]),
+        _allow("CreateQueues", [f"sqs:{verb}" for verb in verbs], [place.arn("sqs", f"{place.pool}-*")]),
     ]
 
 
@@ -238,22 +234,17 @@ def _doctor(place: PolicyScope) -> list[Statement]:
     ]
 
 
-def _see_templates() -> Statement:
-    return _allow("DescribeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"])
-
-
 def _templates(place: PolicyScope, verb: str, tag: str) -> Statement:
-    ours = {"StringEquals": {f"{tag}/{POOL_TAG}": place.pool}}
     resource = place.arn("ec2", "launch-template/*")
-    return _allow(f"{verb}Templates", [f"ec2:{verb}LaunchTemplate"], [resource], ours)
+    return _allow(f"{verb}Templates", [f"ec2:{verb}LaunchTemplate"], [resource], place.tagged(tag))
 
 
-def _leading(*kinds: str) -> dict[str, Any]:
-    return {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
+def _dynamodb(*verbs: str) -> list[str]:
+    return [f"dynamodb:{verb}" for verb in verbs]
 
 
-def _leading_like(*kinds: str) -> dict[str, Any]:
-    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
+def _leading(*kinds: str, test: str = "StringEquals") -> dict[str, Any]:
+    return {f"ForAllValues:{test}": {"dynamodb:LeadingKeys": [f"TYPE#{kind}" for kind in kinds]}}
 
 
 def _allow(sid: str, actions: list[str], resources: list[str], condition: dict[str, Any] | None = None) -> Statement:
@@ -265,9 +256,7 @@ def _policy(statements: list[Statement]) -> Policy:
     """Statements about the same resources under the same conditions become one: a policy is short of characters."""
     merged: dict[str, Statement] = {}
     for one in statements:
-        about = json.dumps([one["Effect"], one["Resource"], one.get("Condition")])
-        if (known := merged.get(about)) is None:
-            merged[about] = one
-        else:
-            merged[about] = {**known, "Action": [*known["Action"], *one["Action"]]}
+        known = merged.setdefault(json.dumps([one["Effect"], one["Resource"], one.get("Condition")]), one)
+        if known is not one:
+            known["Action"] = [*known["Action"], *one["Action"]]
     return {"Version": "2012-10-17", "Statement": list(merged.values())}

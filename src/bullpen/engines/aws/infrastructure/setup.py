@@ -6,7 +6,7 @@
     left over    templates that are not used any more are deleted
 
 With `aws.manage = "external"` another tool does all of that: refresh only looks at it, and everything that is not as it
-should be is named at once. Items are ours in any case: the agent's archive, and the mark of the table's schema.
+should be is named at once. Items are refresh's in any case: the agent's archive, and the mark of the table's schema.
 """
 
 import json
@@ -56,7 +56,7 @@ class AwsInfrastructure:
     async def gaps(self) -> list[Gap]:
         desired = self._desired()  # first: settings that make no template are refused before any call
         found = [
-            *await self.table_gaps(),
+            *await self._table.gaps(),
             *(gap for gap in await self.queue_gaps() if gap.what != MAKE_QUEUE or not self._settings.makes_queues),
             *await self.template_gaps(desired),
         ]
@@ -81,11 +81,8 @@ class AwsInfrastructure:
         await mends[gap.what](gap.subject)
 
     async def examine(self) -> list[Finding]:
-        return await examine(self._cloud, self._settings, self, self._clock)
-
-    async def table_gaps(self) -> list[Gap]:
-        """Those of the table, and of the items in it that belong to no record."""
-        return await self._table.gaps()
+        gaps = self._table.gaps, self.queue_gaps, self.template_gaps
+        return await examine(self._cloud, self._settings, self._clock, *gaps)
 
     async def queue_gaps(self) -> list[Gap]:
         """Also of queues that are missing, which refresh makes on every engine: `gaps` leaves those to it."""
@@ -97,7 +94,7 @@ class AwsInfrastructure:
 
     async def template_gaps(self, desired: list[Template]) -> list[Gap]:
         """Of templates that are missing, or not as they should be."""
-        wrongs = [(one, await self._templates.verify(one)) for one in desired]
+        wrongs = [(one, (await self._templates.compared(one))[1]) for one in desired]
         return [Gap(MAKE_TEMPLATE, one.name, f"class {one.resource_class}: {wrong}") for one, wrong in wrongs if wrong]
 
     async def _make_template(self, name: str) -> None:

@@ -58,7 +58,7 @@ def mark_gaps(pool: str, item: Mapping[str, Any] | None) -> list[Gap]:
 
 
 def heed_mark(pool: str, item: Mapping[str, Any] | None) -> None:
-    """Raise ConfigError for the mark of another generation; a table without one is as good as ours."""
+    """Raise ConfigError for the mark of another generation; a table without one may be used."""
     generation = item.get("schema", {}).get("N", "") if item is not None else str(SCHEMA)
     if generation == str(SCHEMA):
         return
@@ -69,10 +69,7 @@ def heed_mark(pool: str, item: Mapping[str, Any] | None) -> None:
 
 
 def of_another_schema(pool: str, found: str) -> ConfigError:
-    return ConfigError(
-        f"DynamoDB table {pool} has another schema: {found}",
-        remedy=_LEFT,
-    )
+    return ConfigError(f"DynamoDB table {pool} has another schema: {found}", remedy=_LEFT)
 
 
 _LEFT = "Use the version of Bullpen that created it, or name another table with aws.pool. Nothing was changed."

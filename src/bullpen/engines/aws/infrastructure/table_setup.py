@@ -45,7 +45,7 @@ class Tending:
         self._clock = clock
 
     async def gaps(self) -> list[Gap]:
-        """Raise ConfigError for a table of another schema."""
+        """Those of the table and of its items that belong to no record. Raise ConfigError for another schema."""
         agent = Gap(STORE_AGENT, archive().sha256[:16], f"the table has no agent of version {archive().version}")
         table = await self._described()
         if table is None:
@@ -54,7 +54,8 @@ class Tending:
         if any(gap.what == table_diff.MAKE_TABLE for gap in found):
             return [*found, agent]
         if self._cloud.settings.manage == "refresh":  # else the owner of the table decides what a backup is worth
-            found += table_diff.recovery_gaps(self._pool, await self._backups())
+            backups = await self._look("describe_continuous_backups", "ContinuousBackupsDescription", *NOT_TOLD)
+            found += table_diff.recovery_gaps(self._pool, backups)
         found += table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
 
@@ -71,14 +72,13 @@ class Tending:
             table = await self._until(lambda table: name in _index_states(table) or _is_at_rest(table))
             if name in _index_states(table):
                 break
+            request = {
+                "TableName": self._pool,
+                "AttributeDefinitions": attribute_definitions(table["KeySchema"], index["KeySchema"]),
+                "GlobalSecondaryIndexUpdates": [{"Create": index}],
+            }
             try:
-                await self._ask(
-                    "update_table",
-                    expecting=(IN_USE,),
-                    TableName=self._pool,
-                    AttributeDefinitions=attribute_definitions(table["KeySchema"], index["KeySchema"]),
-                    GlobalSecondaryIndexUpdates=[{"Create": index}],
-                )
+                await self._ask("update_table", expecting=(IN_USE,), **request)
             except Declined:
                 await asyncio.sleep(PAUSES[-1])
         await self._until(lambda table: _index_states(table).get(name) == "ACTIVE")
@@ -97,19 +97,16 @@ class Tending:
 
     async def enable_recovery(self) -> None:
         """The next refresh tries again what cannot be done now; an emulator never can."""
+        request = recovery_specification(self._pool)
         with suppress(Declined):
-            await self._ask(
-                "update_continuous_backups", expecting=(UNKNOWN, NOT_NOW), **recovery_specification(self._pool)
-            )
+            await self._ask("update_continuous_backups", expecting=(UNKNOWN, NOT_NOW), **request)
 
     async def mark(self) -> None:
         """Never over what a newer program wrote."""
         item = {**SCHEMA_KEY, "schema": {"N": str(SCHEMA)}}
-        absent = "attribute_not_exists(PK)"
+        request = {"TableName": self._pool, "Item": item, "ConditionExpression": "attribute_not_exists(PK)"}
         try:
-            await self._ask(
-                "put_item", expecting=(STANDS_THERE,), TableName=self._pool, Item=item, ConditionExpression=absent
-            )
+            await self._ask("put_item", expecting=(STANDS_THERE,), **request)
         except Declined:
             table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
 
@@ -128,25 +125,19 @@ class Tending:
         return answer.get("Item")
 
     async def _expiry(self) -> dict[str, Any]:
-        answer = await self._ask("describe_time_to_live", TableName=self._pool)
-        described: dict[str, Any] = answer["TimeToLiveDescription"]
-        return described
-
-    async def _backups(self) -> dict[str, Any] | None:
-        try:
-            answer = await self._ask("describe_continuous_backups", expecting=NOT_TOLD, TableName=self._pool)
-        except Declined:
-            return None
-        described: dict[str, Any] = answer["ContinuousBackupsDescription"]
-        return described
+        return await self._look("describe_time_to_live", "TimeToLiveDescription") or {}
 
     async def _described(self) -> dict[str, Any] | None:
+        return await self._look("describe_table", "Table", NO_TABLE)
+
+    async def _look(self, method: str, part: str, *unknown: str) -> dict[str, Any] | None:
+        """This part of the answer; None for an answer with one of these codes."""
         try:
-            answer = await self._ask("describe_table", expecting=(NO_TABLE,), TableName=self._pool)
+            answer = await self._ask(method, expecting=unknown, TableName=self._pool)
         except Declined:
             return None
-        table: dict[str, Any] = answer["Table"]
-        return table
+        described: dict[str, Any] = answer[part]
+        return described
 
     async def _until_active(self) -> None:
         await self._until(lambda table: table["TableStatus"] == "ACTIVE")

@@ -35,24 +35,24 @@ log = get_logger("bullpen.engines.aws")
 _COUNTS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", "ApproximateNumberOfMessagesNotVisible"]
 
 
-class SqsQueue:
-    """`ports.PoolQueue` of one pool."""
+class SqsQueue(Queues):
+    """`ports.PoolQueue` of one pool: its queues, and the tickets in them."""
 
-    counts_expired = True  # SQS knows nothing of our expiry: an expired message counts until `take` deletes it
+    counts_expired = True  # SQS knows nothing of `expires`: an expired message counts until `take` deletes it
 
     def __init__(self, cloud: Cloud, clock: Clock, chance: Chance) -> None:
-        self._queues = Queues(cloud)
+        super().__init__(cloud)
         self._clock = clock
         self._chance = chance
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
-        await self._queues.url(resource_class)  # asked once, before several ask at once
+        await self.url(resource_class)  # asked once, before several ask at once
         shares = [min(BATCH, limit - at) for at in range(0, limit, BATCH)]
         batches = (self._take_batch(resource_class, share) for share in shares)
         outcomes = await asyncio.gather(*batches, return_exceptions=True)
         taken = [body for outcome in outcomes if not isinstance(outcome, BaseException) for body in outcome]
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if failures and not taken:  # with some taken, a failure is left to the next call: they are deleted, and ours
+        if failures and not taken:  # with some taken, a failure is left to the next call: they are deleted already
             raise failures[0]
         return taken
 
@@ -70,26 +70,13 @@ class SqsQueue:
 
     async def count(self, resource_class: str) -> int:
         try:
-            answer = await self._queues.ask("get_queue_attributes", resource_class, AttributeNames=_COUNTS)
+            answer = await self.ask("get_queue_attributes", resource_class, AttributeNames=_COUNTS)
         except Missing:
             return 0
         return sum(int(answer["Attributes"][name]) for name in _COUNTS)
 
-    async def names(self) -> list[str]:
-        return await self._queues.classes()
-
-    async def ensure(self, resource_class: str) -> None:
-        await self._queues.ensure(resource_class)
-
-    async def misfits(self) -> dict[str, str]:
-        """The classes whose queue is not as it should be, and why. `ensure` corrects it."""
-        return await self._queues.misfits()
-
-    async def retire(self, resource_class: str) -> None:
-        await self._queues.retire(resource_class)
-
     async def _take_batch(self, resource_class: str, most: int) -> list[str]:
-        answer = await self._queues.ask(
+        answer = await self.ask(
             "receive_message",
             resource_class,
             MaxNumberOfMessages=most,
@@ -103,12 +90,12 @@ class SqsQueue:
         # Without an answer it is unknown which are deleted; to drop them would lose those that are. The others, like
         # those that the answer names as failed, are seen once more, and found stale by their version.
         with suppress(Unavailable):
-            await self._queues.ask("delete_message_batch", resource_class, Entries=entries)
+            await self.ask("delete_message_batch", resource_class, Entries=entries)
         now = self._clock.now().timestamp()
         return [one["Body"] for one in messages if _expiry(one) > now]
 
     async def _send(self, resource_class: str, messages: Sequence[Message], delay: float) -> None:
-        await self._queues.url(resource_class)
+        await self.url(resource_class)
         hidden = min(math.ceil(delay), LONGEST_DELAY)
         entries = [
             {"Id": str(at), "MessageBody": one.body, "DelaySeconds": hidden, **_attributes(one)}
@@ -126,7 +113,7 @@ class SqsQueue:
         refused: list[dict[str, Any]] = []
         left: list[dict[str, Any]] = []
         for attempt in range(ATTEMPTS):
-            answer = await self._queues.ask("send_message_batch", resource_class, Entries=entries)
+            answer = await self.ask("send_message_batch", resource_class, Entries=entries)
             failed = answer.get("Failed", [])
             refused += [one for one in failed if one["SenderFault"]]
             left = [one for one in failed if not one["SenderFault"]]
@@ -135,7 +122,7 @@ class SqsQueue:
             again = {one["Id"] for one in left}
             entries = [one for one in entries if one["Id"] in again]
             await asyncio.sleep(self._chance.uniform(0, FIRST_WAIT * 2**attempt))
-        subject = f"SQS SendMessageBatch: queue {self._queues.name(resource_class)}"
+        subject = f"SQS SendMessageBatch: queue {self.name(resource_class)}"
         if refused:
             raise Refused(f"{subject} refused {len(refused)} messages: {_reason(refused[0])}")
         if left:

@@ -3,12 +3,13 @@
 Nothing is made, corrected or deleted that does not carry the tag of the pool: names alone prove nothing.
 """
 
+from functools import partial
 from typing import Any
 
 from bullpen.concurrency import gather_or_cancel
-from bullpen.engines.aws.errors import Declined, call
+from bullpen.engines.aws.errors import Declined, all_pages, call
 from bullpen.engines.aws.session import Cloud
-from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, is_ours, queue_name, tags
+from bullpen.engines.aws.sqs.schema import ATTRIBUTES, class_of, corrections, queue_name, tags
 from bullpen.errors import Refused, Unavailable
 
 PAGE = 1000
@@ -46,8 +47,8 @@ class Queues:
         """A call about one queue. Raise Missing if there is none."""
         return await self._call(method, resource_class, QueueUrl=await self.url(resource_class), **request)
 
-    async def classes(self) -> list[str]:
-        """The resource classes that have a queue of ours."""
+    async def names(self) -> list[str]:
+        """The resource classes that have a queue of this pool."""
         found = {class_of(self._pool, url.rpartition("/")[2]): url for url in await self._listed()}
         found = {one: url for one, url in found.items() if url.rpartition("/")[2] == self.name(one)}
         self._urls |= found
@@ -67,7 +68,7 @@ class Queues:
 
     async def misfits(self) -> dict[str, str]:
         """The classes whose queue is not as it should be, and why; changes nothing."""
-        classes = await self.classes()
+        classes = await self.names()
         wrong = await gather_or_cancel([self._corrections(one) for one in classes])
         whys = ["; ".join(why for _, why in one.values()) for one in wrong]
         return {one: why for one, why in zip(classes, whys, strict=True) if why}
@@ -82,14 +83,9 @@ class Queues:
         self._forget(resource_class)
 
     async def _listed(self) -> list[str]:
-        """The addresses of all queues whose name starts like ours."""
-        sqs, found, more = await self._cloud.client("sqs"), list[str](), dict[str, str]()
-        while True:
-            answer = await call(sqs, "list_queues", QueueNamePrefix=f"{self._pool}-", MaxResults=PAGE, **more)
-            found += answer.get("QueueUrls", [])
-            if not answer.get("NextToken"):
-                return found
-            more = {"NextToken": answer["NextToken"]}
+        """The addresses of all queues whose name starts like those of this pool."""
+        look = partial(call, await self._cloud.client("sqs"), "list_queues")
+        return await all_pages(look, "QueueUrls", QueueNamePrefix=f"{self._pool}-", MaxResults=PAGE)
 
     async def _make(self, resource_class: str) -> None:
         name = self.name(resource_class)
@@ -110,10 +106,10 @@ class Queues:
         return corrections(answer["Attributes"])
 
     async def _is_ours(self, resource_class: str) -> bool:
-        """Whether it carries the tag of our pool; asked until it does."""
+        """Whether it carries the tag of this pool; asked until it does."""
         if resource_class not in self._known_as_ours:
             answer = await self.ask("list_queue_tags", resource_class)
-            if not is_ours(self._pool, answer.get("Tags", {})):
+            if not tags(self._pool).items() <= answer.get("Tags", {}).items():
                 return False
             self._known_as_ours.add(resource_class)
         return True

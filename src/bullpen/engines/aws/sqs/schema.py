@@ -31,10 +31,6 @@ def tags(pool: str) -> dict[str, str]:
     return {POOL_TAG: pool}
 
 
-def is_ours(pool: str, found: Mapping[str, str]) -> bool:
-    return found.get(POOL_TAG) == pool
-
-
 def corrections(found: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What to set so that a queue with these attributes is as it should be: its value, and why."""
     wrong = {
