@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -18,9 +18,10 @@ from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.jobs import SqliteJobs
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
-from bullpen.engines.system import SystemChance
+from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.host.processes import ProcessIdentity, await_end, end_tree, identify, mark_of
 from bullpen.model import instance as steps
+from bullpen.model import job as job_steps
 from bullpen.model.fleet import FleetAnswer, FleetPlan
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
@@ -29,6 +30,7 @@ from bullpen.model.provision import Provision
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal
 from bullpen.model.ticket import Requirements, UsageClass
+from bullpen.ports import Clock
 
 PATIENCE = 240.0  # seconds; what is waited for takes milliseconds, so only a failing test takes so long
 NEEDS = Requirements("small", UsageClass.ON_DEMAND)
@@ -62,6 +64,23 @@ def a_plan(count: int = 1, **changes: Any) -> FleetPlan:
     return replace(plan, **changes)
 
 
+class QueuedJobs(SqliteJobs):
+    """The jobs of a home, and the two calls that a test needs."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        super().__init__(database)
+        self._clock = clock or SystemClock()
+
+    async def submit(self, run_id: str, command: Sequence[str]) -> str:
+        absent = job_steps.absent(f"j-{SystemChance().token()}", run_id, tuple(command))
+        change = job_steps.submit(absent, job_steps.Submitted(at=self._clock.now(), by="submit"))
+        await SqliteRecords(self._database).apply(change)
+        return absent.id
+
+    async def get(self, job_id: str) -> Job | None:
+        return (await self.jobs([job_id])).get(job_id)
+
+
 @dataclass
 class Pool:
     """The engines of one home, and the steps of the control plane that a test takes by hand."""
@@ -71,7 +90,7 @@ class Pool:
     compute: LocalCompute
     records: SqliteRecords
     signals: SqliteSignals
-    jobs: SqliteJobs
+    jobs: QueuedJobs
     ci: SqliteCI
     clock: ShiftedClock
     rounds: list[str] = field(default_factory=list)
@@ -240,7 +259,7 @@ async def a_pool(home: Path, settings: Settings | None = None) -> AsyncIterator[
         compute,
         SqliteRecords(database),
         SqliteSignals(database),
-        SqliteJobs(database, clock, chance),
+        QueuedJobs(database, clock),
         SqliteCI(database),
         clock,
     )

@@ -86,7 +86,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 ci=SqliteCI(database),
                 observations=SqliteObservations(database),
                 workers=SqliteWorkers(database),
-                jobs=SqliteJobs(database, clock, chance),
+                jobs=SqliteJobs(database),
                 logs=FileLogs(home),
                 health=SqliteHealth(database),
                 vault=FileVault(home, clock),

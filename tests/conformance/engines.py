@@ -103,7 +103,7 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             queue=SqliteQueue(database, clock),
             ci=SqliteCI(database),
             workers=SqliteWorkers(database),
-            jobs=SqliteJobs(database, clock, SystemChance()),
+            jobs=SqliteJobs(database),
             logs=FileLogs(directory),
             health=SqliteHealth(database),
             vault=FileVault(directory, clock),

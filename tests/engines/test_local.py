@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from bullpen.engines.local import compute as local_compute
 from bullpen.engines.local.compute import LAUNCH_LASTS
 from bullpen.engines.local.launch import end as launched_end
 from bullpen.engines.local.launch import launch, remove_directory
+from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.system import SystemChance
 from bullpen.host.processes import ProcessIdentity, identify, is_running, mark_of
 from bullpen.model.fleet import LaunchedMachine, shortfall
@@ -37,6 +39,10 @@ SMALL = ResourceClass(cpu=1, mem=1024)
 
 def a_machine(id_: str = "i-00000000000000aa") -> LaunchedMachine:
     return LaunchedMachine(id_, "local.small", UsageClass.ON_DEMAND, 1, 1024)
+
+
+def book_a_machine(transaction: Transaction, at: datetime) -> None:
+    machines.book(transaction, a_plan(), [a_machine()], at, {a_machine().id: ""}, {})
 
 
 def environment_of(pid: int) -> bytes:
@@ -210,7 +216,7 @@ async def test_a_machine_that_cannot_be_started_is_an_error_and_leaves_nothing(t
 async def test_a_machine_whose_launcher_died_before_its_start_is_dead_after_an_allowance(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as pool:
         at = pool.clock.now()
-        await pool.database.write(lambda transaction: machines.book(transaction, a_plan(), [a_machine()], at))
+        await pool.database.write(partial(book_a_machine, at=at))
         assert [sighting.alive for sighting in await pool.compute.sightings()] == [True]
         assert await pool.compute.terminate([a_machine().id]) == [], "its launcher may be about to start it"
         pool.clock.shift = LAUNCH_LASTS + timedelta(seconds=1)
@@ -224,7 +230,7 @@ async def test_a_machine_whose_launcher_died_before_its_start_is_dead_after_an_a
 async def test_a_machine_whose_launcher_died_after_its_start_is_seen_and_ended(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as pool:
         at = pool.clock.now()
-        await pool.database.write(lambda transaction: machines.book(transaction, a_plan(), [a_machine()], at))
+        await pool.database.write(partial(book_a_machine, at=at))
         process = launch(tmp_path, a_machine().id, quick_settings())
         pool.clock.shift = LAUNCH_LASTS + timedelta(seconds=1)
         assert [sighting.alive for sighting in await pool.compute.sightings()] == [True]
@@ -316,7 +322,7 @@ async def test_a_stranger_who_got_a_machine_s_pid_is_not_touched(tmp_path: Path,
     ours = replace(stranger, started=stranger.started - 1)
     async with a_pool(tmp_path) as pool:
         at = pool.clock.now()
-        await pool.database.write(lambda transaction: machines.book(transaction, a_plan(), [a_machine()], at))
+        await pool.database.write(partial(book_a_machine, at=at))
         await pool.database.write(lambda transaction: machines.note_starts(transaction, {a_machine().id: ours}))
         assert [sighting.alive for sighting in await pool.compute.sightings()] == [False]
         assert await pool.compute.terminate([a_machine().id]) == [a_machine().id]

@@ -38,7 +38,7 @@ async def a_dead_machine(pool: Pool, user: str) -> str:
     machine = LaunchedMachine("i-00000000000000aa", "local.small", UsageClass.ON_DEMAND, 1, 1024)
     at = pool.clock.now() - LAUNCH_LASTS - timedelta(seconds=1)
     await pool.database.write(
-        lambda transaction: machines.book(transaction, a_plan(), [machine], at, {machine.id: user})
+        lambda transaction: machines.book(transaction, a_plan(), [machine], at, {machine.id: user}, {})
     )
     return machine.id
 

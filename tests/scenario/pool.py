@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.jobs import SqliteJobs
-from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.host.processes import TreeSurvived, end_tree, mark_of
+from real_machines import QueuedJobs
 from scenario import processes
 from scenario.audit import audit
 from scenario.commands import LOOK_AGAIN, Command, Commands, Ran, Starter
@@ -40,7 +39,7 @@ class Pool(Commands):
 
     async def _submit(self, run_id: str, command: Sequence[str]) -> str:
         async with Database.open(self.home) as database:
-            return await SqliteJobs(database, SystemClock(), SystemChance()).submit(run_id, command)
+            return await QueuedJobs(database).submit(run_id, command)
 
     # ------------------------------------------------------------------------------------------------------------ looks
 

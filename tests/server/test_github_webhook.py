@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from bullpen.config import Github, Settings
-from bullpen.engines.github.secret import read_secret
+from bullpen.engines.github.credentials import read_secret
 from bullpen.engines.github.webhooks import webhooks
 from bullpen.errors import ConfigError
 from bullpen.ports.callers import Verifiers

@@ -16,8 +16,7 @@ from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.credentials import AppCredentials
 from bullpen.engines.github.infrastructure import SECRET, GithubInfrastructure
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.runners import GithubCI
-from bullpen.engines.github.tokens import make_token
+from bullpen.engines.github.runners import GithubCI, make_token
 from bullpen.engines.memory import Memory
 from bullpen.errors import BullpenError
 from bullpen.ports import NoInfrastructure, Secret

@@ -15,8 +15,7 @@ from bullpen.engines.github.answers import GithubCall
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.runners import GithubCI
-from bullpen.engines.github.tokens import make_token
+from bullpen.engines.github.runners import GithubCI, make_token
 from bullpen.engines.github.workflows import GithubWorkflows
 from bullpen.engines.memory import Memory
 from bullpen.engines.system import SystemClock

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bullpen.engines.github.deployments import placed
-from bullpen.engines.github.workflows import GithubWorkflows
+from bullpen.engines.github.workflows import GithubWorkflows, placed
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused, Unavailable
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from engines.github.places import a_hub, scripted

@@ -26,7 +26,6 @@ from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
 from bullpen.engines.sqlite.workers import SqliteWorkers
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.engines.system import SystemChance, SystemClock
 from bullpen.model.signal import Heartbeat, Kind
 from conformance.landing import land, land_all
 from conformance.leases import a_beat, accepted, assigned, clean_up, finish, lost, settle, submit
@@ -61,7 +60,7 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
         await land_all(records, [cleaning(f"i-b{number}") for number in range(5)])
         (provision,) = await records.apply(open_provision())
         await signals.report(a_signal(pool[0], Kind.OK))
-        workers, jobs = SqliteWorkers(database), SqliteJobs(database, SystemClock(), SystemChance())
+        workers, jobs = SqliteWorkers(database), SqliteJobs(database)
         await _leave_behind(records, workers, dead)
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "instances": lambda: records.instances(["i-0", "i-1"]),

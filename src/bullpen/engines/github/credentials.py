@@ -10,11 +10,10 @@ key whenever something is signed with it.
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from pathlib import Path
 
 from bullpen.config import Github
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure, moment, understood
-from bullpen.engines.github.secret import read_secret
 from bullpen.engines.github.single_flight import Flights
 from bullpen.engines.github.token_cache import Issued, TokenCache
 from bullpen.errors import ConfigError, Refused
@@ -27,29 +26,21 @@ Send = Callable[[GithubCall, str], Awaitable[GithubAnswer]]
 """Makes a call with the bearer that is given, and nothing else: no repeats, no translation."""
 
 
-class Credentials(Protocol):
-    name: str  # what they are called in errors
-
-    async def bearer(self) -> str:
-        """What goes into the header of a call."""
-
-    def renewed(self, refused: str) -> bool:
-        """Told that GitHub refused a bearer: whether asking again yields another."""
-
-
 class TokenCredentials:
     """A personal access token."""
 
-    name = "github.token"
+    name = "github.token"  # what they are called in errors
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
         self._token = read()
 
     async def bearer(self) -> str:
+        """What goes into the header of a call."""
         return self._token
 
     def renewed(self, refused: str) -> bool:
+        """Called when GitHub refused a bearer: whether asking again yields another."""
         if self._token == refused:  # otherwise another task has noticed before
             self._token = self._read()
         return self._token != refused
@@ -107,11 +98,32 @@ class AppCredentials:
         return jwt.encode(claims, _key_of(self._settings), algorithm="RS256")
 
 
+Credentials = TokenCredentials | AppCredentials
+
+
 def credentials_of(settings: Github, scope_path: str, clock: Clock, send: Send, flights: Flights) -> Credentials:
     """Those that the settings name. Raise ConfigError, naming the setting, if what it holds cannot be used."""
     if settings.app_id:
         return AppCredentials(settings, scope_path, clock, send, flights)
     return TokenCredentials(partial(_token_of, settings))
+
+
+def read_secret(setting: str, value: str) -> str:
+    """What a setting keeps secret, or the file that it names, without the line break at its end; empty if none is set.
+
+    Raise ConfigError, which names the setting and never what it holds, if its file cannot be read or is empty.
+    """
+    if not value.startswith("file:"):
+        return value
+    path = Path(value.removeprefix("file:")).expanduser()
+    try:
+        found = path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is not text"
+        raise ConfigError(f"github.{setting}: {path} cannot be read ({why})") from exc
+    if not found:
+        raise ConfigError(f"github.{setting}: {path} is empty")
+    return found
 
 
 def _token_of(settings: Github) -> str:

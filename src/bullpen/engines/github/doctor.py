@@ -9,7 +9,7 @@ from bullpen.engines.github.jit import groups_of, no_group
 from bullpen.engines.github.naming import instance_of
 from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS, Right, runners
 from bullpen.engines.github.releases import Releases, refused_at
-from bullpen.engines.github.tokens import make_token
+from bullpen.engines.github.runners import make_token
 from bullpen.errors import BullpenError
 from bullpen.ports.health import Finding, Health
 

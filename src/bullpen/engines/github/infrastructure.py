@@ -11,8 +11,7 @@ from bullpen.config import Settings
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.runners import scope_url
-from bullpen.engines.github.tokens import make_token
+from bullpen.engines.github.runners import make_token, scope_url
 from bullpen.ports import Clock, Gap, Infrastructure, Secret, Vault
 from bullpen.ports.health import Finding
 

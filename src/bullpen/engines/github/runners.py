@@ -11,17 +11,16 @@ itself never removes a runner that works.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from bullpen.config import Settings
-from bullpen.engines.github.answers import GithubCall, understood
+from bullpen.engines.github.answers import GithubCall, moment, understood
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.jit import JitRunners
 from bullpen.engines.github.naming import fresh_number, instance_of, runner_name
 from bullpen.engines.github.permissions import runners
 from bullpen.engines.github.releases import Releases
-from bullpen.engines.github.token_cache import TokenCache
-from bullpen.engines.github.tokens import make_token
+from bullpen.engines.github.token_cache import Issued, TokenCache
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
 from bullpen.ports import Clock, Records, Registration, RegistrationCredentials, Removal
 
@@ -94,6 +93,14 @@ class GithubCI:
         with understood(self._list):
             named = [(instance_of(self._pool, one["name"]), one) for one in listed]
         return [(instance, one) for instance, one in named if instance is not None]
+
+
+async def make_token(client: GithubClient, kind: Literal["registration", "remove"]) -> Issued:
+    """With it an agent registers a runner of the scope, or removes it again, for an hour."""
+    call = GithubCall("POST", f"{client.scope_path}/actions/runners/{kind}-token", runners(client.settings.scope))
+    answer = await client.ask(call)
+    with understood(call):
+        return Issued(str(answer.body["token"]), moment(answer.body["expires_at"]))
 
 
 def scope_url(settings: Settings) -> str:

@@ -7,11 +7,11 @@ run stands is asked of GitHub. A recorded delivery that is sent again wakes us o
 import hmac
 from typing import Annotated, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.json import Decoder
 
 from bullpen.config import Settings
-from bullpen.engines.github.secret import read_secret
+from bullpen.engines.github.credentials import read_secret
 from bullpen.errors import PermissionDenied
 from bullpen.ports.callers import IgnoredEvent, RunEvent
 from bullpen.settings.github import covers
@@ -24,31 +24,23 @@ class _Repository(Struct):
 
 
 class _Job(Struct):
-    run_id: RunNumber
+    run: RunNumber = field(name="run_id")
 
 
 class _Run(Struct):
-    id: RunNumber
+    run: RunNumber = field(name="id")
 
 
 class _OfJob(Struct):
     repository: _Repository
-    workflow_job: _Job
+    about: _Job = field(name="workflow_job")
     action: str = ""
-
-    @property
-    def run(self) -> int:
-        return self.workflow_job.run_id
 
 
 class _OfRun(Struct):
     repository: _Repository
-    workflow_run: _Run
+    about: _Run = field(name="workflow_run")
     action: str = ""
-
-    @property
-    def run(self) -> int:
-        return self.workflow_run.id
 
 
 class Webhooks:
@@ -77,7 +69,7 @@ class Webhooks:
         found = decoder.decode(body)
         if not covers(self._scope, found.repository.full_name):
             return IgnoredEvent("a repository outside github.scope")
-        return RunEvent(found.repository.full_name, str(found.run), found.action)
+        return RunEvent(found.repository.full_name, str(found.about.run), found.action)
 
 
 def webhooks(settings: Settings) -> Webhooks | None:

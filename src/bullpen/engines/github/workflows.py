@@ -1,14 +1,20 @@
-"""Workflow runs of GitHub Actions: reads their state, runs jobs again, cancels."""
+"""Workflow runs of GitHub Actions: reads their state, runs jobs again, cancels.
+
+Jobs deploy that have an environment. Nothing says so of a job itself, but GitHub makes a deployment for each of them,
+and its statuses lead back to the job by their links. A deployment that cannot be assigned to a job counts for every job
+that is asked about: it is better to run one job too few again than to deploy twice.
+"""
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from bullpen.engines.github import deployments
-from bullpen.engines.github.answers import GithubAnswer, GithubCall, understood
+from bullpen.concurrency import gather_or_cancel
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, rows, understood
 from bullpen.engines.github.client import GithubClient
-from bullpen.engines.github.permissions import READ_RUNS, WRITE_RUNS
+from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS
 from bullpen.errors import Conflict, NotFound, PermissionDenied, Refused
 from bullpen.ports import Conclusion, WorkflowJob, WorkflowRun
 from bullpen.settings.github import covers
@@ -16,6 +22,9 @@ from bullpen.settings.github import covers
 SPACING = 1.0  # seconds between re-runs: GitHub asks for that of everything that sets off more
 MOVED_ON = ("already running", "current attempt")  # in GitHub's words: not completed, or run again meanwhile
 NO_MORE = ("cannot be retried", "unable to retry", "cannot be re-run")  # too old, too often, or never
+ACTIONS = ("github-actions", "github-actions[bot]")
+_JOB = re.compile(r"/actions/runs/([0-9]+)(?:/attempts/[0-9]+)?(?:/job/([0-9]+))?(?:[?#].*)?$")
+_CHECK = re.compile(r"/runs/([0-9]+)(?:[?#].*)?$")  # as older servers link: the check of a job has the job's number
 
 _CONCLUSIONS = {
     "success": Conclusion.SUCCESS,
@@ -58,8 +67,21 @@ class GithubWorkflows:
             return [_job(one, attempt) for one in found]
 
     async def deploying(self, run: WorkflowRun, jobs: list[WorkflowJob]) -> list[int]:
-        self._path(run.repository, run.run)
-        return await deployments.deploying(self._client, run, jobs)
+        """Those that have an environment, or may have one."""
+        self._path(run.repository, run.run)  # raises NotFound for another scope's
+        path = f"/repos/{run.repository}/deployments"
+        call = GithubCall("GET", path, READ_DEPLOYMENTS)
+        found = {one["id"]: one for one in await self._client.listed(call, query={"sha": run.head_sha}) or []}
+        newest = await self._client.ask(call, query={"per_page": "100"})
+        # A pull request may be deployed as its merge with the base, and that commit is not the one that its run names.
+        with understood(call):
+            found |= {one["id"]: one for one in rows(newest.body) if str(one["ref"]).startswith("refs/pull/")}
+        statuses_of = [GithubCall("GET", f"{path}/{id}/statuses", READ_DEPLOYMENTS) for id in found]
+        statuses = await gather_or_cancel([self._client.listed(one, expecting=(404,)) for one in statuses_of])
+        ids = [job.id for job in jobs]
+        with understood(call):
+            held = [placed(one, its or [], run.run, ids) for one, its in zip(found.values(), statuses, strict=True)]
+        return [id for id in ids if any(id in one for one in held)]
 
     async def rerun_job(self, repository: str, job: int) -> None:
         await self._rerun(f"{self._repository(repository)}/actions/jobs/{job}/rerun")
@@ -97,6 +119,22 @@ class GithubWorkflows:
         if not covers(self._client.settings.scope, repository) or repository.rpartition("/")[2] in (".", ".."):
             raise NotFound(f"{repository!r:.140} is not a repository of {self._client.settings.scope}")
         return f"/repos/{repository}"
+
+
+def placed(
+    deployment: Mapping[str, Any], statuses: Iterable[Mapping[str, Any]], run: str, jobs: list[int]
+) -> list[int]:
+    """Those of the jobs of this run that a deployment may belong to."""
+    links = [one.get(name) or "" for one in statuses for name in ("log_url", "target_url")]
+    if found := [match for link in links if (match := _JOB.search(link))]:
+        of_run = [match for match in found if match[1] == run]
+        named = [int(match[2]) for match in of_run if match[2]]
+        return [id for id in jobs if id in named] if len(named) == len(of_run) else jobs
+    if checks := [int(match[1]) for link in links if (match := _CHECK.search(link))]:
+        return [id for id in jobs if id in checks]
+    app, creator = deployment.get("performed_via_github_app") or {}, deployment.get("creator") or {}
+    made_by_actions = app.get("slug") in ACTIONS or creator.get("login") in ACTIONS
+    return jobs if made_by_actions else []
 
 
 def _not_rerun(call: GithubCall, answer: GithubAnswer) -> Conflict | Refused | NotFound:

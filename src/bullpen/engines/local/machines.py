@@ -11,7 +11,7 @@ from datetime import datetime
 
 from bullpen.config import ResourceClass
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.rows import Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.host.processes import ProcessIdentity
 from bullpen.model.fleet import FleetPlan, LaunchedMachine
@@ -70,17 +70,17 @@ def of_fleet(snapshot: Snapshot, client_token: str) -> list[Line] | None:
         return None
     # Those that failed to start were no part of the answer.
     ran = "client_token = ? AND NOT (ended_at IS NOT NULL AND pid IS NULL)"
-    return [_line(*row) for row in snapshot.execute(f"{_LINE} WHERE {ran} ORDER BY id", (client_token,))]
+    return [_line(row) for row in snapshot.execute(f"{_LINE} WHERE {ran} ORDER BY id", (client_token,))]
 
 
 def of_ids(snapshot: Snapshot, ids: Sequence[str]) -> list[Line]:
     chosen = "WHERE id IN (SELECT value FROM json_each(?))"
-    return [_line(*row) for row in snapshot.execute(f"{_LINE} {chosen}", (json.dumps(list(ids)),))]
+    return [_line(row) for row in snapshot.execute(f"{_LINE} {chosen}", (json.dumps(list(ids)),))]
 
 
 def alive(snapshot: Snapshot) -> list[Line]:
     """Every machine whose end is not certain."""
-    return [_line(*row) for row in snapshot.execute(f"{_LINE} WHERE ended_at IS NULL ORDER BY id")]
+    return [_line(row) for row in snapshot.execute(f"{_LINE} WHERE ended_at IS NULL ORDER BY id")]
 
 
 def unrecorded(snapshot: Snapshot, ids: Sequence[str]) -> list[str]:
@@ -95,12 +95,11 @@ def book(
     plan: FleetPlan,
     machines: Sequence[LaunchedMachine],
     at: datetime,
-    users: Mapping[str, str] | None = None,
-    uids: Mapping[str, int] | None = None,
+    users: Mapping[str, str],
+    uids: Mapping[str, int],
 ) -> None:
     """Answer a fleet with these machines, in the order of their ids; `users` are those of their jobs, `uids` what each
     of these names means now."""
-    users, uids = users or {}, uids or {}
     transaction.execute(
         "INSERT INTO fleets (client_token, answered_at) VALUES (?, ?)", (plan.client_token, to_micros(at))
     )
@@ -109,9 +108,8 @@ def book(
         "INSERT INTO machines (client_token, provision_id, resource_class, launched_at,"
         " id, instance_type, usage_class, cpu, mem, runner_user, runner_uid) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            (*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem, user, uids.get(user))
+            (*fleet, m.id, m.instance_type, m.usage_class.value, m.cpu, m.mem, users[m.id], uids.get(users[m.id]))
             for m in machines
-            for user in [users.get(m.id, "")]
         ),
     )
 
@@ -144,20 +142,8 @@ def note_ends(transaction: Transaction, ids: Collection[str], at: datetime) -> N
         transaction.wake_control()
 
 
-def _line(
-    id_: str,
-    instance_type: str,
-    usage_class: str,
-    cpu: int,
-    mem: int,
-    provision_id: str,
-    launched_at: int,
-    has_ended: int,
-    pid: int | None,
-    started: str | None,
-    user: str,
-    uid: int | None,
-) -> Line:
+def _line(row: Row) -> Line:
+    id_, instance_type, usage_class, cpu, mem, provision_id, launched_at, has_ended, pid, started, user, uid = row
     process = None
     if pid is not None and started is not None:
         ticks, _, boot = started.partition(" ")

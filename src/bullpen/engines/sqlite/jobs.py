@@ -6,10 +6,8 @@ from datetime import datetime
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import JOBS, Row, to_micros
-from bullpen.engines.sqlite.writes import PreparedChange, land_together, select_by_id
-from bullpen.model import job
+from bullpen.engines.sqlite.writes import select_by_id
 from bullpen.model.job import Job
-from bullpen.ports import Chance, Clock
 
 _JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
 
@@ -25,12 +23,10 @@ OF_RUN = f"{_JOB} WHERE run_id = ? AND id > ? ORDER BY id LIMIT ?"
 
 
 class SqliteJobs:
-    """`ports.Jobs` on one home's database, and the two calls that a person with a shell needs."""
+    """`ports.Jobs` on one home's database."""
 
-    def __init__(self, database: Database, clock: Clock, chance: Chance) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
-        self._chance = chance
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
         def look(snapshot: Snapshot) -> list[Row | None]:
@@ -76,16 +72,6 @@ class SqliteJobs:
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return await self._select(OF_RUN, run_id, after, limit)
-
-    async def submit(self, run_id: str, command: Sequence[str]) -> str:
-        """Queue a command for the runners of a run, wake them, and return the job's id."""
-        absent = job.absent(f"j-{self._chance.token()}", run_id, tuple(command))
-        change = job.submit(absent, job.Submitted(at=self._clock.now(), by="submit"))
-        await self._database.write(lambda transaction: land_together(transaction, [PreparedChange.of(change)]))
-        return absent.id
-
-    async def get(self, job_id: str) -> Job | None:
-        return (await self.jobs([job_id])).get(job_id)
 
     async def _select(self, statement: str, *parameters: object) -> list[Job]:
         rows = await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())

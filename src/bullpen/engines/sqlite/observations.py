@@ -27,9 +27,8 @@ class SqliteObservations:
             return {key: from_micros(before[key]) if key in before else now for key in keys}
 
         def note(transaction: Transaction) -> dict[str, datetime]:
-            before = dict(transaction.execute(OF_TOPIC, (topic,)).fetchall())
-            since = {key: from_micros(before[key]) if key in before else now for key in keys}
-            if set(before) != set(since):
+            since = look(transaction)
+            if {key for key, _ in transaction.execute(OF_TOPIC, (topic,))} != set(since):
                 transaction.execute(FORGET, (topic,))
                 transaction.executemany(NOTE, [(topic, key, to_micros(at)) for key, at in since.items()])
             return since

@@ -8,14 +8,16 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from bullpen.engines.sqlite import purging
 from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.logs import remove_logs
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
+from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together, select_by_id
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
+from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, matches
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports import TOGETHER_LIMIT
@@ -50,6 +52,8 @@ COUNT = """
 """
 KNOWN = "SELECT 1 FROM instances WHERE id = ?"
 STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
+OVER_JOBS = "SELECT id, fence FROM jobs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
+SETTLED = "AND lost_epoch <= settled_epoch"
 
 _INSTANCE_TYPE = INSTANCES.columns.index("instance_type")
 
@@ -156,7 +160,12 @@ class SqliteRecords:
         return {id_: [decode_line(row) for row in rows] for id_, rows in found.items() if rows}
 
     async def purge(self, now: datetime, limit: int) -> int:
-        return await purging.purge(self._database, to_micros(now), limit)
+        at = to_micros(now)
+        # Files before rows: if we are killed between, the rows are still there to say which files are left.
+        jobs = await self._rows(OVER_JOBS, at, limit)
+        if jobs:
+            await asyncio.to_thread(remove_logs, self._database.path.parent, jobs)
+        return await self._database.write(partial(_purge, now=at, limit=limit, jobs=[id_ for id_, _ in jobs]))
 
     async def _rows(self, statement: str, *parameters: Any) -> list[Row]:
         return await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
@@ -166,3 +175,29 @@ def _record_or_conflict(landing: PreparedChange, outcome: Row | Conflict | Refus
     if isinstance(outcome, Refused):
         raise outcome  # a fault of the program; the others have landed
     return outcome if isinstance(outcome, Conflict) else landing.table.decode(outcome)
+
+
+def _purge(transaction: Transaction, now: int, limit: int, jobs: list[str]) -> int:
+    instances = _delete_due(transaction, "instances", now, limit)
+    transaction.executemany("DELETE FROM signals WHERE instance_id = ?", instances)
+    # Other workers of an instance leave in their own time: jobs may still be bound to them. So does one that owes.
+    direct = [(direct_key(id_),) for (id_,) in instances]
+    transaction.executemany(f"DELETE FROM workers WHERE id = ? {SETTLED}", direct)
+    transaction.executemany(
+        "DELETE FROM stories WHERE record_id = ?1 AND NOT EXISTS (SELECT 1 FROM workers WHERE id = ?1)", direct
+    )
+    provisions = _delete_due(transaction, "provisions", now, limit - len(instances))
+    room = limit - len(instances) - len(provisions)
+    workers = _delete_due(transaction, "workers", now, room, SETTLED)
+    over = [(id_,) for id_ in jobs[: max(room - len(workers), 0)]]
+    ended = transaction.executemany("DELETE FROM jobs WHERE id = ?", over).rowcount if over else 0
+    transaction.executemany("DELETE FROM stories WHERE record_id = ?", [*instances, *provisions, *workers, *over])
+    return len(instances) + len(provisions) + len(workers) + ended
+
+
+def _delete_due(transaction: Transaction, table: str, now: int, limit: int, condition: str = "") -> list[Row]:
+    return transaction.execute(
+        f"DELETE FROM {table} WHERE id IN"
+        f" (SELECT id FROM {table} WHERE purge_at <= ? {condition} ORDER BY purge_at LIMIT ?) RETURNING id",
+        (now, limit),
+    ).fetchall()

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import from_micros, to_micros
+from bullpen.engines.sqlite.rows import from_micros_or_null, to_micros, to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict
 from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
@@ -32,7 +32,8 @@ class SqliteTokens:
     async def read(self) -> TokenBook:
         def read(snapshot: Snapshot) -> TokenBook:
             required = snapshot.execute(KEY, (REQUIRED,)).fetchone() is not None
-            return TokenBook(required, tuple(_token(*row) for row in snapshot.execute(ALL).fetchall()))
+            rows = snapshot.execute(ALL).fetchall()
+            return TokenBook(required, tuple(StoredToken(*row[:4], *map(from_micros_or_null, row[4:])) for row in rows))
 
         return await self._database.read(read)
 
@@ -43,9 +44,8 @@ class SqliteTokens:
         def write(transaction: Transaction) -> bool:
             transaction.execute(KEEP, (REQUIRED, b""))
             transaction.execute(FORGET, (to_micros(token.created - KEPT),))
-            expires = to_micros(token.expires) if token.expires else None
-            row = (token.name, token.id, token.scope, token.sha256, to_micros(token.created), expires)
-            transaction.execute(ADD, row)
+            times = (to_micros(token.created), to_micros_or_null(token.expires))
+            transaction.execute(ADD, (token.name, token.id, token.scope, token.sha256, *times))
             return transaction.execute(STANDING, (token.id,)).fetchone() is not None
 
         if not await self._database.write(write):
@@ -62,17 +62,3 @@ class SqliteTokens:
 
         found = await self._database.read(lambda snapshot: snapshot.execute(KEY, (AGENTS,)).fetchone())
         return bytes(found[0]) if found else await self._database.write(write)
-
-
-def _token(
-    name: str, id: str, scope: str, sha256: str, created: int, expires: int | None, revoked: int | None
-) -> StoredToken:
-    return StoredToken(
-        name,
-        id,
-        scope,
-        sha256,
-        from_micros(created),
-        from_micros(expires) if expires is not None else None,
-        from_micros(revoked) if revoked is not None else None,
-    )
