@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen.auth.token_files import IMPORTED, SECRET, TOKENS, import_files
-from bullpen.auth.tokens import AgentIdentity, Keys, Operator, Scope, agent_token, drawn
+from bullpen.auth.tokens import AgentIdentity, Keys, Operator, Scope, drawn
 from bullpen.engines.memory import Memory
 from bullpen.errors import ConfigError
 from bullpen.ports import Tokens
@@ -34,7 +34,7 @@ def a_store() -> Tokens:
 
 async def test_old_tokens_and_running_agents_keep_working(tmp_path: Path) -> None:
     token, tokens = old_files(tmp_path), a_store()
-    of_agent = agent_token(OLD_SECRET, "i-1", 0)
+    of_agent = Keys(tokens, OLD_SECRET).agent_token("i-1", 0)
     await import_files(tmp_path, tokens)
     keys = await Keys.opened(tokens)
     operator = keys.bearer(token, 0)

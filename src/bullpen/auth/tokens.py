@@ -133,7 +133,8 @@ class Keys:
 
     def agent_token(self, instance_id: str, now: float) -> str:
         """The token of an instance, derived from the pool's secret."""
-        return agent_token(self._secret, instance_id, now)
+        until = int(now) + AGENT_LASTS
+        return f"bpa_{instance_id}_{until}_{_mac(self._secret, instance_id, str(until))}"
 
     def run_token(self, run: RunIdentity, now: float) -> str:
         """A token with which the jobs of a workflow run act for it."""
@@ -163,7 +164,7 @@ class Keys:
 
     def _operator(self, token: str, now: float) -> Operator | None:
         known = self._known.get(token.split("_")[1])
-        # Compared even where nothing is known: how long it takes does not tell which ids exist.
+        # Compared even where nothing is known: how long it takes does not show which ids exist.
         is_right = hmac.compare_digest(_hash(token), known.sha256 if known else _hash(""))
         if known is None or not is_right or known.revoked is not None or known.scope not in _LADDER:
             return None
@@ -196,11 +197,6 @@ def drawn(scope: Scope, now: datetime, expires: datetime | None, name: str = "")
     id_ = secrets.token_hex(8)
     token = f"bpo_{id_}_{secrets.token_hex(32)}"
     return StoredToken(name or f"token-{id_[:8]}", id_, scope.value, _hash(token), now, expires), token
-
-
-def agent_token(secret: bytes, instance_id: str, now: float) -> str:
-    until = int(now) + AGENT_LASTS
-    return f"bpa_{instance_id}_{until}_{_mac(secret, instance_id, str(until))}"
 
 
 def _mac(secret: bytes, subject: str, said: str) -> str:

@@ -63,7 +63,3 @@ class ReleaseOperation(_Operation, tag=OperationKind.RELEASE.value, kw_only=True
 
 
 Operation: TypeAlias = ProvisionOperation | ReleaseOperation
-
-
-def kind_of(operation: Operation) -> OperationKind:
-    return OperationKind.PROVISION if isinstance(operation, ProvisionOperation) else OperationKind.RELEASE

@@ -55,10 +55,7 @@ class GiveBackJob(BindJob, frozen=True):
     why: Annotated[str, Meta(max_length=limits.REASON_LENGTH)] = ""
 
 
-class FinishJob(RequestBody, frozen=True):
-    worker_instance_key: Key
-    epoch: Whole
-    fence: Whole
+class FinishJob(BindJob, frozen=True):
     exit_code: Annotated[int, Meta(ge=limits.EXIT_CODES[0], le=limits.EXIT_CODES[1])]
     result: JobResult = JobResult.NONE
     why: Annotated[str, Meta(max_length=limits.REASON_LENGTH)] = ""

@@ -11,6 +11,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
+from litestar.response.base import ASGIResponse
 from litestar.types import Scope
 
 from bullpen import __version__
@@ -41,13 +42,15 @@ class ServerApp:
             state = {**scope.get("state", {}), "context": self._context}
             if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
-            if "speaker" not in state:  # our own connections have asked already, before they read any of the body
+            if "speaker" not in state:  # connections of `protocol` have asked already, before the body
                 peer = scope.get("client")
                 try:
                     head = head_of(scope["headers"])
                     state["speaker"] = self.gate.admit(scope["path"], head, peer[0] if peer else None)
                 except Problem as problem:
-                    await _answer(problem, send)
+                    content = msgspec.json.encode(problem.answer)
+                    answer = ASGIResponse(body=content, status_code=problem.status, headers=problem.headers)
+                    await answer(scope, receive, send)
                     return
             scope["state"] = state
             if scope["method"] == "POST" and scope["path"] in (SINGLE, BATCH):
@@ -60,19 +63,6 @@ class ServerApp:
         self._context.settings = settings
         self._context.service.adopt(settings)
         self.heartbeats.adopt(settings)
-
-    def description(self) -> dict[str, Any]:
-        """The API in the words of OpenAPI."""
-        return self._rest.openapi_schema.to_schema()
-
-
-async def _answer(problem: Problem, send: Any) -> None:
-    """A problem found before any routing."""
-    content = msgspec.json.encode(problem.answer)
-    headers = {"content-type": "application/json", "content-length": str(len(content))} | problem.headers
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": content})
 
 
 @cache

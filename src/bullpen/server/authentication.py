@@ -1,5 +1,5 @@
-"""Authentication: who sends a request, and what they may do. The token of an operator has a scope, that of an agent is
-valid for its instance only, that of a workflow run for its label only.
+"""Authentication: the caller of a request, and what it may do. The token of an operator has a scope, that of an agent
+is valid for its instance only, that of a workflow run for its label only.
 
 Without tokens the server is open to operators. It then listens on loopback only, and refuses callers from other
 machines, other host names and web pages of other origins. Agents need their token even then. A server that other
@@ -106,17 +106,18 @@ def must_serve_run(speaker: Speaker, label: str, scope: Scope) -> Operator | Run
     return speaker
 
 
-def must_be_agent(speaker: Speaker, instance_id: str) -> AgentIdentity:
-    """Raise a 403 unless the caller is the agent of this instance."""
+def must_be_agent(speaker: Speaker, instance_id: str, worker: str | None = None) -> None:
+    """Raise a 403 unless the caller is the agent of this instance, and the worker, if one is named, is its worker."""
     if not isinstance(speaker, AgentIdentity):
         raise forbidden("this endpoint is for the agent of the instance only")
     if speaker.instance_id != instance_id:
         raise forbidden(f"the token is bound to {speaker.instance_id}: it is not valid for another instance")
-    return speaker
+    if worker is not None and not may_beat(speaker, worker):
+        raise forbidden(f"workerInstanceKey {worker[:60]!r} is not a worker of {instance_id}")
 
 
 def may_beat(speaker: Operator | AgentIdentity, worker_key: str) -> bool:
-    """An agent beats for workers of its instance, an operator who may operate for any."""
+    """An agent beats for workers of its instance, an operator with scope operate for any."""
     if isinstance(speaker, AgentIdentity):
         return worker_key.partition("/")[0] == speaker.instance_id
     return speaker.scope.includes(Scope.OPERATE)

@@ -1,4 +1,4 @@
-"""What every route works with, and how it finds out who sent a request."""
+"""What every route works with, and how it finds the caller of a request."""
 
 import asyncio
 from collections import deque
@@ -14,16 +14,11 @@ from litestar.di import NamedDependency
 from bullpen.auth.tokens import Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
+from bullpen.errors import ConfigError
+from bullpen.model import limits
 from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
-from bullpen.server.authentication import (
-    Doorkeeper,
-    forbidden,
-    must_be_agent,
-    must_be_operator,
-    must_serve_run,
-    unauthorized,
-)
+from bullpen.server.authentication import Doorkeeper, must_be_agent, must_be_operator, must_serve_run, unauthorized
 from bullpen.server.events import Events
 from bullpen.server.load_limits import Admission
 from bullpen.server.long_poll import LongPoll
@@ -82,18 +77,20 @@ class Context:
             yield operator
 
     @contextmanager
-    def serving_run(self, request: Asking, label: str, scope: Scope) -> Iterator[Operator | RunIdentity]:
-        """The same for such an operator, or for the workflow run of this label."""
-        speaker = must_serve_run(self.speaker(request), label, scope)
+    def serving_run(self, request: Asking, run_id: str, scope: Scope) -> Iterator[Operator | RunIdentity]:
+        """The same for such an operator, or for the workflow run of this label. Raise ConfigError for what no run id
+        can be."""
+        speaker = must_serve_run(self.speaker(request), run_id, scope)
+        if not limits.is_word(run_id, limits.RUN_ID_LENGTH):
+            allowed = limits.word_allowed(limits.RUN_ID_LENGTH)
+            raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId")
         with self.admission.work():
             yield speaker
 
     @contextmanager
-    def serving_agent(self, request: Asking, instance_id: str, worker: str = "") -> Iterator[None]:
+    def serving_agent(self, request: Asking, instance_id: str, worker: str | None = None) -> Iterator[None]:
         """The same for the agent of this instance, and a worker of that if one is named."""
-        self.check_agent(request, instance_id)
-        if worker and worker.partition("/")[0] != instance_id:
-            raise forbidden(f"workerInstanceKey {worker[:60]!r} is not a worker of {instance_id}")
+        must_be_agent(self.speaker(request), instance_id, worker)
         with self.admission.work():
             yield
 

@@ -6,7 +6,6 @@ moment a watcher sees the second. The stream of a watcher that does not keep up 
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -26,17 +25,12 @@ BACKLOG = 1000  # events that a watcher may lag behind
 JOBS_PER_RUN = 500
 
 
-@dataclass(eq=False, slots=True)
-class _Watcher:
-    backlog: "asyncio.Queue[bytes | None]" = field(default_factory=lambda: asyncio.Queue(BACKLOG))
-
-
 class Events:
     """The stream. Its one task reads only while a watcher is connected."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._watchers: list[_Watcher] = []
+        self._watchers: list[asyncio.Queue[bytes | None]] = []
         self._known: dict[tuple[EventKind, str], AnswerBody] = {}
         self._task: asyncio.Task[None] | None = None
         self._number = 0
@@ -44,7 +38,7 @@ class Events:
     async def stream(self, may_go_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         """Everything there is, then everything that changes. It ends when `may_go_on` says so, which is asked before
         each event and every few seconds: a token may be revoked, or expire, while its stream is open."""
-        watcher = _Watcher()
+        watcher: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
         self._watchers.append(watcher)  # first: what changes while the beginning is read is not missed
         try:
             if self._task is None or self._task.done():
@@ -60,7 +54,7 @@ class Events:
             while True:
                 try:
                     async with asyncio.timeout(RECHECK):
-                        event = await watcher.backlog.get()
+                        event = await watcher.get()
                 except TimeoutError:
                     silent += RECHECK
                     event = b": still here\n\n" if silent >= QUIET else b""
@@ -111,9 +105,9 @@ class Events:
 
     def _tell(self, event: bytes | None) -> None:
         for watcher in self._watchers:
-            if event is None or watcher.backlog.full():
-                while not watcher.backlog.empty():
-                    watcher.backlog.get_nowait()
-                watcher.backlog.put_nowait(None)
+            if event is None or watcher.full():
+                while not watcher.empty():
+                    watcher.get_nowait()
+                watcher.put_nowait(None)
             else:
-                watcher.backlog.put_nowait(event)
+                watcher.put_nowait(event)

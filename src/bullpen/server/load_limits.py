@@ -23,13 +23,9 @@ class Admission:
     """Counts the requests that are being served. A method raises a 429 if too many of its kind are already."""
 
     def __init__(
-        self,
-        requests: int = MOST_REQUESTS,
-        watching: int = MOST_WATCHING,
-        at_ci: int = MOST_AT_CI,
-        unproved: int = MOST_UNPROVED,
+        self, requests: int = MOST_REQUESTS, watching: int = MOST_WATCHING, unproved: int = MOST_UNPROVED
     ) -> None:
-        self._limits = {"request": requests, "watching": watching, "ci": at_ci, "unproved": unproved}
+        self._limits = {"request": requests, "watching": watching, "ci": MOST_AT_CI, "unproved": unproved}
         self._at_work: Counter[str] = Counter()
 
     def work(self) -> AbstractContextManager[None]:

@@ -33,7 +33,6 @@ from bullpen.schema.operation import (
     ProgressAnswer,
     ProvisionOperation,
     ReleaseOperation,
-    kind_of,
 )
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
@@ -94,8 +93,8 @@ class Operations:
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
         if key and self._is_known(id):
             return self.find(id)
-        like_it = [one for one in self._running.values() if (kind_of(one.operation), one.waits) == (kind, waits)]
-        of_kind = [one.operation.run_id for one in like_it]
+        running = [one for one in self._running.values() if one.waits == waits]
+        of_kind = [one.operation.run_id for one in running if isinstance(one.operation, KINDS[kind])]
         own = [name for name in of_kind if of_run and (label := labels.parse(name)) and label.run == of_run]
         if len(of_kind) >= MOST_AT_ONCE or len(own) >= MOST_OF_A_RUN or self._closed:
             raise too_busy(5.0)

@@ -29,7 +29,7 @@ from bullpen.server.context import Asking, Context, Ctx
 from bullpen.server.problems import bad_input
 from bullpen.server.routes.responses import get, post
 
-HELD = 10  # jobs looked at: our agents run one at a time
+HELD = 10  # jobs looked at: an agent runs one at a time
 
 Seen = Annotated[str, QueryParameter(max_length=64, description="`seen` of the last answer; empty: answer at once.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=limits.POLL_SECONDS, description="Seconds to wait for news.")]
@@ -161,14 +161,10 @@ async def write_log(
         raise bad_input("the chunk is too large", "body", len(content), f"at most {limits.LOG_CHUNK} bytes", status=413)
     with context.admission.work():
         job = await jobs.find(context.ports, job_id)
-        _check_assignment(job, instance_id, fence)
+        # A log belongs to one assignment: no agent writes into that of another instance, or of a future one.
+        if job.fence != fence or job.instance_id != instance_id:
+            raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
         return LogWritten(await context.ports.logs.append(job_id, fence, offset, content))
-
-
-def _check_assignment(job: Job, instance_id: str, fence: int) -> None:
-    """A log belongs to one assignment: no agent writes into that of another instance, or of a future one."""
-    if job.fence != fence or job.instance_id != instance_id:
-        raise Refused(f"{job.id} is not assigned to {instance_id} under fence {fence}")
 
 
 ROUTER = Router(

@@ -44,7 +44,6 @@ Key: TypeAlias = Annotated[
 @get("/v1/runs/{run_id:str}", summary="A run's instances and jobs")
 async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
     with context.serving_run(request, run_id, Scope.READ):
-        checked_run_id(run_id)
         held = await views(context.ports, context.settings, await context.ports.records.run_instances(run_id))
         of_run = await jobs.of_run(context.ports, run_id)
         return RunAnswer(run_id, [instance_of_view(one) for one in held], [job_of(job) for job in of_run])
@@ -58,7 +57,7 @@ async def provision_run(
         return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
     with context.serving_run(request, run_id, Scope.OPERATE) as speaker:
-        asked = _request(context.settings, checked_run_id(run_id), entitled(context.settings, speaker, run_id, data))
+        asked = _request(context.settings, run_id, entitled(context.settings, speaker, run_id, data))
         lasts = context.settings.timings.provision + asked.wait + GRACE
         waits = asked.wait > 0
         return context.operations.begin(OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits)
@@ -70,7 +69,6 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key:
         return release_of(await release(context.ports, context.settings, run_id, stop=stop, tell=tell))
 
     with context.serving_run(request, run_id, Scope.OPERATE) as speaker:
-        checked_run_id(run_id)
         lasts = context.settings.timings.cleaning + GRACE
         return context.operations.begin(OperationKind.RELEASE, run_id, lasts, work, key, _own(speaker))
 
@@ -102,14 +100,6 @@ def _operation(context: Context, request: Asking, operation_id: str, scope: Scop
     found = context.operations.find(operation_id)
     must_serve_run(speaker, found.run_id, scope)
     return found
-
-
-def checked_run_id(run_id: str) -> str:
-    """Raise ConfigError for what no run id can be."""
-    if not limits.is_word(run_id, limits.RUN_ID_LENGTH):
-        allowed = limits.word_allowed(limits.RUN_ID_LENGTH)
-        raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId")
-    return run_id
 
 
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
