@@ -63,7 +63,7 @@ async def test_a_file_that_stays_brings_no_revoked_token_back(tmp_path: Path) ->
     assert (await Keys.opened(tokens)).bearer(token, 0) is None
 
 
-async def test_an_empty_file_of_tokens_keeps_the_door_closed(tmp_path: Path) -> None:
+async def test_an_empty_file_of_tokens_means_that_tokens_are_required(tmp_path: Path) -> None:
     (tmp_path / TOKENS).touch()
     tokens = a_store()
     await import_files(tmp_path, tokens)
@@ -90,7 +90,7 @@ async def test_a_store_that_has_a_secret_keeps_it_and_the_log_says_so(
         (SECRET, bytes(31), "too few for a secret"),
     ],
 )
-async def test_a_file_that_is_not_ours_is_an_error_and_stays(
+async def test_a_file_of_another_format_is_an_error_and_stays(
     tmp_path: Path, name: str, content: bytes, match: str
 ) -> None:
     (tmp_path / name).write_bytes(content)

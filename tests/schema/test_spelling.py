@@ -44,9 +44,9 @@ def test_a_thing_s_own_id_is_id_and_a_reference_names_the_thing(struct: type[msg
 
 @pytest.mark.parametrize("struct", ANSWERS, ids=lambda one: one.__name__)
 def test_states_and_kinds_are_enums(struct: type[msgspec.Struct]) -> None:
-    told = {"StoryLineAnswer", "StoryAnswer", "AgentRecord", "ErrorAnswer"}  # of records of any kind
+    of_any_kind = {"StoryLineAnswer", "StoryAnswer", "AgentRecord", "ErrorAnswer"}  # of any record
     for field in msgspec.structs.fields(struct):
-        if field.name in ("state", "kind", "origin", "outcome", "phase") and struct.__name__ not in told:
+        if field.name in ("state", "kind", "origin", "outcome", "phase") and struct.__name__ not in of_any_kind:
             assert isinstance(field.type, type), (struct, field.name)
             assert issubclass(field.type, StrEnum), (struct, field.name)
 

@@ -1,4 +1,4 @@
-"""Whether a running service answers as its description says, whatever fits the description."""
+"""Whether a running server answers every request that fits its description as described."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = 12  # of each operation: the same every time
 
 
 def check_described(url: str, wanted: Callable[[str], bool]) -> list[str]:
-    """Send requests to every operation whose path is wanted; returns which those are."""
+    """Send requests to every operation with a wanted path; return these operations."""
     schema = schemathesis.openapi.from_url(f"{url}/v1/openapi.json")
     checked = []
     for found in schema.get_all_operations():

@@ -39,7 +39,7 @@ def private_key(name: str) -> RSAPrivateKey:
 
 @dataclass
 class Issuer:
-    """Signs, publishes its keys, and counts who asks for them."""
+    """Signs, publishes its keys, and counts the requests for them."""
 
     keys: list[str] = field(default_factory=lambda: ["first"])
     away: bool = False
@@ -95,7 +95,7 @@ def unsigned(header: dict[str, Any], payload: dict[str, Any], signature: bytes =
 
 
 class Noted(WorkflowController):
-    """Looks after nothing, and knows what it was told."""
+    """Serves no run, and remembers which runs were noted."""
 
     def __init__(self, house: House) -> None:
         super().__init__(house.ports, house.context.settings)

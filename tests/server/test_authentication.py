@@ -1,4 +1,4 @@
-"""Who may do what: operators by scope, agents for their own instance, nobody by default."""
+"""What each caller may do: operators by scope, agents for their own instance, others nothing."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -85,7 +85,7 @@ async def test_an_agent_cannot_name_the_worker_of_another(tmp_path: Path) -> Non
         assert await house.is_untouched()
 
 
-async def test_health_is_told_to_anybody(tmp_path: Path) -> None:
+async def test_health_needs_no_token(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         assert (await house.ask("GET", "/healthz")).status_code == 200
@@ -125,7 +125,7 @@ async def test_a_token_is_known_until_it_expires(tmp_path: Path) -> None:
         assert keys.bearer(token, at + 60) is None
 
 
-async def test_a_revoked_token_opens_nothing_and_no_door(tmp_path: Path) -> None:
+async def test_a_revoked_token_is_refused_and_tokens_stay_required(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         for scope in Scope:
@@ -166,18 +166,18 @@ def test_an_agents_token_is_bound_to_its_instance_and_a_time() -> None:
 
 
 @pytest.mark.parametrize("left", [b"", b"x", bytes(31)])
-def test_a_secret_that_can_be_guessed_is_none(left: bytes) -> None:
+def test_a_secret_that_is_too_short_is_refused(left: bytes) -> None:
     with pytest.raises(ConfigError, match="can be guessed"):
         keys_of(secret=left)
 
 
-def test_another_pool_knows_no_token_of_this_one() -> None:
+def test_an_agents_token_is_invalid_in_another_pool() -> None:
     here, there = keys_of(secret=b"a" * 32), keys_of(secret=b"b" * 32)
     assert there.bearer(here.agent_token(INSTANCE, 0), 1) is None
 
 
 @pytest.mark.parametrize("text", ["", "x", "bpa_", "bpa_a_b_c", "bpa_a_9_é", "bpo_", "bpo_x", "bpa_a_1_2_3", "bpo__"])
-async def test_what_is_no_token_is_nobodys(tmp_path: Path, text: str) -> None:
+async def test_a_malformed_token_is_invalid(tmp_path: Path, text: str) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         assert house.context.keys.bearer(text, 0) is None
@@ -198,7 +198,7 @@ def test_loopback_needs_none(host: str) -> None:
     check_bind(keys_of(), 0, host)
 
 
-# ---- a door that was shut stays shut
+# ---- a server that has required tokens always does
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
@@ -209,7 +209,7 @@ async def test_a_service_that_others_can_reach_is_never_open(tmp_path: Path, add
         assert (await house.beat()).status_code == 401
 
 
-async def test_losing_all_tokens_opens_no_door(tmp_path: Path) -> None:
+async def test_a_server_that_loses_all_tokens_still_requires_one(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         house.context.doorkeeper.settle(["127.0.0.1"])
@@ -221,7 +221,7 @@ async def test_losing_all_tokens_opens_no_door(tmp_path: Path) -> None:
         assert (await house.beat()).status_code == 401
 
 
-async def test_tokens_once_seen_are_asked_for_ever(tmp_path: Path) -> None:
+async def test_tokens_stay_required_once_there_was_one(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         keys = house.context.keys
         assert not keys.has_tokens(0)
@@ -268,7 +268,7 @@ async def test_tokens_that_cannot_be_read_for_long_are_a_503(
         assert caplog.text.count("192.0.2.7") == 1
 
 
-async def test_whether_there_are_tokens_must_be_known_to_leave_the_door_open(
+async def test_an_open_server_refuses_callers_when_it_cannot_read_whether_there_are_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_house(tmp_path) as house:
@@ -283,7 +283,7 @@ async def test_whether_there_are_tokens_must_be_known_to_leave_the_door_open(
         assert (await house.ask("GET", "/v1/status")).status_code == 503
 
 
-async def test_a_service_beside_jobs_of_strangers_needs_tokens_on_loopback_too(tmp_path: Path) -> None:
+async def test_a_server_on_a_machine_that_runs_workflow_jobs_needs_tokens_on_loopback_too(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         with pytest.raises(ConfigError, match="jobs of workflows run on this machine"):
             check_bind(house.context.keys, 0, "127.0.0.1", strangers_here=True)

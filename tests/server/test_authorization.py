@@ -32,7 +32,7 @@ from server.jobs_of_github import SETTINGS, a_hub
         ("4711", {"maxRuntimeMin": 361}, 403),
     ],
 )
-async def test_a_run_invents_no_classes_and_holds_nothing_for_days(
+async def test_a_run_cannot_name_an_unknown_class_or_hold_runners_for_days(
     tmp_path: Path, label: str, body: dict[str, Any], status: int
 ) -> None:
     async with a_hub(tmp_path) as hub:
@@ -52,7 +52,7 @@ async def test_a_run_invents_no_classes_and_holds_nothing_for_days(
         ("5000", {}, "the token is bound to run 4711, attempt 1", "a job of that run"),
     ],
 )
-async def test_a_run_is_told_what_to_do_instead(
+async def test_a_refused_run_gets_the_reason_and_a_remedy(
     tmp_path: Path, label: str, body: dict[str, Any], error: str, remedy: str
 ) -> None:
     async with a_hub(tmp_path) as hub:
@@ -63,7 +63,7 @@ async def test_a_run_is_told_what_to_do_instead(
         assert "scope" not in answer.text
 
 
-async def test_operators_decide_how_long_is_too_long(tmp_path: Path) -> None:
+async def test_max_runtime_of_the_settings_raises_the_limit_of_a_run(tmp_path: Path) -> None:
     async with a_hub(tmp_path, replace(SETTINGS, timings=Timings(max_runtime=12 * 3600.0))) as hub:
         asked = {"count": 1, "maxRuntimeMin": 720}
         answer = await hub.house.ask("POST", "/v1/runs/4711/provision", await hub.run_token(), json=asked)

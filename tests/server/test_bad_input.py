@@ -120,11 +120,13 @@ async def test_a_bad_signal_is_refused_by_name(tmp_path: Path, body: Any, field:
         ("GET", "/v1/heartbeats", 405),
         ("GET", "/v1/jobs/j-0", 404),
         ("GET", "/v1/instances/i-0", 404),
-        ("GET", "/v1/workers/nobody", 404),
+        ("GET", "/v1/workers/unknown", 404),
         ("GET", "/v1/operations/..%2f..%2ftokens", 404),
     ],
 )
-async def test_what_is_not_there_is_said_so(tmp_path: Path, method: str, path: str, status: int) -> None:
+async def test_a_missing_endpoint_or_record_is_a_404_or_405_with_an_error(
+    tmp_path: Path, method: str, path: str, status: int
+) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask(method, path)
         assert (answer.status_code, "error" in answer.json()) == (status, True)

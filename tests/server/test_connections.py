@@ -34,7 +34,7 @@ async def guarded(house: House) -> Wire:
     return Wire(house)
 
 
-# ---- who speaks, and how much, before any of the body
+# ---- the caller and the length, before any of the body
 
 
 @pytest.mark.parametrize("path", WITH_BODY)
@@ -351,7 +351,7 @@ async def test_a_request_that_is_refused_as_its_body_begins_is_not_carried_out(t
         assert not list((house.context.home / "operations").glob("op-*"))
 
 
-async def test_a_slow_body_ends_in_an_answer_and_no_error_of_ours(
+async def test_a_slow_body_ends_in_an_answer_and_logs_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_house(tmp_path) as house:

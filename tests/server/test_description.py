@@ -1,4 +1,4 @@
-"""The description of the API, and that the service does as it says, whatever is sent."""
+"""The description of the API, and that the server answers as described."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_every_endpoint_is_described(tmp_path: Path) -> None:
         assert [path for path in paths if not path.startswith(("/v1/", "/healthz", "/readyz"))] == []
 
 
-def test_whatever_fits_the_description_is_answered_as_described(served: Served) -> None:
+def test_every_request_that_fits_the_description_is_answered_as_described(served: Served) -> None:
     checked = check_described(served.url, lambda path: path != "/v1/events")  # a stream does not end
     assert len(checked) > 20
     assert served.ask("GET", "/readyz")[0] == 200

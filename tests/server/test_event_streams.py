@@ -47,16 +47,16 @@ async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
 async def test_a_stream_of_an_open_service_ends_when_there_are_tokens(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
 
-        async def close_the_door() -> None:
+        async def require_tokens() -> None:
             await asyncio.sleep(30)
             house.guard()
 
-        lasted, _ = await asyncio.gather(streamed(house, None), close_the_door())
+        lasted, _ = await asyncio.gather(streamed(house, None), require_tokens())
         assert 30 <= lasted <= 30 + RECHECK + 1
 
 
-class Told(Events):
-    """Events of a pool in which there is what a test says."""
+class FixedEvents(Events):
+    """Events of a pool with these instances."""
 
     def __init__(self, house: House, *ids: str) -> None:
         super().__init__(house.ports)
@@ -68,20 +68,20 @@ class Told(Events):
 
 async def test_a_stream_begins_with_what_there_is_not_with_what_an_earlier_one_saw(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        events = Told(house, "i-1")
+        events = FixedEvents(house, "i-1")
         for there in ("i-1", "i-2"):
             events.there = (there,)
             stream = events.stream(lambda: True)
             assert (await anext(stream)).startswith(b"retry:")
             assert there.encode() in await anext(stream)
             await stream.aclose()
-            await asyncio.sleep(4 * TICK)  # nobody watches
+            await asyncio.sleep(4 * TICK)  # no watcher is connected
         await events.close()
 
 
 async def test_a_change_while_a_stream_begins_is_not_missed(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        events = Told(house, "i-1", "i-2")
+        events = FixedEvents(house, "i-1", "i-2")
         watching = events.stream(lambda: True)
         assert b"i-2" in [await anext(watching) for _ in range(3)][-1]
         slow = events.stream(lambda: True)
@@ -96,7 +96,7 @@ async def test_a_change_while_a_stream_begins_is_not_missed(tmp_path: Path) -> N
 
 async def test_a_stream_that_may_not_go_on_does_not_end_its_beginning(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
-        events = Told(house, "i-1", "i-2")
+        events = FixedEvents(house, "i-1", "i-2")
         watching = events.stream(lambda: True)
         await anext(watching), await anext(watching)
         may = [True, False]

@@ -1,4 +1,4 @@
-"""What GitHub tells unasked wakes whoever looks after the run; what somebody else tells wakes nobody."""
+"""A webhook of GitHub wakes the controller of its run; a request of another sender wakes none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def official(event: str) -> list[dict[str, Any]]:
     return found
 
 
-# ---- what is told
+# ---- what GitHub delivers
 
 
 async def test_githubs_own_examples_of_jobs_and_runs_are_noted_if_something_ended(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_no_token_is_needed_and_none_helps(tmp_path: Path) -> None:
         "sha256=" + "é" * 64,
     ],
 )
-async def test_what_is_not_signed_with_our_secret_wakes_nobody(tmp_path: Path, signature: str | None) -> None:
+async def test_a_delivery_not_signed_with_the_secret_wakes_no_controller(tmp_path: Path, signature: str | None) -> None:
     async with a_hub(tmp_path) as hub:
         answer = await hub.deliver("workflow_job", JOB, x_hub_signature_256=signature)
         assert answer.status_code == 401
@@ -131,7 +131,7 @@ async def test_the_older_signature_is_not_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("event", ["push", "workflow_dispatch", "check_run", "", "x" * 5000, "workflow_job\x7f"])
-async def test_an_event_that_nobody_asked_for_is_ignored(tmp_path: Path, event: str) -> None:
+async def test_an_event_of_another_kind_is_ignored(tmp_path: Path, event: str) -> None:
     async with a_hub(tmp_path) as hub:
         answer = await hub.deliver(event, b"{}")
         assert (answer.status_code, answer.json()["noted"]) == (202, False)
@@ -175,7 +175,7 @@ async def test_what_github_would_not_send_is_refused_by_name(tmp_path: Path, bod
         assert hub.noted.runs == []
 
 
-async def test_a_webhook_that_sends_forms_is_told_to_send_json(tmp_path: Path) -> None:
+async def test_a_webhook_that_sends_forms_is_refused_and_the_answer_names_json(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         answer = await hub.deliver("workflow_job", b"payload=%7B%7D", content_type="application/x-www-form-urlencoded")
         assert answer.status_code == 400

@@ -164,7 +164,7 @@ async def test_an_agent_begins_with_a_few_keys_an_hour_and_no_more(tmp_path: Pat
         assert (await house.beat(f"{INSTANCE}/late", token=INSTANCE)).status_code == 200
 
 
-def test_of_agents_beyond_measure_those_silent_for_longest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_agents_the_longest_silent_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "MOST_AGENTS", 2)
     newcomers = Newcomers(FixedClock())
     for instance_id in ("a", "b", "c"):
@@ -197,7 +197,7 @@ async def test_a_slash_too_many_is_no_endpoint(tmp_path: Path, path: str) -> Non
 
 
 class Commits:
-    """Writes groups when told to."""
+    """Writes a group when the test lets it."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []

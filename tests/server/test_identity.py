@@ -1,4 +1,4 @@
-"""An agent without a token proves which instance it is, and nobody else gets one."""
+"""An agent without a token proves which instance it is; no other caller gets a token."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_an_instance_that_proves_itself_gets_a_token_of_its_own(tmp_path: 
         assert (await house.ask("GET", f"/v1/agents/{OTHER}/record", token)).status_code == 403
 
 
-async def test_sts_is_sent_what_we_say_and_of_the_caller_only_the_signature(tmp_path: Path) -> None:
+async def test_the_request_to_sts_takes_only_the_signature_from_the_caller(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as (house, sts):
         given = a_proof(now(house))
         await prove(house)
@@ -75,7 +75,7 @@ async def test_sts_is_sent_what_we_say_and_of_the_caller_only_the_signature(tmp_
         ]
 
 
-async def test_nobody_says_where_to_or_what_to_ask(tmp_path: Path) -> None:
+async def test_the_caller_cannot_choose_the_address_or_the_request_to_sts(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as (house, sts):
         for more in ({"url": "https://evil.example"}, {"body": "Action=AssumeRole"}, {"host": "evil.example"}):
             assert (await prove(house, **more)).status_code == 400
@@ -94,7 +94,7 @@ async def test_a_proof_for_another_service_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_proof_that_names_no_service_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as others ask for, who might then come to us with it."""
+    """Another service may ask for such a proof, and could then present it here."""
     async with a_pool(tmp_path) as (house, sts):
         found = {name: value for name, value in proof.headers(SERVE).items() if name != proof.AUDIENCE}
         monkeypatch.setattr(proof, "headers", lambda serve_url: found)
@@ -104,7 +104,7 @@ async def test_a_proof_that_names_no_service_is_refused(tmp_path: Path, monkeypa
         assert sts.received == []
 
 
-async def test_somebody_who_is_no_machine_of_ours_is_refused(tmp_path: Path) -> None:
+async def test_an_identity_that_is_no_instance_of_the_pools_role_is_refused(tmp_path: Path) -> None:
     async with a_pool(tmp_path, session_of(INSTANCE, role="another-role")) as (house, _):
         assert is_refused(await prove(house))
 
@@ -147,7 +147,7 @@ async def test_a_proof_is_good_for_five_minutes(tmp_path: Path) -> None:
         {"sessionToken": "x y"},
     ],
 )
-async def test_what_is_no_proof_by_its_shape_never_reaches_sts(tmp_path: Path, changed: dict[str, str]) -> None:
+async def test_a_malformed_proof_is_not_sent_to_sts(tmp_path: Path, changed: dict[str, str]) -> None:
     async with a_pool(tmp_path) as (house, sts):
         assert is_refused(await prove(house, **changed))
         assert sts.received == []
@@ -174,7 +174,7 @@ async def test_malformed_and_huge_bodies_are_answered_as_anywhere(tmp_path: Path
         assert sts.received == []
 
 
-async def test_without_sts_the_agent_is_asked_to_come_back(tmp_path: Path) -> None:
+async def test_without_sts_the_agent_gets_a_503_and_may_retry(tmp_path: Path) -> None:
     async with a_pool(tmp_path) as (house, sts):
         sts.status = 503
         answer = await prove(house)
@@ -203,12 +203,12 @@ async def test_nothing_of_a_proof_is_logged(tmp_path: Path, caplog: pytest.LogCa
         assert [secret for secret in (signature, TOKEN, KEY, token) if secret in said] == []
 
 
-async def test_a_pool_whose_agents_bring_their_token_has_none_to_give(tmp_path: Path) -> None:
+async def test_a_pool_that_launches_agents_with_tokens_gives_out_none(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         assert (await prove(house)).status_code == 404
 
 
-async def test_it_is_described_as_open_to_whoever_has_a_proof(tmp_path: Path) -> None:
+async def test_the_endpoint_for_proofs_is_described_as_needing_no_token(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         described = (await house.ask("GET", "/v1/openapi.json")).json()["paths"][PATH]["post"]
         assert described["security"] == [{}]

@@ -108,8 +108,8 @@ FORGERIES: dict[str, Callable[[Hub], str]] = {
     "signed by another key under a known name": lambda hub: hub.issuer.token(
         hub.now, key="other", headers={"kid": "first"}
     ),
-    "signed by nobody": lambda hub: unsigned({"alg": "none", "kid": "first"}, claims(hub.now)),
-    "signed by nobody, said politely": lambda hub: unsigned({"alg": "None", "typ": "JWT"}, claims(hub.now)),
+    "not signed": lambda hub: unsigned({"alg": "none", "kid": "first"}, claims(hub.now)),
+    "not signed, in another spelling": lambda hub: unsigned({"alg": "None", "typ": "JWT"}, claims(hub.now)),
     "signed with the public key as if it were a secret": lambda hub: _signed_with_public_key(hub),
     "signed with another method": lambda hub: jwt.encode(
         claims(hub.now), private_key("first"), algorithm="RS512", headers={"kid": "first"}
@@ -131,7 +131,7 @@ FORGERIES: dict[str, Callable[[Hub], str]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-async def test_a_forged_token_buys_nothing(tmp_path: Path, name: str) -> None:
+async def test_a_forged_token_is_refused(tmp_path: Path, name: str) -> None:
     async with a_hub(tmp_path) as hub:
         assert (await hub.exchange()).status_code == 200  # the keys are known
         assert is_refused(await hub.exchange(FORGERIES[name](hub)))
@@ -163,7 +163,7 @@ async def test_a_forged_token_buys_nothing(tmp_path: Path, name: str) -> None:
         ({"iat": None}, "iat"),
     ],
 )
-async def test_githubs_word_about_something_else_buys_nothing_and_the_log_says_why(
+async def test_a_valid_token_about_something_else_is_refused_and_the_log_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: dict[str, Any], log: str
 ) -> None:
     async with a_hub(tmp_path) as hub:
@@ -220,7 +220,7 @@ async def test_keys_are_fetched_once_from_where_the_issuer_publishes_them(tmp_pa
         assert hub.issuer.fetched == [f"{ISSUER}/.well-known/jwks"]
 
 
-async def test_a_flood_of_unknown_keys_makes_us_look_once_a_minute(tmp_path: Path) -> None:
+async def test_a_flood_of_unknown_keys_fetches_the_keys_once_a_minute(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         await hub.exchange()
         for n in range(50):
@@ -234,7 +234,7 @@ async def test_a_flood_of_unknown_keys_makes_us_look_once_a_minute(tmp_path: Pat
         assert (await hub.exchange()).status_code == 200
 
 
-async def test_a_token_that_is_not_signed_with_rs256_makes_nobody_look_for_its_key(tmp_path: Path) -> None:
+async def test_no_keys_are_fetched_for_a_token_that_is_not_signed_with_rs256(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         for method in ("none", "HS256", "RS512", "ES256", 7, None):
             assert is_refused(await hub.exchange(unsigned({"alg": method, "kid": "first"}, claims(hub.now), b"x")))
@@ -250,7 +250,7 @@ async def test_a_new_key_is_found_within_a_minute(tmp_path: Path) -> None:
         assert (await hub.exchange(key="other")).status_code == 200
 
 
-async def test_a_key_taken_back_is_believed_for_an_hour_at_most(tmp_path: Path) -> None:
+async def test_a_withdrawn_key_is_accepted_for_an_hour_at_most(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         assert (await hub.exchange()).status_code == 200
         hub.issuer.keys = ["other"]
@@ -258,7 +258,7 @@ async def test_a_key_taken_back_is_believed_for_an_hour_at_most(tmp_path: Path) 
         assert is_refused(await hub.exchange())
 
 
-async def test_without_the_issuer_a_job_is_asked_to_come_back(tmp_path: Path) -> None:
+async def test_without_the_issuer_a_job_gets_a_503_and_may_retry(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         hub.issuer.away = True
         for _ in range(3):
@@ -283,7 +283,9 @@ async def test_known_keys_are_enough_while_the_issuer_is_away(tmp_path: Path) ->
     "answer",
     [b"", b"<html>", b"[]", b"{}", b'{"keys": []}', b'{"keys": 7}', b'{"keys": [7]}', b'{"keys":' + b"[" * 9000],
 )
-async def test_an_issuer_whose_answer_is_no_set_of_keys_is_away(tmp_path: Path, answer: bytes) -> None:
+async def test_an_issuer_that_answers_without_a_set_of_keys_counts_as_unavailable(
+    tmp_path: Path, answer: bytes
+) -> None:
     async with a_hub(tmp_path) as hub:
         hub.issuer.answer = answer
         assert (await hub.exchange()).status_code == 503
@@ -336,7 +338,7 @@ async def test_no_answer_and_no_log_shows_a_token_or_a_secret(tmp_path: Path, ca
         assert "run gets its token run=4711 attempt=1 repository=acme/widgets" in caplog.text
 
 
-async def test_strangers_who_wait_for_the_issuer_take_no_place_from_those_who_work(tmp_path: Path) -> None:
+async def test_requests_that_wait_for_the_issuer_do_not_count_as_requests_at_work(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         hub.house.context.admission = Admission(requests=0)
         assert (await hub.exchange()).status_code == 200
@@ -344,7 +346,7 @@ async def test_strangers_who_wait_for_the_issuer_take_no_place_from_those_who_wo
         assert (await hub.exchange()).status_code == 429
 
 
-async def test_it_is_described_as_open_to_whoever_has_an_identity(tmp_path: Path) -> None:
+async def test_the_oidc_endpoint_is_described_as_needing_no_token(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         described = (await house.ask("GET", "/v1/openapi.json")).json()["paths"][EXCHANGE]["post"]
         assert (described["security"], "requestBody" in described) == ([{}], True)

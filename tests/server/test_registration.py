@@ -1,4 +1,4 @@
-"""Agents that register and leave while GitHub is slow or cannot be asked at all: nobody else notices."""
+"""Agents that register and leave while GitHub is slow or cannot be asked: other requests are not affected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def leave(house: House, id: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("ask", [register, leave])
-async def test_a_mute_github_takes_no_place_of_anybody_else(
+async def test_a_github_that_does_not_answer_takes_no_place_of_other_requests(
     tmp_path: Path, ask: Callable[[House, str], Awaitable[httpx.Response]]
 ) -> None:
     assert MOST_AT_CI >= MOST_REQUESTS
@@ -82,7 +82,7 @@ async def test_a_mute_github_takes_no_place_of_anybody_else(
         assert loop.time() - began < REGISTRATION_PATIENCE - 1
 
 
-async def test_a_secret_that_nobody_can_read_is_the_operators_to_hear_of(
+async def test_an_unreadable_secret_is_reported_in_the_log_and_not_to_the_agent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     github = msgspec.structs.replace(GITHUB, token="file:/nowhere/token")

@@ -1,4 +1,4 @@
-"""`serve` takes over changed `liveness.*`: in this process, and as a real one that is told by file or by SIGHUP."""
+"""`serve` takes over changed `liveness.*`: in this process, and as a real one after a changed file or a SIGHUP."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_sighup_has_the_settings_read_again_and_a_mistake_changes_nothing(tmp_pa
 @pytest.mark.slow
 @pytest.mark.real_loop
 def test_a_service_whose_terminal_is_closed_stops(tmp_path: Path) -> None:
-    """Not to be mistaken for an operator's SIGHUP: nobody would know that it still runs."""
-    ours, theirs = pty.openpty()
+    """It is not an operator's SIGHUP: without its terminal, no user would see that it still runs."""
+    terminal, theirs = pty.openpty()
     attach = "import fcntl, os, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
     program = f"{attach} os.execv({sys.executable!r}, {command(tmp_path / 'home', 'serve', '--port', '0', '--json')!r})"
     process = subprocess.Popen(
@@ -126,7 +126,7 @@ def test_a_service_whose_terminal_is_closed_stops(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()
-        os.close(ours)
+        os.close(terminal)
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()

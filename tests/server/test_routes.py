@@ -162,7 +162,7 @@ async def test_an_agent_sees_its_record_and_that_a_job_waits(tmp_path: Path) -> 
         assert (await house.ask("GET", agents("record"), INSTANCE)).json()["hasJob"] is True
 
 
-async def test_an_agent_whose_record_nobody_can_read_is_not_told_that_it_is_gone(
+async def test_a_record_that_cannot_be_read_is_not_reported_as_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would end its machine."""
@@ -263,7 +263,7 @@ class AnotherCI:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "sent"),
     [
         (
             RegistrationCredentials(
@@ -281,13 +281,13 @@ class AnotherCI:
         (Refused("no scope", remedy="see it"), {"registered": False, "refusal": "no scope; see it"}),
     ],
 )
-async def test_an_agent_is_told_what_it_needs_to_register_elsewhere(
-    tmp_path: Path, answer: RegistrationCredentials | Refused | None, told: dict[str, Any]
+async def test_a_registration_is_answered_with_what_the_agent_needs_at_the_ci(
+    tmp_path: Path, answer: RegistrationCredentials | Refused | None, sent: dict[str, Any]
 ) -> None:
     async with a_house(tmp_path) as house:
         house.context.ports = replace(house.ports, ci=AnotherCI(answer))
         asked = {"runId": "r", "round": "a1"}
-        assert (await house.ask("PUT", agents("registration"), INSTANCE, json=asked)).json() == told
+        assert (await house.ask("PUT", agents("registration"), INSTANCE, json=asked)).json() == sent
         assert (await house.ask("PUT", agents("registration"), OTHER, json=asked)).status_code == 403
 
 
@@ -303,7 +303,7 @@ async def test_an_agent_is_told_what_it_needs_to_register_elsewhere(
         ("x" * 65, 400, []),
     ],
 )
-async def test_an_agent_takes_nobody_but_itself_off_the_list(
+async def test_an_agent_deregisters_only_its_own_runner(
     tmp_path: Path, runner: str, status: int, removed: list[str]
 ) -> None:
     async with a_house(tmp_path) as house:
@@ -313,7 +313,7 @@ async def test_an_agent_takes_nobody_but_itself_off_the_list(
         assert (answer.status_code, ci.removed) == (status, removed)
 
 
-async def test_an_agent_sees_whose_run_it_serves(tmp_path: Path) -> None:
+async def test_an_agent_sees_the_repository_of_its_run(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         await house.ports.records.apply(register(INSTANCE, run_id="r", repository="acme/widgets"))
         assert (await house.ask("GET", agents("record"), INSTANCE)).json()["repository"] == "acme/widgets"
@@ -343,12 +343,12 @@ async def test_status_counts_what_is_claimable_as_the_command_does(tmp_path: Pat
                 await house.ports.records.apply(change)
         shown = (await house.ask("GET", "/v1/status")).json()
         counted = {one["resourceClass"]: one["claimable"] for one in shown["pools"]}
-        told = await inventory.status(house.ports, house.context.settings)
-        assert counted == {one.resource_class: one.claimable for one in told.pools}
+        shown = await inventory.status(house.ports, house.context.settings)
+        assert counted == {one.resource_class: one.claimable for one in shown.pools}
         assert counted["small"] == 3
 
 
-async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: Path) -> None:
+async def test_status_counts_instances_and_workers_and_lists_the_loops(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         await a_running_instance(house)
         for loop in house.context.service.loops:
@@ -361,7 +361,7 @@ async def test_status_counts_instances_workers_and_tells_of_the_loops(tmp_path: 
 
 
 async def test_a_loop_that_keeps_failing_is_named_and_the_service_stays_ready(tmp_path: Path) -> None:
-    """Whatever it is, GitHub's outage above all: heartbeats must still be received."""
+    """For any reason, an outage of GitHub above all: heartbeats must still be received."""
     async with a_house(tmp_path) as house:
         loops = {loop.name: loop for loop in house.context.service.loops}
         for loop in loops.values():
@@ -382,7 +382,7 @@ async def test_a_loop_that_keeps_failing_is_named_and_the_service_stays_ready(tm
             True,
             {"reconcile": since},
         )
-        assert "did not answer" not in answer.text  # anybody may ask
+        assert "did not answer" not in answer.text  # it needs no token
         shown = {"process": "serve", "loop": "reconcile", "since": since, "error": "GitHub did not answer"}
         assert (await house.ask("GET", "/v1/status")).json()["failingLoops"] == [shown]
 
@@ -420,9 +420,9 @@ async def test_what_happens_is_streamed(tmp_path: Path) -> None:
         assert await anext(events) == b"retry: 2000\n\n"
         assert b"event: workers" in await anext(events)
         await house.ports.records.apply(register(INSTANCE))
-        told = await anext(events)
-        assert b"event: instance" in told
-        assert INSTANCE.encode() in told
+        event = await anext(events)
+        assert b"event: instance" in event
+        assert INSTANCE.encode() in event
         await events.aclose()
 
 
@@ -479,7 +479,7 @@ async def test_what_is_wrong_with_a_request_is_named_as_a_field(tmp_path: Path) 
 
 
 async def test_what_is_asked_twice_with_one_key_is_begun_once(tmp_path: Path) -> None:
-    """The answer was lost: whoever asks again, whichever process, is told of the operation that has begun."""
+    """The answer was lost: the same request, to any process, is answered with the operation that has begun."""
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
         paths = ("/v1/runs/r/provision", "/v1/runs/r/provision", "/v1/runs/other/provision")
         keys = [{"Idempotency-Key": key} for key in ("a", "b", "a")]
@@ -501,7 +501,7 @@ async def test_an_operation_whose_process_died_is_lost_at_once(tmp_path: Path) -
         assert second.context.operations.find(begun["id"]).state == "running"
         ownership = first.context.operations._lock
         assert ownership is not None
-        os.close(ownership._handle)  # as the kernel does for who dies
+        os.close(ownership._handle)  # as the kernel does when a process dies
         try:
             assert second.context.operations.find(begun["id"]).state == "lost"
             assert (await second.ask("DELETE", f"/v1/operations/{begun['id']}")).json()["state"] == "lost"
@@ -552,7 +552,7 @@ async def test_a_run_is_shown_with_its_instances_and_jobs(tmp_path: Path) -> Non
 # ---- overload and trouble
 
 
-async def test_above_its_measure_everything_but_heartbeats_is_sent_away(tmp_path: Path) -> None:
+async def test_above_the_limit_every_request_but_a_heartbeat_gets_a_429(tmp_path: Path) -> None:
     async with a_house(tmp_path, admission=Admission(requests=0, watching=0)) as house:
         for path in ("/v1/status", "/v1/jobs?runId=r", "/v1/instances", "/v1/events"):
             answer = await house.ask("GET", path)
@@ -608,7 +608,9 @@ async def test_a_store_that_does_not_answer_is_a_503_and_no_trace(tmp_path: Path
         assert (await house.ask("GET", "/healthz")).status_code == 200
 
 
-async def test_an_unexpected_error_tells_the_caller_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_answer_to_an_unexpected_error_has_no_details(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with a_house(tmp_path) as house:
 
         async def broken() -> None:

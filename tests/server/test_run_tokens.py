@@ -86,8 +86,8 @@ async def test_a_body_chooses_neither_trust_domain_nor_repository(tmp_path: Path
 
 async def test_an_operator_may_name_both(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
-        needs = await provisioned(hub, "4711", "operate", trustDomain="ours", repository="acme/widgets")
-        assert (needs.trust_domain, needs.repository) == ("ours", "acme/widgets")
+        needs = await provisioned(hub, "4711", "operate", trustDomain="trusted", repository="acme/widgets")
+        assert (needs.trust_domain, needs.repository) == ("trusted", "acme/widgets")
         needs = await provisioned(hub, "4712", "operate")
         assert (needs.trust_domain, needs.repository) == ("default", "")
 
@@ -101,7 +101,7 @@ async def test_an_operator_names_a_repository_of_the_scope(tmp_path: Path) -> No
             assert reason in answer.json()["error"]
 
 
-async def test_where_the_scope_is_an_organisation_an_operator_says_whose_run_it_is(tmp_path: Path) -> None:
+async def test_where_the_scope_is_an_organisation_an_operator_must_name_the_repository(tmp_path: Path) -> None:
     async with a_hub(tmp_path, Settings(engines=Engines(ci="github"), github=Github(scope="acme", token="t"))) as hub:
         answer = await hub.house.ask("POST", "/v1/runs/4711/provision", "operate", json={"count": 1})
         assert answer.status_code == 400
@@ -115,7 +115,7 @@ async def test_where_the_scope_is_an_organisation_an_operator_says_whose_run_it_
     "label",
     ["4712", "47110", "471", "4711-3", "4711-3-large", "04711", "4711%20", "4711-", "run-4711", "x", "-4711", "٤٧١١"],
 )
-async def test_a_run_speaks_for_no_other_run_attempt_or_label(tmp_path: Path, label: str) -> None:
+async def test_a_runs_token_is_refused_for_another_run_attempt_or_label(tmp_path: Path, label: str) -> None:
     async with a_hub(tmp_path) as hub:
         token = await hub.run_token(run_attempt="2")
         for method, path, body in (
@@ -162,7 +162,9 @@ ELSEWHERE: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ELSEWHERE, ids=[f"{one[0]} {one[1]}" for one in ELSEWHERE])
-async def test_a_run_may_nothing_but_serve_itself(tmp_path: Path, method: str, path: str, body: Any) -> None:
+async def test_a_runs_token_is_refused_by_every_endpoint_but_those_of_its_run(
+    tmp_path: Path, method: str, path: str, body: Any
+) -> None:
     async with a_hub(tmp_path) as hub:
         for change in running(INSTANCE, "4711"):
             await hub.house.ports.records.apply(change)
@@ -181,7 +183,7 @@ async def test_every_endpoint_that_a_run_may_use_is_named_here(tmp_path: Path) -
                 continue  # a stream does not end where it is allowed; it is tested above
             for method, described in methods.items():
                 if described.get("security") == [{}] or path in ("/healthz", "/readyz"):
-                    continue  # they know nobody's token
+                    continue  # they need no token
                 filled = path.replace("{run_id}", "4711").replace("{operation_id}", "op-0")
                 filled = filled.replace("{instance_id}", INSTANCE).replace("{", "").replace("}", "")
                 body = _anything(filled)
@@ -200,21 +202,21 @@ async def test_every_endpoint_that_a_run_may_use_is_named_here(tmp_path: Path) -
 # ---- the token itself
 
 
-def test_a_runs_token_says_who_it_is_until_it_expires() -> None:
+def test_a_runs_token_identifies_its_run_until_it_expires() -> None:
     keys = keys_of()
     token = keys.run_token(RUN, 1000.5)
     assert keys.bearer(token, 1000 + RUN_LASTS - 0.1) == RUN
     assert keys.bearer(token, 1000 + RUN_LASTS) is None
 
 
-async def test_an_expired_token_opens_nothing(tmp_path: Path) -> None:
+async def test_an_expired_token_is_refused(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         token = await hub.run_token()
         await asyncio.sleep(RUN_LASTS + 1)
         assert (await hub.house.ask("GET", "/v1/runs/4711", token)).status_code == 401
 
 
-def test_a_token_with_anything_changed_is_nobodys() -> None:
+def test_a_token_with_any_character_changed_is_invalid() -> None:
     keys = keys_of()
     token = keys.run_token(RUN, 0)
     packed, mac = token.removeprefix("bpr_").rsplit("_", 1)
@@ -237,12 +239,12 @@ def test_no_kind_of_token_passes_for_another() -> None:
     assert keys.bearer(of_run.replace("bpr_", "bpa_"), 1) is None
 
 
-def test_another_home_knows_no_run_of_this_one() -> None:
+def test_a_runs_token_is_invalid_in_another_home() -> None:
     assert keys_of(secret=b"b" * 32).bearer(keys_of(secret=b"a" * 32).run_token(RUN, 0), 1) is None
 
 
 @pytest.mark.parametrize("text", ["bpr_", "bpr__", "bpr_a_b", "bpr_W10=_é", "bpr_\x00_", "bpr_" + "_" * 9000])
-def test_what_is_no_token_of_a_run_is_nobodys(text: str) -> None:
+def test_a_malformed_token_of_a_run_is_invalid(text: str) -> None:
     assert keys_of().bearer(text, 0) is None
 
 

@@ -1,4 +1,4 @@
-"""`bullpen serve` and a GitHub of our own, both over real sockets."""
+"""`bullpen serve` and the simulated GitHub, both over real sockets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ask(served: Served, method: str, path: str, body: object = None, token: str 
     return served.ask(method, path, body, headers)
 
 
-def test_webhooks_are_believed_by_their_signature(served: Served, github: FakeGithub, tmp_path: Path) -> None:
+def test_a_webhook_is_accepted_only_with_a_valid_signature(served: Served, github: FakeGithub, tmp_path: Path) -> None:
     github.webhook(f"{served.url}/v1/github/webhook", SECRET)
     run = github.start_run("acme/widgets", [JobSpec("build", runs_on=("ubuntu-latest",))])
     github.hosted(run, "build", "success")
@@ -55,7 +55,9 @@ def test_webhooks_are_believed_by_their_signature(served: Served, github: FakeGi
     assert {one.status for one in stranger.deliveries} == {401}
 
 
-def test_a_job_buys_a_token_for_its_run_and_serves_it(served: Served, github: FakeGithub, tmp_path: Path) -> None:
+def test_a_job_exchanges_its_oidc_token_and_provisions_for_its_run(
+    served: Served, github: FakeGithub, tmp_path: Path
+) -> None:
     identity = github.oidc_token(run_id="4711")
     status, answer = ask(served, "POST", "/v1/oidc/token", {"token": identity})
     assert (status, answer["trustDomain"]) == (200, "acme/widgets")
@@ -71,7 +73,7 @@ def test_a_job_buys_a_token_for_its_run_and_serves_it(served: Served, github: Fa
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_whatever_is_sent_to_githubs_endpoints_is_answered_as_described(served: Served) -> None:
+def test_githubs_endpoints_answer_every_request_as_described(served: Served) -> None:
     from server.described import check_described  # here: loading it takes a second, and only this test needs it
 
     found = check_described(served.url, lambda path: path in ("/v1/github/webhook", "/v1/oidc/token"))

@@ -80,7 +80,7 @@ def test_a_body_over_the_limit_is_refused(served: Served, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000000\r\n\r\n"
     with served.connect() as connection:
         connection.sendall(head.encode())
-        with suppress(OSError):  # it may hang up before we have sent all, and before we read what it said
+        with suppress(OSError):  # it may hang up before the test has sent all, or has read the answer
             for _ in range(40):
                 connection.sendall(b" " * 65536)
             assert connection.recv(4096).startswith(b"HTTP/1.1 413")
@@ -96,7 +96,7 @@ def test_what_is_no_http_is_refused(served: Served) -> None:
     assert raw(served, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400")
 
 
-def test_a_client_that_does_not_come_to_the_point_is_sent_away(served: Served) -> None:
+def test_a_client_that_sends_its_request_too_slowly_is_refused(served: Served) -> None:
     began = time.monotonic()
     assert raw(served, b"POST /v1/heartbeats HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le").startswith(b"HTTP/1.1 408")
     assert time.monotonic() - began < PATIENCE
@@ -116,7 +116,7 @@ def test_anything_but_loopback_is_refused_without_tokens(tmp_path: Path) -> None
     assert "needs tokens" in ran.stderr
 
 
-def test_a_port_that_is_taken_is_said_so(served: Served, tmp_path: Path) -> None:
+def test_a_port_that_is_in_use_is_named_in_the_error(served: Served, tmp_path: Path) -> None:
     arguments = ("serve", "--port", str(served.address[1]))
     ran = subprocess.run(
         command(tmp_path / "home", *arguments),
@@ -169,8 +169,8 @@ def test_agents_over_http_run_jobs_outlive_the_service_and_come_back(tmp_path: P
             job = served.ask("POST", "/v1/jobs", {"runId": "r", "command": ["sh", "-c", script]})[1]
             shown: dict[str, Any] = until(lambda: _bound(served, job["id"]))
             (instance,) = served.ask("GET", "/v1/instances")[1]["instances"]
-            told = home / "instances" / instance["id"] / "agent.json"
-            assert told.stat().st_mode & 0o777 == 0o600
+            config = home / "instances" / instance["id"] / "agent.json"
+            assert config.stat().st_mode & 0o777 == 0o600
             assert served.end() == 0
         (home / "instances" / instance["id"] / "work" / "go").touch()
         with a_server(home, *settings) as served:

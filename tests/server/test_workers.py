@@ -88,7 +88,7 @@ async def test_a_worker_is_shown_with_its_story(tmp_path: Path) -> None:
 # ---- stopped
 
 
-async def test_a_worker_that_has_stopped_says_so_and_its_job_is_anybodys_at_once(tmp_path: Path) -> None:
+async def test_the_job_of_a_worker_that_reports_its_stop_is_free_at_once(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         record = await a_running_instance(house)
         job = await a_job(house)
@@ -108,10 +108,10 @@ async def test_a_worker_that_has_stopped_says_so_and_its_job_is_anybodys_at_once
     [
         (stopped("w-1", token=7), 409, "token-mismatch"),
         (stopped("w-1", epoch=2), 409, "token-mismatch"),
-        (stopped("nobody"), 404, "unknown-worker"),
+        (stopped("unknown"), 404, "unknown-worker"),
     ],
 )
-async def test_a_stop_that_is_not_the_workers_last_word_is_refused(
+async def test_a_stop_of_an_unknown_worker_or_with_another_token_or_epoch_is_refused(
     tmp_path: Path, path: str, status: int, error: str
 ) -> None:
     async with a_house(tmp_path) as house:
@@ -131,7 +131,7 @@ async def test_a_stop_needs_token_and_epoch(tmp_path: Path, query: str) -> None:
         assert (await listed(house))["workers"][0]["state"] == "active"
 
 
-async def test_only_who_may_beat_for_a_worker_may_stop_it(tmp_path: Path) -> None:
+async def test_only_a_caller_that_may_beat_for_a_worker_may_stop_it(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         house.guard()
         await house.beat(WORKER, token=INSTANCE)
