@@ -80,7 +80,7 @@ def story_of(story: Story) -> StoryAnswer:
 
 
 def lines_of(lines: Iterable[StoryLine]) -> list[StoryLineAnswer]:
-    return [filled(StoryLineAnswer, one) for one in lines]
+    return [StoryLineAnswer(one.version, one.step, one.state, format_time(one.at), one.by, one.why) for one in lines]
 
 
 def debt_of(debt: Debt | None) -> DebtAnswer | None:

@@ -37,30 +37,20 @@ def entitled(settings: Settings, speaker: Operator | RunIdentity, label: str, da
 
 def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: ProvisionRun) -> ProvisionRun:
     if data.trust_domain not in (None, speaker.trust):
-        raise forbidden(
-            f"trustDomain: the token is for {speaker.trust}, and no other can be requested",
-            LEAVE_IT_OUT,
-            "trustDomain",
-        )
+        error = f"trustDomain: the token is for {speaker.trust}, and no other can be requested"
+        raise forbidden(error, LEAVE_IT_OUT, "trustDomain")
     if data.repository.casefold() not in ("", speaker.repository.casefold()):
-        raise forbidden(
-            f"repository: the token is for {speaker.repository}, and no other can be requested",
-            LEAVE_IT_OUT,
-            "repository",
-        )
+        error = f"repository: the token is for {speaker.repository}, and no other can be requested"
+        raise forbidden(error, LEAVE_IT_OUT, "repository")
     parsed = labels.parse(label)
     if named := parsed.resource_class if parsed else "":
         if named != data.resource_class:
-            raise forbidden(
-                f"label {label}: it names class {named}, and resourceClass is {data.resource_class}",
-                remedy="Both must name the same class.",
-            )
+            error = f"label {label}: it names class {named}, and resourceClass is {data.resource_class}"
+            raise forbidden(error, "Both must name the same class.")
         settings.resource_class(named)
     longest = max(LONGEST, settings.timings.max_runtime)
     if data.max_runtime_min is not None and 60.0 * data.max_runtime_min > longest:
-        raise forbidden(
-            f"maxRuntimeMin {data.max_runtime_min}: with a run's token at most {longest / 60:.0f} minutes",
-            remedy="Ask for less, or have timings.max-runtime raised in the server's settings.",
-            field="maxRuntimeMin",
-        )
+        error = f"maxRuntimeMin {data.max_runtime_min}: with a run's token at most {longest / 60:.0f} minutes"
+        remedy = "Ask for less, or have timings.max-runtime raised in the server's settings."
+        raise forbidden(error, remedy, "maxRuntimeMin")
     return replace(data, trust_domain=speaker.trust, repository=speaker.repository)
