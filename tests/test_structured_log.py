@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 
-from bullpen.cli import options
+from bullpen.cli.program import program
 from bullpen.errors import Conflict
 from bullpen.model import instance
 from bullpen.pool.change_log import LEVELS, with_change_log
@@ -108,8 +109,11 @@ def test_without_a_stderr_nothing_is_logged_and_nothing_fails(format: Format, mo
 
 
 def test_the_options_offer_every_level_and_format() -> None:
-    assert tuple(Level) == options.LOG_LEVELS
-    assert tuple(Format) == options.LOG_FORMATS
+    offered = {option.name: option.type for option in program.params}
+    for name, known in (("log_level", Level), ("log_format", Format)):
+        choice = offered[name]
+        assert isinstance(choice, click.Choice)
+        assert list(choice.choices) == [one.value for one in known]
 
 
 async def test_each_landed_change_is_logged_once_at_its_level(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,12 +9,12 @@
     ├── Unavailable              could not answer; a retry may help                   exit 75
     │   └── Throttled            … after `retry_after` seconds
     ├── Refused                  answered no; the same again will not help
-    │   ├── InsufficientCapacity
+    │   ├── InsufficientCapacity the engine cannot launch enough machines of this kind now
     │   ├── LimitReached         a cap of the settings
-    │   ├── PermissionDenied
+    │   ├── PermissionDenied     the credentials do not allow the call
     │   └── WrongClock           this machine's clock is off: nothing may be judged late by it
     └── ProvisionFailed          not met; everything acquired was given back          exit 1
-        └── Interrupted          … because a stop was requested                       exit 130
+        └── Interrupted          … because a stop was requested before the commit     exit 130
 
 One class per reaction, not per cause. A message names its subject first; `remedy` says what to do next.
 """
@@ -71,14 +71,10 @@ class Outdated(ConfigError):
 
 
 class NotFound(BullpenError):
-    """No such record."""
-
     cause = FailureCause.NOT_FOUND
 
 
 class InvalidTransition(BullpenError):
-    """The record is not in a source state of the step."""
-
     cause = FailureCause.CONFLICT
 
     def __init__(self, subject: str, step: str, state: str) -> None:
@@ -97,8 +93,6 @@ class Conflict(BullpenError):
 
 
 class Unavailable(BullpenError):
-    """An engine could not answer; a retry may help."""
-
     exit_code = 75
     cause = FailureCause.UNAVAILABLE
 
@@ -116,20 +110,14 @@ class Refused(BullpenError):
 
 
 class InsufficientCapacity(Refused):
-    """The engine cannot launch enough machines of this kind now."""
-
     cause = FailureCause.CAPACITY
 
 
 class LimitReached(Refused):
-    """A cap of the settings would be exceeded."""
-
     cause = FailureCause.LIMIT
 
 
 class PermissionDenied(Refused):
-    """The credentials do not allow the call."""
-
     cause = FailureCause.PERMISSION
 
 
@@ -138,13 +126,9 @@ class WrongClock(Refused):
 
 
 class ProvisionFailed(BullpenError):
-    """The request was not met; everything acquired on the way was given back."""
-
     cause = FailureCause.NOT_MET
 
 
 class Interrupted(ProvisionFailed):
-    """A stop was requested before the commit; everything acquired was given back or is owed."""
-
     exit_code = 130
     cause = FailureCause.INTERRUPTED

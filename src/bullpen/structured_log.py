@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, MutableMapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 OWN_KEYS = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
 PLAIN = frozenset("-_./:@+%#*~,[]()<>!?$&'")
@@ -59,18 +59,18 @@ def get_logger(name: str) -> FieldLogger:
 
 def set_up(level: Level, format: Format, *, brief: bool = False) -> None:
     """Send every line to stderr; replaces what was set up before. `brief` lines have no time: a person reads along."""
-    # Python has no stderr where the file descriptor was closed before it started.
-    handler: logging.Handler = logging.NullHandler() if sys.stderr is None else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if format is Format.JSON else TextLines(coloured=has_colours(), brief=brief))
+    handler: logging.Handler = logging.NullHandler()
+    if sys.stderr is not None:  # Python has none where the file descriptor was closed before it started
+        handler, coloured = logging.StreamHandler(sys.stderr), has_colours(sys.stderr)
+        handler.setFormatter(JsonLines() if format is Format.JSON else TextLines(coloured=coloured, brief=brief))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for library in QUIET:
         logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
-def has_colours() -> bool:
-    """Only where a person looks, and not where they asked for none."""
-    is_read = sys.stderr is not None and sys.stderr.isatty()
-    return is_read and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def has_colours(stream: TextIO) -> bool:
+    """Whether the stream is a terminal with colours, and the user has not turned them off."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class TextLines(logging.Formatter):

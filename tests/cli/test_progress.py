@@ -1,6 +1,7 @@
 """Progress: on a terminal one live line, elsewhere a line for each phase and each change of a count."""
 
 import io
+from contextlib import closing
 
 import pytest
 
@@ -16,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 def shown(*reports: ProgressReport, stream: io.StringIO) -> str:
-    with ProgressDisplay(stream) as tell:
+    with closing(ProgressDisplay(stream)) as tell:
         for report in reports:
             tell(report)
     return stream.getvalue()

@@ -6,6 +6,7 @@ Bullpen does anyway, or is refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from bullpen.action.input_specs import MACHULAV, NAMECHEAP, NEXT_CHAPTER, OMSF
 
@@ -21,8 +22,8 @@ class Alias:
     """
 
     name: str
-    actions: tuple[str, ...]
     means: str = ""
+    actions: tuple[str, ...] = ()
     values: Values = field(default_factory=dict)
     same: tuple[str, ...] = ()
     instead: str = ""
@@ -30,7 +31,11 @@ class Alias:
     secret: bool = False
 
 
-_BOTH = (MACHULAV, NAMECHEAP)
+_both = partial(Alias, actions=(MACHULAV, NAMECHEAP))
+_machulav = partial(Alias, actions=(MACHULAV,))
+_namecheap = partial(Alias, actions=(NAMECHEAP,))
+_omsf = partial(Alias, actions=(OMSF,))
+_next_chapter = partial(Alias, actions=(NEXT_CHAPTER,))
 _MARKET: Values = {"spot": {"usage-class": "spot"}, "on-demand": {"usage-class": "on-demand"}}
 _STRATEGY: Values = {
     "none": {"usage-class": "on-demand"},
@@ -51,131 +56,112 @@ _LOG = "the log always shows what the step waits for"
 
 _ALIASES = (
     # ---- machulav, namecheap
-    Alias("count", (NAMECHEAP,), "instance-count"),
-    Alias("market-type", _BOTH, values=_MARKET),
-    Alias("max-lifetime-minutes", (NAMECHEAP,), "max-runtime-min"),
-    Alias("ec2-image-id", _BOTH, "ami"),
-    Alias("ec2-instance-type", _BOTH, "allowed-instance-types"),
-    Alias("subnet-id", _BOTH, "subnet-ids"),
-    Alias("security-group-id", _BOTH, "security-group-ids"),
-    Alias("iam-role-name", _BOTH, "iam-instance-profile"),
-    Alias("ec2-volume-size", (MACHULAV,), "volume-size"),
-    Alias("ec2-instance-id", _BOTH, why=_WHOLE_LABEL),
-    Alias("ec2-instance-ids", (NAMECHEAP,), why=_WHOLE_LABEL),
-    Alias(
+    _namecheap("count", "instance-count"),
+    _both("market-type", values=_MARKET),
+    _namecheap("max-lifetime-minutes", "max-runtime-min"),
+    _both("ec2-image-id", "ami"),
+    _both("ec2-instance-type", "allowed-instance-types"),
+    _both("subnet-id", "subnet-ids"),
+    _both("security-group-id", "security-group-ids"),
+    _both("iam-role-name", "iam-instance-profile"),
+    _machulav("ec2-volume-size", "volume-size"),
+    _both("ec2-instance-id", why=_WHOLE_LABEL),
+    _namecheap("ec2-instance-ids", why=_WHOLE_LABEL),
+    _namecheap(
         "cleanup-on-start-failure",
-        (NAMECHEAP,),
         same=("true",),
         instead="Use `bullpen why` to find the cause: a failed provision always gives everything back.",
     ),
-    Alias("http-tokens", (NAMECHEAP,), same=("required",), instead="Remove it: machines accept only IMDSv2."),
-    Alias(
-        "metadata-options",
-        (MACHULAV,),
-        same=("{}",),
-        instead="Remove it: machines accept only IMDSv2, with a hop limit of 1.",
+    _namecheap("http-tokens", same=("required",), instead="Remove it: machines accept only IMDSv2."),
+    _machulav(
+        "metadata-options", same=("{}",), instead="Remove it: machines accept only IMDSv2, with a hop limit of 1."
     ),
-    Alias(
+    _namecheap(
         "encrypt-ebs",
-        (NAMECHEAP,),
         same=("false",),
         instead="Turn on EBS encryption by default for the account and region; it applies to every machine.",
     ),
-    Alias(
+    _namecheap(
         "architecture",
-        (NAMECHEAP,),
         same=("x64",),
         instead="Set ami to an image of that architecture, and allowed-instance-types to its types.",
     ),
-    Alias("runner-version", (NAMECHEAP,), instead=_VERSION),
-    Alias(
-        "max-age-minutes",
-        (NAMECHEAP,),
-        instead="Set idle-time-sec: an idle runner is ended after this time.",
-    ),
-    Alias("debug", (NAMECHEAP,), why=_LOG),
-    Alias("runner-debug", (MACHULAV,), why=_LOG),
-    Alias("ec2-image-filters", (NAMECHEAP,), same=("[]",), instead=_IMAGE),
-    Alias("ec2-image-owner", (NAMECHEAP,), instead=_IMAGE),
-    Alias(
+    _namecheap("runner-version", instead=_VERSION),
+    _namecheap("max-age-minutes", instead="Set idle-time-sec: an idle runner is ended after this time."),
+    _namecheap("debug", why=_LOG),
+    _machulav("runner-debug", why=_LOG),
+    _namecheap("ec2-image-filters", same=("[]",), instead=_IMAGE),
+    _namecheap("ec2-image-owner", instead=_IMAGE),
+    _namecheap(
         "eip-allocation-id",
-        (NAMECHEAP,),
         instead="Use a NAT gateway in the runners' subnets: the machines of a pool have no fixed address.",
     ),
-    Alias(
+    _namecheap(
         "spot-max-price",
-        (NAMECHEAP,),
         instead="Remove it: spot machines cost at most the on-demand price, and a lower limit is not supported.",
     ),
-    Alias("volume-type", (NAMECHEAP,), instead=_VOLUME),
-    Alias("volume-iops", (NAMECHEAP,), instead=_VOLUME),
-    Alias("volume-throughput", (NAMECHEAP,), instead=_VOLUME),
-    Alias("ec2-volume-type", (MACHULAV,), instead=_VOLUME),
-    Alias("block-device-mapping", (MACHULAV,), same=("[]",), instead=_VOLUME),
-    Alias("block-device-mappings", (MACHULAV,), same=("[]",), instead=_VOLUME),
-    Alias(
-        "key-name",
-        (MACHULAV,),
-        instead="Use Session Manager, with permissions in the instance profile: machines have no SSH key.",
+    _namecheap("volume-type", instead=_VOLUME),
+    _namecheap("volume-iops", instead=_VOLUME),
+    _namecheap("volume-throughput", instead=_VOLUME),
+    _machulav("ec2-volume-type", instead=_VOLUME),
+    _machulav("block-device-mapping", same=("[]",), instead=_VOLUME),
+    _machulav("block-device-mappings", same=("[]",), instead=_VOLUME),
+    _machulav(
+        "key-name", instead="Use Session Manager, with permissions in the instance profile: machines have no SSH key."
     ),
-    Alias("startup-quiet-period-seconds", (MACHULAV,), why=_WAITS),
-    Alias("startup-retry-interval-seconds", (MACHULAV,), why=_WAITS),
-    Alias("run-runner-as-service", (MACHULAV,), why="the agent restarts the runner if it ends"),
-    Alias("run-runner-as-user", (MACHULAV,), instead="Remove it: jobs run as their own user, never as root."),
-    Alias("availability-zones-config", (MACHULAV,), instead=_ZONES),
-    Alias("packages", (MACHULAV,), same=("[]",), instead="Install them in the image, or in pre-runner-script."),
-    Alias("use-jit", (MACHULAV,), same=("false",), instead=_JIT),
-    Alias("runner-group-id", (MACHULAV,), same=("1",), instead=_GROUP),
+    _machulav("startup-quiet-period-seconds", why=_WAITS),
+    _machulav("startup-retry-interval-seconds", why=_WAITS),
+    _machulav("run-runner-as-service", why="the agent restarts the runner if it ends"),
+    _machulav("run-runner-as-user", instead="Remove it: jobs run as their own user, never as root."),
+    _machulav("availability-zones-config", instead=_ZONES),
+    _machulav("packages", same=("[]",), instead="Install them in the image, or in pre-runner-script."),
+    _machulav("use-jit", same=("false",), instead=_JIT),
+    _machulav("runner-group-id", same=("1",), instead=_GROUP),
     # ---- omsf
-    Alias("instance_count", (OMSF,), "instance-count"),
-    Alias("aws_image_id", (OMSF,), "ami"),
-    Alias("aws_image_name", (OMSF,), instead=_IMAGE),
-    Alias("aws_instance_type", (OMSF,), "allowed-instance-types"),
-    Alias("aws_region_name", (OMSF,), "aws-region"),
-    Alias("aws_security_group_id", (OMSF,), "security-group-ids"),
-    Alias("aws_subnet_id", (OMSF,), "subnet-ids"),
-    Alias("aws_tags", (OMSF,), "aws-resource-tags"),
-    Alias("aws_root_device_size", (OMSF,), "volume-size"),
-    Alias("aws_home_dir", (OMSF,), why="jobs have their own directory"),
-    Alias("aws_iam_role", (OMSF,), instead=_ROLE),
-    Alias(
-        "extra_gh_labels",
-        (OMSF,),
-        instead="Use the output `label`, the only label of the runners; label-by selects its parts.",
+    _omsf("instance_count", "instance-count"),
+    _omsf("aws_image_id", "ami"),
+    _omsf("aws_image_name", instead=_IMAGE),
+    _omsf("aws_instance_type", "allowed-instance-types"),
+    _omsf("aws_region_name", "aws-region"),
+    _omsf("aws_security_group_id", "security-group-ids"),
+    _omsf("aws_subnet_id", "subnet-ids"),
+    _omsf("aws_tags", "aws-resource-tags"),
+    _omsf("aws_root_device_size", "volume-size"),
+    _omsf("aws_home_dir", why="jobs have their own directory"),
+    _omsf("aws_iam_role", instead=_ROLE),
+    _omsf(
+        "extra_gh_labels", instead="Use the output `label`, the only label of the runners; label-by selects its parts."
     ),
-    Alias("repo", (OMSF,), instead="Remove it: the runners serve the repository of the workflow."),
-    Alias("gh_timeout", (OMSF,), instead="Use startup-timeout-minutes, in minutes."),
-    Alias("instance_mapping", (OMSF,), why=_WHOLE_LABEL),
+    _omsf("repo", instead="Remove it: the runners serve the repository of the workflow."),
+    _omsf("gh_timeout", instead="Use startup-timeout-minutes, in minutes."),
+    _omsf("instance_mapping", why=_WHOLE_LABEL),
     # ---- NextChapter
-    Alias("aws_access_key_id", (NEXT_CHAPTER,), instead=_CREDENTIALS, secret=True),
-    Alias("aws_secret_access_key", (NEXT_CHAPTER,), instead=_CREDENTIALS, secret=True),
-    Alias("aws_session_token", (NEXT_CHAPTER,), instead=_CREDENTIALS, secret=True),
-    Alias("aws_region", (NEXT_CHAPTER,), "aws-region"),
-    Alias("aws_iam_role_arn", (NEXT_CHAPTER,), instead=_ROLE),
-    Alias("github_token", (NEXT_CHAPTER,), "github-token", secret=True),
-    Alias("github_action_runner_version", (NEXT_CHAPTER,), instead=_VERSION),
-    Alias(
-        "github_action_runner_extra_cli_args",
-        (NEXT_CHAPTER,),
-        instead="Remove it: arguments of the runner cannot be changed.",
+    _next_chapter("aws_access_key_id", instead=_CREDENTIALS, secret=True),
+    _next_chapter("aws_secret_access_key", instead=_CREDENTIALS, secret=True),
+    _next_chapter("aws_session_token", instead=_CREDENTIALS, secret=True),
+    _next_chapter("aws_region", "aws-region"),
+    _next_chapter("aws_iam_role_arn", instead=_ROLE),
+    _next_chapter("github_token", "github-token", secret=True),
+    _next_chapter("github_action_runner_version", instead=_VERSION),
+    _next_chapter(
+        "github_action_runner_extra_cli_args", instead="Remove it: arguments of the runner cannot be changed."
     ),
-    Alias(
+    _next_chapter(
         "github_job_start_ttl_seconds",
-        (NEXT_CHAPTER,),
         same=("0",),
         instead="Use max-runtime-min: it limits how long a run holds its runners, with or without jobs.",
     ),
-    Alias("github_api_retry_delay", (NEXT_CHAPTER,), why="GitHub's headers say when to retry"),
-    Alias("ec2_instance_type", (NEXT_CHAPTER,), "allowed-instance-types"),
-    Alias("ec2_ami_id", (NEXT_CHAPTER,), "ami"),
-    Alias("ec2_iam_instance_profile", (NEXT_CHAPTER,), "iam-instance-profile"),
-    Alias("ec2_instance_iam_role", (NEXT_CHAPTER,), "iam-instance-profile"),
-    Alias("ec2_root_disk_size_gb", (NEXT_CHAPTER,), "volume-size"),
-    Alias("ec2_root_disk_ebs_class", (NEXT_CHAPTER,), instead=_VOLUME),
-    Alias("ec2_instance_tags", (NEXT_CHAPTER,), "aws-resource-tags"),
-    Alias("ec2_instance_ttl", (NEXT_CHAPTER,), "max-runtime-min"),
-    Alias("ec2_security_group_id", (NEXT_CHAPTER,), "security-group-ids"),
-    Alias("ec2_subnet_id", (NEXT_CHAPTER,), "subnet-ids"),
-    Alias("ec2_spot_instance_strategy", (NEXT_CHAPTER,), values=_STRATEGY),
+    _next_chapter("github_api_retry_delay", why="GitHub's headers say when to retry"),
+    _next_chapter("ec2_instance_type", "allowed-instance-types"),
+    _next_chapter("ec2_ami_id", "ami"),
+    _next_chapter("ec2_iam_instance_profile", "iam-instance-profile"),
+    _next_chapter("ec2_instance_iam_role", "iam-instance-profile"),
+    _next_chapter("ec2_root_disk_size_gb", "volume-size"),
+    _next_chapter("ec2_root_disk_ebs_class", instead=_VOLUME),
+    _next_chapter("ec2_instance_tags", "aws-resource-tags"),
+    _next_chapter("ec2_instance_ttl", "max-runtime-min"),
+    _next_chapter("ec2_security_group_id", "security-group-ids"),
+    _next_chapter("ec2_subnet_id", "subnet-ids"),
+    _next_chapter("ec2_spot_instance_strategy", values=_STRATEGY),
 )
 ALIASES: Mapping[str, Alias] = {one.name: one for one in _ALIASES}

@@ -20,13 +20,7 @@ class NoAnswer(Exception):
     server is busy or was not reached."""
 
     def __init__(
-        self,
-        message: str,
-        retry_after: float = 0.0,
-        *,
-        is_busy: bool = False,
-        reached: bool = True,
-        remedy: str = "",
+        self, message: str, retry_after: float = 0.0, *, is_busy: bool = False, reached: bool = True, remedy: str = ""
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
@@ -45,13 +39,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def exchange(
-    method: str,
-    url: str,
-    *,
-    token: str = "",
-    body: dict[str, Any] | None = None,
-    patience: float,
-    key: str = "",
+    method: str, url: str, *, token: str = "", body: dict[str, Any] | None = None, patience: float, key: str = ""
 ) -> tuple[int, dict[str, Any]]:
     """The status and the JSON object of the answer, within `patience` seconds. Raise NoAnswer."""
     headers = {"Accept": "application/json", "User-Agent": "bullpen-action"}

@@ -19,16 +19,10 @@ from bullpen.action.job_context import JobContext
 from bullpen.config import Aws, Settings
 from bullpen.errors import ConfigError
 from bullpen.ports import Ports
-from bullpen.settings import Layer, Loaded, Publication, collect, load
+from bullpen.settings import NOTHING, Layer, Loaded, Publication, collect, load, settings_file
 from bullpen.settings.github import covers
 
-CREDENTIALS = (
-    "github.token",
-    "github.app-id",
-    "github.private-key",
-    "github.installation-id",
-    "github.webhook-secret",
-)
+CREDENTIALS = tuple(f"github.{key}" for key in ["token", "app-id", "private-key", "installation-id", "webhook-secret"])
 UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
 """Not published: a reader needs the first three to find the table, and credentials must not be shared."""
 
@@ -45,11 +39,9 @@ def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) 
     published = Publication()
     if asked.mode != REFRESH and "table-name" in asked.given:
         published = _published(asked, environ, above)
-    beneath = (
-        Layer(PUBLISHED, published.document)
-        if published.document
-        else Layer(OWN, settings_document.defaults(asked, job))
-    )
+    beneath = Layer(PUBLISHED, published.document)
+    if not published.document:
+        beneath = Layer(OWN, settings_document.defaults(asked, job))
 
     def loaded(document: Mapping[str, Any]) -> Loaded:
         inputs = Layer("inputs", document)
@@ -115,8 +107,8 @@ def _must_serve(scope: str, job: JobContext) -> None:
 
 def _published(asked: StepInputs, environ: Mapping[str, str], above: Mapping[str, Any]) -> Publication:
     """The settings in the pool's table, found with the AWS settings of inputs, environment and file."""
-    config = asked.get("config", "")
-    values, file = collect(environ, config=config, above=Layer("inputs", above), looks_here=False)
+    file = settings_file(environ, asked.get("config", ""), looks_here=False)
+    values = collect(environ, file, (), Layer("inputs", above), NOTHING)
     of_aws = {name.removeprefix("aws."): one.value for name, one in values.items() if name.startswith("aws.")}
     from bullpen.wiring import published_settings
 

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from bullpen.cli.runs import LABELS, label_of, named_run, repository_of
+from bullpen.cli.runs import LABELS, label_of, named_run, refusal, repository_of
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import limits
@@ -129,4 +129,4 @@ def _one_of(option: str, text: str, known: list[str]) -> str:
 
 
 def _refuse(option: str, found: str, allowed: str, remedy: str = "") -> NoReturn:
-    raise ConfigError(f"{option} {found}: must be {allowed}", remedy=remedy, field=option)
+    raise refusal(option, f"must be {allowed}", found, remedy)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from bullpen.cli.doctor_checks import check_capacity, check_interpreter, check_leftovers, check_machine, check_work_dir
+from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
@@ -56,7 +56,7 @@ def _examine(given: PoolOptions) -> Iterator[Finding]:
         yield Finding("settings", Health.FAILED, str(exc), exc.remedy or "Correct this value.")
         return
     is_embedded = loaded.settings.engines.pool == "embedded"
-    yield from check_machine(given.directory) if is_embedded else check_interpreter()
+    yield from check_machine(given.directory) if is_embedded else [check_python()]
     changed = sum(value.origin != "default" for value in loaded.values.values())
     yield Finding("settings", Health.OK, f"{changed} of {len(loaded.values)} set; file: {loaded.file or 'none'}")
     if is_embedded:

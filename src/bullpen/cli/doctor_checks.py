@@ -22,14 +22,9 @@ LONGEST_HOME = 44  # bytes: with a longer path, a socket's name would exceed the
 MARK = b"BULLPEN_INSTANCE="  # every process of an instance has this variable in its environment
 
 
-def check_interpreter() -> Iterator[Finding]:
-    """The only check of this machine for a pool on AWS."""
-    yield _python()
-
-
 def check_machine(home: Path) -> Iterator[Finding]:
     """Checks that need no pool, in the order in which one would fix them."""
-    yield _python()
+    yield check_python()
     yield _sqlite()
     yield _home(home)
     yield _file_system(home)
@@ -80,7 +75,8 @@ def _leftover(name: str, found: list[str], what: str, fine: str) -> Finding:
     )
 
 
-def _python() -> Finding:
+def check_python() -> Finding:
+    """The only check of this machine for a pool on AWS."""
     version = ".".join(map(str, sys.version_info[:3]))
     return Finding("python", Health.OK, f"{version} at {sys.executable}")  # an older Python cannot load this module
 

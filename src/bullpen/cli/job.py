@@ -1,5 +1,6 @@
 """`bullpen job`: submit, list, show and cancel the jobs of a run, and print their logs."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,13 +56,7 @@ def submit(given: PoolOptions, run_id: str, words: tuple[str, ...], **options: A
 
     jobs.check_served(settings)
     (job,) = given.perform(settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY))
-    if given.as_json:
-        from bullpen.schema.job import job_of
-
-        print_json(job_of(job))
-    else:
-        say(f"{job.id} is queued for {job.run_id}")
-    return 0
+    return _answer(given, job, f"{job.id} is queued for {job.run_id}")
 
 
 @command.command("list")
@@ -100,15 +95,9 @@ def show(given: PoolOptions, id: str) -> int:
         return await jobs.find(ports, id), (await ports.records.stories([id])).get(id, [])
 
     job, lines = given.query(settings, look)
-    if given.as_json:
-        from bullpen.schema.job import job_of
-
-        print_json(job_of(job, lines))
-        return 0
-    say(f"{job.id} {job.name} is {_standing(job)}".replace("  ", " "))
-    say(f"  command   {' '.join(job.command)}")
-    say(columns([(format_time(x.at), x.step, f"→ {x.state}", x.by, x.why) for x in lines], indent="  "))
-    return 0
+    head = f"{job.id} {job.name} is {_standing(job)}".replace("  ", " ")
+    story = columns([(format_time(x.at), x.step, f"→ {x.state}", x.by, x.why) for x in lines], indent="  ")
+    return _answer(given, job, f"{head}\n  command   {' '.join(job.command)}\n{story}", lines)
 
 
 @command.command("logs")
@@ -154,12 +143,16 @@ def cancel(given: PoolOptions, id: str) -> int:
 
     why = "requested by an operator"
     job = given.query(settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why=why))
+    return _answer(given, job, f"{job.id} is {_standing(job)}")
+
+
+def _answer(given: PoolOptions, job: Job, text: str, story: Sequence[StoryLine] = ()) -> int:
     if given.as_json:
         from bullpen.schema.job import job_of
 
-        print_json(job_of(job))
+        print_json(job_of(job, story))
     else:
-        say(f"{job.id} is {_standing(job)}")
+        say(text)
     return 0
 
 

@@ -23,7 +23,7 @@ FIELDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
     """The jobs of a file, or of standard input for `-`, in order and without a run id. Raise ConfigError."""
     text = _read(name, stdin)
-    entries = _listed(name, text) if text.lstrip().startswith("[") else _lines(name, text)
+    entries = _entries(f"--jobs {name}", text)
     if not 1 <= len(entries) <= MOST:
         raise ConfigError(f"--jobs {name}: {len(entries)} jobs, must be 1 to {MOST}", field="--jobs")
     return [_job(where, index, entry) for index, (where, entry) in enumerate(entries)]
@@ -45,18 +45,12 @@ def _start_of(path: Path) -> str:
         return file.read(LARGEST + 1).decode()
 
 
-def _listed(name: str, text: str) -> list[tuple[str, Any]]:
-    return [
-        (f"--jobs {name}, entry {number}", entry) for number, entry in enumerate(_parsed(f"--jobs {name}", text), 1)
-    ]
-
-
-def _lines(name: str, text: str) -> list[tuple[str, Any]]:
-    return [
-        (where, _parsed(where, line))
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and (where := f"--jobs {name}, line {number}")
-    ]
+def _entries(file: str, text: str) -> list[tuple[str, Any]]:
+    """Where each entry stands, and the entry."""
+    if text.lstrip().startswith("["):
+        return [(f"{file}, entry {number}", entry) for number, entry in enumerate(_parsed(file, text), 1)]
+    lines = [(f"{file}, line {number}", line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [(where, _parsed(where, line)) for where, line in lines]
 
 
 def _parsed(where: str, text: str) -> Any:

@@ -11,14 +11,13 @@ import click
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
 from bullpen.settings import Loaded, load
+from bullpen.structured_log import Format, Level, set_up
 
 if TYPE_CHECKING:
     from bullpen.cli.session import Work
     from bullpen.ports import Ports
 
 DEFAULT_HOME = ".bullpen"
-LOG_FORMATS = ("text", "json")
-LOG_LEVELS = ("debug", "info", "warning", "error")
 NO_POOL = "Set --home or BULLPEN_HOME to its directory."
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -44,8 +43,6 @@ class PoolOptions:
         return Path(self.home or os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
 
     def set_up_log(self, default: str = "warning", *, brief: bool = True) -> None:
-        from bullpen.structured_log import Format, Level, set_up  # not needed by `bullpen --help`
-
         set_up(Level(self.log_level or default), Format(self.log_format), brief=brief)
         self.has_log = True
 
@@ -81,14 +78,14 @@ def pool_options(function: F) -> F:
     for option in (
         click.option(
             "--log-format",
-            type=click.Choice(LOG_FORMATS),
+            type=click.Choice([one.value for one in Format]),
             metavar="FORMAT",
             help="Log lines on stderr as text or json [text].",
             **shared,
         ),
         click.option(
             "--log-level",
-            type=click.Choice(LOG_LEVELS),
+            type=click.Choice([one.value for one in Level]),
             metavar="LEVEL",
             help="Log from debug, info, warning or error on [warning; serve: info].",
             **shared,

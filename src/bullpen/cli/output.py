@@ -1,12 +1,12 @@
 """Output: answers go to stdout, errors to stderr. With --json an error is also one object on stdout."""
 
 import json
-import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from bullpen.errors import BullpenError, FailureCause
+from bullpen.structured_log import has_colours
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -36,12 +36,7 @@ def print_json(answer: "Struct | dict[str, Any]") -> None:
 
 
 def complain(
-    reason: str,
-    remedy: str = "",
-    *,
-    cause: FailureCause = FailureCause.REFUSED,
-    field: str = "",
-    as_json: bool = False,
+    reason: str, remedy: str = "", *, cause: FailureCause = FailureCause.REFUSED, field: str = "", as_json: bool = False
 ) -> None:
     """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
@@ -55,11 +50,6 @@ def complain(
             from bullpen.schema.error import FailureAnswer
 
             print_json(FailureAnswer(WorkState.FAILED, cause, reason, remedy, field))
-
-
-def has_colours(stream: TextIO) -> bool:
-    """Whether the stream is a terminal with colours, and the user has not turned them off."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _one_line(text: str) -> str:

@@ -96,9 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _option_of(error: click.UsageError) -> str:
     """The option that an error of click is about; empty if it is about none, or about several."""
-    if isinstance(error, click.NoSuchOption):
-        return error.option_name
-    if isinstance(error, click.BadOptionUsage):
+    if isinstance(error, click.NoSuchOption | click.BadOptionUsage):
         return error.option_name
     param = error.param if isinstance(error, click.BadParameter) else None
     return param.opts[0] if isinstance(param, click.Option) else ""

@@ -1,11 +1,10 @@
 """Progress on stderr: a live line on a terminal, elsewhere a line for each new phase and each change of a count."""
 
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from bullpen.cli.output import has_colours
 from bullpen.model.progress import ProgressReport
+from bullpen.structured_log import has_colours
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -38,14 +37,6 @@ class ProgressDisplay:
             self._live = Console(file=self._stream, no_color=not has_colours(self._stream)).status(text)
             self._live.start()
         self._live.update(text)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Restore the terminal."""

@@ -11,8 +11,8 @@ from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
+from bullpen.cli.runs import refusal
 from bullpen.cli.text import columns, plural
-from bullpen.errors import ConfigError
 from bullpen.jobs import check_served
 from bullpen.model.job import Job
 from bullpen.run import RunOutcome, exit_code_of, numbered, run
@@ -73,11 +73,8 @@ def command(
         )
         wanted = numbered(run_id, words, request.count, template)
     elif words or name or timeout or capability or side_effects:
-        raise ConfigError(
-            "--jobs: each job of the file has its own command and options",
-            remedy="Remove --jobs, or the command, --name, --timeout, --capability and --side-effects.",
-            field="--jobs",
-        )
+        remedy = "Remove --jobs, or the command, --name, --timeout, --capability and --side-effects."
+        raise refusal("--jobs", "each job of the file has its own command and options", remedy=remedy)
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
     width = max(len(job.name) for job in wanted)

@@ -18,6 +18,11 @@ LABELS = {"run": (False, False), "attempt": (True, False), "class": (False, True
 """The values of --label-by, and whether attempt and class are part of the label."""
 
 
+def refusal(option: str, says: str, value: str = "", remedy: str = "") -> ConfigError:
+    """The error of an option, or of its value, which must be shortened already."""
+    return ConfigError(f"{option} {value}: {says}" if value else f"{option}: {says}", remedy=remedy, field=option)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedRun:
     """A run as the user named it. The other fields are empty unless a URL contained them."""
@@ -34,10 +39,10 @@ def named_run(text: str) -> NamedRun:
         return NamedRun(page["run"], page["repository"], int(page["attempt"] or 0), page["host"])
     if text.startswith(("http://", "https://")):
         allowed = "the URL of a workflow run, such as https://github.com/acme/widgets/actions/runs/4711"
-        raise ConfigError(f"--run-id {shortened(text)}: must be {allowed}", field="--run-id")
+        raise refusal("--run-id", f"must be {allowed}", shortened(text))
     if not is_word(text, RUN_ID_LENGTH):
         found = f"{shortened(text)} ({len(text)} characters)" if len(text) > RUN_ID_LENGTH else shortened(text)
-        raise ConfigError(f"--run-id {found}: must be {word_allowed(RUN_ID_LENGTH)}", field="--run-id")
+        raise refusal("--run-id", f"must be {word_allowed(RUN_ID_LENGTH)}", found)
     return NamedRun(text)
 
 
@@ -47,28 +52,22 @@ def label_of(settings: Settings, run: NamedRun, label_by: str, attempt: int, res
     if not by_attempt and not by_class:
         if settings.on_github and parse(run.id) is None:
             allowed = "the number of a workflow run, a label that begins with it, or the URL of the run's page"
-            raise ConfigError(f"--run-id {shortened(run.id)}: must be {allowed} (engines.ci)", field="--run-id")
+            raise refusal("--run-id", f"must be {allowed} (engines.ci)", shortened(run.id))
         label = run.id
     elif parse(run.id) != Label(run.id):
-        raise ConfigError(
-            f"--run-id {shortened(run.id)}: must be the number of a workflow run with --label-by {label_by}",
-            field="--run-id",
-        )
+        allowed = f"the number of a workflow run with --label-by {label_by}"
+        raise refusal("--run-id", f"must be {allowed}", shortened(run.id))
     else:
         if by_attempt and not (attempt or run.attempt):
             remedy = "In a workflow it is ${{ github.run_attempt }}."
-            raise ConfigError(f"--attempt: is required with --label-by {label_by}", remedy=remedy, field="--attempt")
+            raise refusal("--attempt", f"is required with --label-by {label_by}", remedy=remedy)
         label = str(Label(run.id, attempt or run.attempt if by_attempt else 0, resource_class if by_class else ""))
     if attempt and not by_attempt:
         remedy = "Add --label-by attempt and name that label in runs-on; or remove --attempt."
-        raise ConfigError(
-            f"--attempt {attempt}: is not part of the label with --label-by {label_by}",
-            remedy=remedy,
-            field="--attempt",
-        )
+        raise refusal("--attempt", f"is not part of the label with --label-by {label_by}", str(attempt), remedy)
     if attempt and run.attempt not in (0, attempt):
         remedy = "Remove --attempt, or correct the URL."
-        raise ConfigError(f"--attempt {attempt}: the URL names attempt {run.attempt}", remedy=remedy, field="--attempt")
+        raise refusal("--attempt", f"the URL names attempt {run.attempt}", str(attempt), remedy)
     return label
 
 
@@ -79,28 +78,19 @@ def repository_of(settings: Settings, run: NamedRun, given: str) -> str:
     threshold.
     """
     if given and not re.fullmatch(REPOSITORY, given, re.ASCII):
-        raise ConfigError(f"--repository {shortened(given)}: must be owner/name", field="--repository")
+        raise refusal("--repository", "must be owner/name", shortened(given))
     if given and run.repository and given.lower() != run.repository.lower():
-        raise ConfigError(
-            f"--repository {given}: the URL names {run.repository}",
-            remedy="Remove --repository, or correct the URL.",
-            field="--repository",
-        )
+        remedy = "Remove --repository, or correct the URL."
+        raise refusal("--repository", f"the URL names {run.repository}", given, remedy)
     scope, found = settings.github.scope, given or run.repository
     if not settings.on_github:
         return found
     if run.host and run.host.lower() != settings.github.url.rstrip("/").lower():
-        raise ConfigError(
-            f"--run-id {run.host}/…: must be a run at {settings.github.url} (github.url)", field="--run-id"
-        )
+        raise refusal("--run-id", f"must be a run at {settings.github.url} (github.url)", f"{run.host}/…")
     if found and scope.lower() not in (found.lower(), found.lower().partition("/")[0]):
         option = "--repository" if given else "--run-id"
-        raise ConfigError(
-            f"{option} {found}: must be in {scope} (github.scope), where the pool's runners register", field=option
-        )
+        raise refusal(option, f"must be in {scope} (github.scope), where the pool's runners register", found)
     if not found and "/" not in scope:
         remedy = "Add --repository owner/name, or name the run by the URL of its page."
-        raise ConfigError(
-            "--repository: is required, because github.scope is an organisation", remedy=remedy, field="--repository"
-        )
+        raise refusal("--repository", "is required, because github.scope is an organisation", remedy=remedy)
     return found or scope

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -25,7 +26,7 @@ def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = Fals
     The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
     as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
     """
-    with ProgressDisplay() as progress:
+    with closing(ProgressDisplay()) as progress:
         try:
             return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
         finally:

@@ -67,9 +67,8 @@ def load(
 
     Raise ConfigError for an invalid value, and for settings that contradict each other.
     """
-    values, file = collect(
-        environ, config=config, assignments=assignments, above=above, beneath=beneath, looks_here=looks_here
-    )
+    file = settings_file(environ, config, looks_here=looks_here)
+    values = collect(environ, file, assignments, above, beneath)
     if missing := [name for name, found in values.items() if found.value is NODEFAULT]:
         remedy = "Set cpu (number of processors) and mem (MiB) of the class."
         raise ConfigError(f"{file or above.origin}: {missing[0]} is required and not set", remedy=remedy)
@@ -79,19 +78,16 @@ def load(
     return Loaded(settings, values, file)
 
 
-def collect(
-    environ: Mapping[str, str],
-    *,
-    config: str = "",
-    assignments: Iterable[str] = (),
-    above: Layer = NOTHING,
-    beneath: Layer = NOTHING,
-    looks_here: bool = True,
-) -> tuple[Values, Path | None]:
-    """Every setting with its value and origin, each validated separately, and the file that was read. A setting that
-    is not set and has no default is NODEFAULT."""
+def settings_file(environ: Mapping[str, str], config: str, *, looks_here: bool) -> Path | None:
     named = config or environ.get("BULLPEN_CONFIG", "")
-    file = Path(named or FILE) if named or (looks_here and Path(FILE).exists()) else None
+    return Path(named or FILE) if named or (looks_here and Path(FILE).exists()) else None
+
+
+def collect(
+    environ: Mapping[str, str], file: Path | None, assignments: Iterable[str], above: Layer, beneath: Layer
+) -> Values:
+    """Every setting with its value and origin, each validated separately. A setting that is not set and has no default
+    is NODEFAULT."""
     layers = [beneath, Layer(str(file), parse_file(file)) if file else NOTHING]
     classes = [
         *Settings().classes,
@@ -104,7 +100,7 @@ def collect(
     values |= from_environment(environ, known)
     values |= from_options(assignments, known)
     values |= from_file(above.document, above.origin, known)
-    return {name: values[name] for name in known}, file
+    return {name: values[name] for name in known}
 
 
 def _built(values: Values) -> Settings:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen import jobs
-from bullpen.cli.output import has_colours
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
+from bullpen.structured_log import has_colours
 from bullpen.wiring import embedded
 
 T = TypeVar("T")
