@@ -1,5 +1,8 @@
 """What holds for every command: exit codes, one clear error, one JSON object, and nothing else on stdout."""
 
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -212,6 +215,15 @@ def test_help_after_an_option_is_the_same_help(bullpen: CommandLine) -> None:
 
 def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, overview().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_without_a_stderr_an_error_keeps_its_exit_code_and_stdout_is_clean(more: list[str], tmp_path: Path) -> None:
+    program = "import sys; from bullpen.cli import main; sys.exit(main())"
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", program, "nonsense", *more]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert ran.returncode == 2
+    assert (json.loads(ran.stdout)["cause"] == "configuration") if more else ran.stdout == ""
 
 
 def test_control_characters_of_arguments_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,8 @@ def program(context: click.Context) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Prints errors, never raises."""
     as_json = "--json" in arguments
+    if sys.stderr is None:  # its file descriptor was closed before Python started
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # on an ASCII terminal a dash must not raise an error
     try:
