@@ -4,6 +4,7 @@ The first signal interrupts whatever the step waits for. During a request whose 
 deferred for a moment until the answer arrives. The second signal ends this process at once.
 """
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ class Stopping:
             workflow_commands.error(
                 "Bullpen", "cancelled twice: stopped at once; runners that were not given back are recorded as owed"
             )
-            workflow_commands.leave_at_once(Interrupted.exit_code)
+            os._exit(Interrupted.exit_code)
         self.asked_at = time.monotonic()
         if not self._shields:
             raise StepCancelled

@@ -86,11 +86,8 @@ def tags() -> InputType:
         if not isinstance(found, list):
             raise Unreadable
         for tag in found:
-            if (
-                not isinstance(tag, dict)
-                or set(tag) != {"Key", "Value"}
-                or not all(isinstance(v, str) for v in tag.values())
-            ):
+            is_tag = isinstance(tag, dict) and set(tag) == {"Key", "Value"}
+            if not is_tag or not all(isinstance(text, str) for text in tag.values()):
                 raise Unreadable(f"{json.dumps(tag)[:60]} must have exactly the texts Key and Value")
         return _unique([(tag["Key"], tag["Value"]) for tag in found])
 
@@ -104,15 +101,11 @@ def classes() -> InputType:
         found = _json(value)
         if not isinstance(found, dict) or not found:
             raise Unreadable
-        return {_class_name(name): _sizes(name, sizes) for name, sizes in found.items()}
+        if wrong := [name for name in found if re.fullmatch(limits.CLASS_NAME, name) is None]:
+            raise Unreadable(f"{wrong[0][:60]!r} is not a valid class name")
+        return {name: _sizes(name, sizes) for name, sizes in found.items()}
 
     return InputType('a JSON object of classes, such as {"large": {"cpu": 4, "mmem": 8192}}', read)
-
-
-def _class_name(name: str) -> str:
-    if re.fullmatch(limits.CLASS_NAME, name) is None:
-        raise Unreadable(f"{name[:60]!r} is not a valid class name")
-    return name
 
 
 def _sizes(name: str, sizes: object) -> dict[str, int]:

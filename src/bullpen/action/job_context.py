@@ -50,13 +50,8 @@ def label_of(job: JobContext, asked: StepInputs) -> str:
         return ""
     if "class" in by and "resource-class" not in asked.given and "label" not in asked.given:
         raise ConfigError(f"label-by {by}: requires resource-class", remedy="Set it in provision and in release.")
-    made = str(
-        Label(
-            job.run,
-            job.attempt if "attempt" in by else 0,
-            asked.get("resource-class", "") if "class" in by else "",
-        )
-    )
+    attempt, kind = job.attempt if "attempt" in by else 0, asked.get("resource-class", "") if "class" in by else ""
+    made = str(Label(job.run, attempt, kind))
     said = asked.get("label")
     if said is None or said == made:
         return made

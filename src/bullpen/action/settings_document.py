@@ -23,16 +23,9 @@ fi
 """
 """Packages that Amazon Linux 2023 lacks. The original also updates all packages, which takes minutes per boot."""
 
-CLASSES: Mapping[str, tuple[int, int]] = {
-    "large": (2, 4096),
-    "xlarge": (4, 8192),
-    "2xlarge": (8, 16384),
-    "4xlarge": (16, 32768),
-    "8xlarge": (32, 65536),
-    "12xlarge": (48, 98304),
-    "16xlarge": (64, 131072),
-}
-"""The classes of the original: cpu and MiB."""
+CPUS = {"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 48, "16xlarge": 64}
+CLASSES: Mapping[str, Document] = {name: {"cpu": cpu, "mem": 2048 * cpu} for name, cpu in CPUS.items()}
+"""The classes of the original: 2 GiB of memory for each processor."""
 
 REQUEST = {"resource-class": "large", "usage-class": "spot", "allowed-instance-types": ["c*", "m*", "r*"]}
 """The default request of the original."""
@@ -96,13 +89,12 @@ def defaults(asked: StepInputs, job: JobContext) -> Document:
     place = {"engines": {"ci": "github"}, "github": _place(job)} if _is_on_github(asked) else {}
     if asked.mode != REFRESH or "table-name" not in asked.given or "config" in asked.given:
         return place
-    classes = {name: {"cpu": cpu, "mem": mem} for name, (cpu, mem) in CLASSES.items()}
     return {
         **place,
         "timings": {"idle": 300, "max-runtime": 1800},
         "github": {**_place(job), "token-rotation": 1800},
         "agent": {"pre-runner-script": SCRIPT},
-        "classes": {} if "resource-class-config" in asked.given else classes,
+        "classes": {} if "resource-class-config" in asked.given else CLASSES,
     }
 
 

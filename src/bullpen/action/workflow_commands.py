@@ -6,7 +6,6 @@ anything else is printed, and tokens as soon as they are received.
 """
 
 import io
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -102,9 +101,3 @@ def _escaped(text: str) -> str:
 
 def _property(text: str) -> str:
     return _escaped(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def leave_at_once(code: int) -> None:
-    """Flush the output and end this process without cleanup."""
-    sys.stdout.flush()
-    os._exit(code)

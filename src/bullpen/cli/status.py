@@ -21,6 +21,11 @@ Examples:
   bullpen status
   bullpen status --json | jq '.instances[] | {id, state, pid}'
 """
+INSTANCES = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
+SILENT = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
+WAITING = ("WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE")
+FAILING = ("FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR")
+POOLS = ("POOL", "TICKETS", "CLAIMABLE")
 
 
 @click.command("status", epilog=EPILOG)
@@ -50,32 +55,22 @@ def command(given: PoolOptions) -> int:
 
 
 def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
-    if found.instances:
-        titles = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
-        say(columns([titles, *(_row(view, now) for view in found.instances)]) + "\n")
-    if found.silent:
-        heads = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
-        say(columns([heads, *(_silence(one, now) for one in found.silent)]) + "\n")
-    if found.waiting:
-        columns_of_waiting = ("WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE")
-        say(columns([columns_of_waiting, *(_waiting(one, now) for one in found.waiting)]) + "\n")
+    _table(INSTANCES, [_row(view, now) for view in found.instances])
+    _table(SILENT, [_silence(one, now) for one in found.silent])
+    _table(WAITING, [_waiting(one, now) for one in found.waiting])
     if found.hold:
         say(f"no worker is declared lost: {found.hold}\n")
-    if found.failing:
-        names = ("FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR")
-        say(columns([names, *((f.loop, f.process, ago(f.since, now), f.error) for f in found.failing)]) + "\n")
-    say(
-        columns(
-            [
-                ("POOL", "TICKETS", "CLAIMABLE"),
-                *((p.resource_class, str(p.tickets), str(p.claimable)) for p in found.pools),
-            ]
-        )
-    )
+    _table(FAILING, [(f.loop, f.process, ago(f.since, now), f.error) for f in found.failing])
+    say(columns([POOLS, *((p.resource_class, str(p.tickets), str(p.claimable)) for p in found.pools)]))
     if any(pool.counts_expired and pool.tickets > pool.claimable for pool in found.pools):
         say("\nTICKETS includes expired tickets, which SQS counts until they are received")
     if limits:
         say("\nGitHub rate limits: " + ", ".join(_left(one, now) for one in limits))
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    if rows:
+        say(columns([titles, *rows]) + "\n")
 
 
 def _left(one: Limit, now: datetime) -> str:
