@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bullpen.action.aliases import ALIASES, Alias
-from bullpen.action.input_specs import ACTIONS, INPUTS, MODES, OURS, OUTPUTS
+from bullpen.action.input_specs import ACTIONS, BULLPEN, INPUTS, MODES, OUTPUTS
 
 ROOT = Path(__file__).parents[1]
 ACTION, PAGE = ROOT / "action.yml", ROOT / "docs/migration.md"
@@ -40,7 +40,7 @@ def meaning(action: str) -> str:
 def drawn() -> Iterator[tuple[Path, str, str, str]]:
     """Each generated part: file, first line, last line, and the text between them."""
     yield ACTION, "# generated from bullpen.action: begin\n", "# generated from bullpen.action: end\n", declared()
-    for action in (*ACTIONS, OURS):
+    for action in (*ACTIONS, BULLPEN):
         yield PAGE, f"<!-- {action}: begin -->\n", f"<!-- {action}: end -->\n", meaning(action)
 
 
@@ -60,7 +60,7 @@ def _declared(name: str, description: str) -> list[str]:
 
 
 def _described(name: str, action: str) -> str:
-    return f"the same. {INPUTS[name].description}" if action != OURS else INPUTS[name].description
+    return f"the same. {INPUTS[name].description}" if action != BULLPEN else INPUTS[name].description
 
 
 def _here(alias: Alias) -> str:

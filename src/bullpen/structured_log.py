@@ -46,7 +46,7 @@ class FieldLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         fields = {name: value for name, value in kwargs.items() if name not in OWN_KEYS and value is not None}
         own = {name: value for name, value in kwargs.items() if name in OWN_KEYS}
-        # The message has the fields too, for handlers that are not ours.
+        # The message has the fields too, for handlers of other programs.
         return _without_breaks(" ".join([str(msg), *_pairs(fields)])), {
             **own,
             "extra": {"event": str(msg), "fields": fields},

@@ -13,7 +13,7 @@ import pytest
 from action.asking import JOB, POOL, REFRESH
 from bullpen import wiring
 from bullpen.action.inputs import read
-from bullpen.action.load_settings import check_ours, published_of, settings_of
+from bullpen.action.load_settings import check_scope, published_of, settings_of
 from bullpen.config import Settings
 from bullpen.engines.memory import LoopClock, Memory, SeededChance
 from bullpen.errors import ConfigError
@@ -85,20 +85,20 @@ def test_credentials_of_an_app_are_not_published_and_not_required_by_others(publ
 async def test_refresh_does_not_take_a_pool_from_another_repository(publish: Any) -> None:
     asked, ports = read(REFRESH), a_pool()
     publish({"github": {"scope": "acme/widgets"}})
-    await check_ours(ports, settings_of(asked, JOB, {}), asked, JOB)
+    await check_scope(ports, settings_of(asked, JOB, {}), asked, JOB)
     with pytest.raises(ConfigError, match="the pool belongs to acme/widgets"):
-        await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+        await check_scope(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
 
 
 @pytest.mark.parametrize("mode", ["provision", "refresh"])
 async def test_on_this_machine_the_registration_says_whose_the_pool_is(mode: str) -> None:
     asked, ports = read({"mode": mode, **HOME}), a_pool()
     secret = Secret(json.dumps({"url": "https://github.com/acme/widgets"}), datetime(2999, 1, 1, tzinfo=UTC))
-    await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+    await check_scope(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
     await ports.vault.write("github", secret)
-    await check_ours(ports, settings_of(asked, JOB, {}), asked, JOB)
+    await check_scope(ports, settings_of(asked, JOB, {}), asked, JOB)
     with pytest.raises(ConfigError, match="acme/widgets"):
-        await check_ours(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
+        await check_scope(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
 
 
 def test_a_file_of_the_checkout_is_obeyed_only_if_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

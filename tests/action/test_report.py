@@ -85,7 +85,7 @@ def test_what_the_run_had_before_is_named_and_not_called_reused() -> None:
 
 
 def test_nothing_is_claimed_if_the_outcome_is_unknown() -> None:
-    assert "is not known" in leftovers(replace(UNMET, told=False))
+    assert "is not known" in leftovers(replace(UNMET, is_known=False))
     assert leftovers(replace(UNMET, exit_code=130)) == ""
 
 

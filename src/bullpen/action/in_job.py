@@ -9,7 +9,7 @@ from bullpen.action import result, settings_document, workflow_commands
 from bullpen.action.input_specs import PROVISION, REFRESH
 from bullpen.action.inputs import StepInputs
 from bullpen.action.job_context import JobContext
-from bullpen.action.load_settings import check_ours, published_of, settings_of
+from bullpen.action.load_settings import check_scope, published_of, settings_of
 from bullpen.action.result import StepResult
 from bullpen.cli.session import perform
 from bullpen.config import Settings
@@ -37,7 +37,9 @@ def run(asked: StepInputs, job: JobContext, label: str, environ: Mapping[str, st
     except ConfigError:
         raise
     except BullpenError as exc:
-        return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, told=False)
+        return StepResult(
+            asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=exc.exit_code, is_known=False
+        )
 
 
 def _provision(asked: StepInputs, job: JobContext, label: str, home: Path, loaded: Loaded) -> StepResult:
@@ -45,7 +47,7 @@ def _provision(asked: StepInputs, job: JobContext, label: str, home: Path, loade
     from bullpen.provision import provision
 
     async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> Outcome:
-        await check_ours(ports, loaded, asked, job)
+        await check_scope(ports, loaded, asked, job)
         return await provision(ports, loaded.settings, request, stop=stop, tell=tell)
 
     outcome = perform(home, loaded.settings, work, stops=True)
@@ -101,7 +103,7 @@ def _refresh(asked: StepInputs, job: JobContext, home: Path, loaded: Loaded) -> 
 
     async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[list[Action], Hindered | None]:
         as_of, hindered = ports.clock.now(), None
-        await check_ours(ports, loaded, asked, job)
+        await check_scope(ports, loaded, asked, job)
         try:
             actions = await refresh(ports, settings, dry_run=dry_run, tell=tell)
         except Hindered as exc:  # the settings are published even if one class cannot be launched

@@ -11,7 +11,7 @@ from functools import partial
 from bullpen.action.input_types import InputType, classes, flag, one_of, tags, text, waiting, whole, words
 from bullpen.model import limits
 
-OURS = "Bullpen"
+BULLPEN = "Bullpen"
 ORIGINAL = "fleet-actions/ec2-runner-pool-manager"
 MACHULAV = "machulav/ec2-github-runner"
 NAMECHEAP = "namecheap/ec2-github-runner"
@@ -64,32 +64,32 @@ _INPUTS = (
         "server",
         "URL of `bullpen serve`. The job then needs no AWS credentials: it authenticates with its OIDC token.",
         text("an https:// or http:// URL without credentials and query", r"https?://[^/?#@\s]+(/[^?#@\s]*)?"),
-        actions=(OURS,),
+        actions=(BULLPEN,),
     ),
     Input(
         "server-token",
         "Token from `bullpen token create`, instead of the job's OIDC token.",
         text("a token without spaces", r"[!-~]{1,4096}"),
-        actions=(OURS,),
+        actions=(BULLPEN,),
         secret=True,
     ),
     Input(
         "audience",
         "Audience of the job's OIDC token; must equal the server's github.oidc-audience [bullpen].",
         text("a text without spaces", r"[!-~]{1,255}"),
-        actions=(OURS,),
+        actions=(BULLPEN,),
     ),
     Input(
         "config",
         "Path of a bullpen.toml, for a pool without a server. No file is read unless you name one.",
         text("the path of a file"),
-        actions=(OURS,),
+        actions=(BULLPEN,),
     ),
     Input(
         "home",
         "Directory of a pool on this machine, without a server.",
         text("the path of a directory"),
-        actions=(OURS,),
+        actions=(BULLPEN,),
     ),
     Input(
         "table-name",
@@ -215,14 +215,14 @@ _INPUTS = (
         "Time to wait for room if the pool is full, such as 10m; no runner is held meanwhile [fail at once].",
         waiting(),
         (PROVISION,),
-        (OURS,),
+        (BULLPEN,),
     ),
     Input(
         "label-by",
         "Parts of the label: run, attempt, class or attempt-class [run].",
         one_of("run", "attempt", "class", "attempt-class"),
         (PROVISION, RELEASE),
-        (OURS,),
+        (BULLPEN,),
     ),
     Input(
         "label",

@@ -81,8 +81,8 @@ def read(document: Mapping[str, str]) -> StepInputs:
             _take(raw, name, value, name, wrong)
     for name, value in filled.items():
         if name in ALIASES:
-            for ours, meant in _meaning(ALIASES[name], value, notes, wrong).items():
-                _take(raw, ours, meant, name, wrong)
+            for own, meant in _meaning(ALIASES[name], value, notes, wrong).items():
+                _take(raw, own, meant, name, wrong)
     given = {}
     for name, (value, said) in raw.items():
         if mode not in INPUTS[name].modes and name not in ("label-by", "label"):

@@ -61,7 +61,7 @@ def settings_of(asked: StepInputs, job: JobContext, environ: Mapping[str, str]) 
     return found
 
 
-async def check_ours(ports: Ports, loaded: Loaded, asked: StepInputs, job: JobContext) -> None:
+async def check_scope(ports: Ports, loaded: Loaded, asked: StepInputs, job: JobContext) -> None:
     """Raise ConfigError if the pool's runners register elsewhere than at the default scope. A scope that is set
     explicitly is not checked. On AWS provision has checked the published scope, and may not read the vault."""
     settings = loaded.settings

@@ -100,7 +100,7 @@ def saved(result: StepResult) -> str:
 
 def leftovers(result: StepResult) -> str:
     """What a failed step leaves running, as far as the outcome is known."""
-    if not result.told:
+    if not result.is_known:
         return "Whether runners are left is not known. `bullpen status` lists them, and a release gives them back."
     if result.mode != "provision" or result.exit_code == Interrupted.exit_code:
         return ""  # if cancelled, runners may still be on their way back: the remedy says so

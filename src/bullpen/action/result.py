@@ -47,16 +47,16 @@ class DiscardedRunner:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`told` is false while it is unknown how it ended: then nothing may be claimed about what is left. `kept` are
-    runners that a job of the run had begun on before they could be given back: they serve it, too. `held` served the
-    run before, and do so still."""
+    """`is_known` is false if the end of the operation is unknown: then nothing may be claimed about what is left. `kept`
+    are runners on which a job of the run started before they could be given back: they serve the run, too. `held` are
+    runners that the run had before."""
 
     mode: str
     label: str = ""
     reason: str = ""
     remedy: str = ""
     exit_code: int = 0
-    told: bool = True
+    is_known: bool = True
     requested: int = 0
     duration: float = 0.0
     timings: Mapping[WorkPhase, float] = field(default_factory=dict)

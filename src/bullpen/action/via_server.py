@@ -55,7 +55,7 @@ def run(
         if not errand.may_have_begun:
             raise
         code = 1 if isinstance(exc, ConfigError) else exc.exit_code  # 2 would mean that nothing was done
-        return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, told=False)
+        return StepResult(asked.mode, label, reason=str(exc), remedy=exc.remedy, exit_code=code, is_known=False)
     return _read(operation, label, asked.mode, time.monotonic() - began)
 
 
@@ -106,7 +106,7 @@ class Errand:
             reason="cancelled; the server is still giving the runners back",
             remedy="Runners that are left go back when the run ends, or with mode: release.",
             exit_code=Interrupted.exit_code,
-            told=False,
+            is_known=False,
         )
         try:
             ended = self._stopped(until)
@@ -155,7 +155,7 @@ def _read(operation: Answer, label: str, mode: str, duration: float) -> StepResu
         reason = "the server gave no reason"
     if answer is None:
         # Refused before any work, or lost: what the operation held is unknown.
-        return StepResult(mode, label, reason=reason, remedy=remedy, exit_code=1, told=False)
+        return StepResult(mode, label, reason=reason, remedy=remedy, exit_code=1, is_known=False)
     if mode == "release":
         return result.of_release(label, answer, duration)
     return result.of_provision(label, answer, reason, remedy, 1 if reason else 0)

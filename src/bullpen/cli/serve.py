@@ -66,7 +66,7 @@ def command(given: PoolOptions, host: str, port: int) -> int:
             loop.add_signal_handler(number, stop.set)
 
         def hang_up() -> None:
-            """The terminal that we were started in was closed; or an operator wants the settings read again."""
+            """Stop if the terminal of this process was closed; otherwise an operator wants the settings read again."""
             if had_terminal and not _has_terminal():
                 stop.set()
             else:

@@ -43,11 +43,11 @@ def command(given: PoolOptions, id: str) -> int:
 
         print_json(StoryList(id, [story_of(story) for story in found]))
     else:
-        say("\n\n".join(_told(story) for story in found))
+        say("\n\n".join(_story_text(story) for story in found))
     return 0
 
 
-def _told(story: Story) -> str:
+def _story_text(story: Story) -> str:
     record = story.record
     head = f"{story.id} is {record.state}" if record else f"{story.id} is purged; its last steps remain"
     if isinstance(record, Instance | Provision) and record.owes:
