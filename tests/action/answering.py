@@ -1,4 +1,4 @@
-"""A server that answers as a test says, on loopback: for what a real one does only on a bad day."""
+"""A server on loopback whose answers a test decides, for failures that a real server rarely has."""
 
 from __future__ import annotations
 

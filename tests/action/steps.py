@@ -33,7 +33,7 @@ SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail"]
 UNTIL_TERMINATED, UNTIL_KILLED = 7.5, 2.5  # seconds that a cancelled step has
 PATIENCE = 180.0  # seconds; a step takes a few
 EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
-PASSED_ON = ("HOME", "LANG", "TMPDIR")  # nothing of ours is a job's, least of all BULLPEN_* and AWS_*
+PASSED_ON = ("HOME", "LANG", "TMPDIR")  # a job has no variables of the test, least of all BULLPEN_* and AWS_*
 
 
 @dataclass(frozen=True)

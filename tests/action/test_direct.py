@@ -47,7 +47,7 @@ def test_runners_are_provisioned_released_and_reused(home: Path, tmp_path: Path)
     assert "**Reuse:** 2 runners were taken warm from the pool, 1 started" in second.summary
 
 
-def test_the_log_is_grouped_and_tells_who_waits_for_what(home: Path, tmp_path: Path) -> None:
+def test_the_log_is_grouped_and_shows_what_the_step_waits_for(home: Path, tmp_path: Path) -> None:
     lines = run_action({"mode": "provision", "home": str(home)}, {}, tmp_path).log.splitlines()
     assert lines[0] == "::group::provision of 4711 in this job"
     end = lines.index("::endgroup::")
@@ -55,7 +55,7 @@ def test_the_log_is_grouped_and_tells_who_waits_for_what(home: Path, tmp_path: P
     assert re.match(r"1 runner ready in [0-9.]+ s: 0 reused, 1 created", lines[end + 1])
 
 
-def test_another_trust_domain_s_runners_are_not_taken_over(home: Path, tmp_path: Path) -> None:
+def test_used_runners_of_another_trust_domain_are_not_reused(home: Path, tmp_path: Path) -> None:
     inputs = {"mode": "provision", "home": str(home)}
     run_action(inputs, {}, tmp_path)
     run_action({**inputs, "mode": "release"}, {}, tmp_path)
@@ -63,7 +63,7 @@ def test_another_trust_domain_s_runners_are_not_taken_over(home: Path, tmp_path:
     assert run_action(inputs, strangers, tmp_path).outputs["created"] == "1"
 
 
-def test_what_cannot_be_met_is_one_error_with_cause_and_remedy_and_nothing_is_left(home: Path, tmp_path: Path) -> None:
+def test_a_failed_provision_is_one_error_with_cause_and_remedy_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
     inputs = {"mode": "provision", "home": str(home), "instance-count": "3"}
     ran = run_action(inputs, {"BULLPEN_LOCAL_CAPACITY": "2"}, tmp_path)
     assert ran.code == 1
@@ -110,15 +110,15 @@ def test_a_step_that_is_cancelled_gives_everything_back_in_time(home: Path, tmp_
 
 
 @pytest.mark.parametrize("after", [0.02, 0.06, 0.12])
-def test_a_signal_is_heard_whenever_it_comes(after: float, tmp_path: Path) -> None:
+def test_a_signal_at_any_time_cancels_the_step(after: float, tmp_path: Path) -> None:
     step = start_action({"mode": "provision", "server": "http://127.0.0.1:1", "server-token": "bp_x"}, {}, tmp_path)
     time.sleep(after)
     ran = step.cancel()
-    assert ran.code in (130, -2), ran.log  # the latter: of the shell, before it has read a line of ours
+    assert ran.code in (130, -2), ran.log  # the latter: of the shell, before it has read a line of the script
     assert "Traceback" not in ran.log
 
 
-def test_the_log_is_what_the_runner_reads_whatever_the_locale(tmp_path: Path) -> None:
+def test_the_log_is_utf8_in_every_locale(tmp_path: Path) -> None:
     ran = run_action({"mode": "echo", "echo": "grüße"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}, tmp_path)
     assert (ran.code, ran.log) == (0, "grüße")
 

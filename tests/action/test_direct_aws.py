@@ -1,4 +1,4 @@
-"""The action and a pool on AWS: refresh is told everything, and the others need three inputs."""
+"""The action with a pool on AWS: refresh has all inputs, and the other modes need three."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def environ(engines: Engines, cloud: Control, github: FakeGithub) -> dict[str, s
     }
 
 
-def test_what_refresh_was_told_is_found_by_the_others(
+def test_provision_and_release_use_the_settings_that_refresh_published(
     environ: dict[str, str], github: FakeGithub, tmp_path: Path
 ) -> None:
     where = {"aws-region": "eu-central-1", "table-name": f"test-{secrets.token_hex(6)}"}

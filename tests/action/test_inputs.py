@@ -78,7 +78,7 @@ def test_a_value_that_is_allowed_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in BAD for value in BAD[name]])
-def test_a_value_that_cannot_be_meant_is_refused_with_what_is_allowed(name: str, value: str) -> None:
+def test_an_invalid_value_is_refused_with_what_is_allowed(name: str, value: str) -> None:
     (refusal,) = refusals({"mode": mode_of(name), name: value})
     assert refusal.startswith(f"{name} {value!r}"[:59].rstrip("'"))
     assert f"must be {INPUTS[name].type.allowed}" in refusal
@@ -113,18 +113,18 @@ def test_an_empty_value_counts_as_not_set() -> None:
     assert found.given == {}
 
 
-def test_names_are_compared_as_github_does_whatever_their_case() -> None:
+def test_names_of_inputs_are_compared_without_case_as_github_does() -> None:
     assert read(document_of('{"Mode": "provision", "INSTANCE-COUNT": "2"}')).given == {"instance-count": 2}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no json"])
-def test_inputs_that_are_no_json_object_are_refused(text: str) -> None:
+def test_inputs_that_are_not_a_json_object_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not (valid|a) JSON"):
         document_of(text)
 
 
 @pytest.mark.parametrize(("word", "mode"), [("start", "provision"), ("stop", "release"), ("cleanup", "refresh")])
-def test_modes_of_other_actions_are_modes_of_ours(word: str, mode: str) -> None:
+def test_modes_of_other_actions_are_accepted(word: str, mode: str) -> None:
     assert asked(word).mode == mode
 
 
@@ -150,19 +150,19 @@ def test_an_unsupported_mode_names_the_one_to_use(word: str) -> None:
         ({"http-tokens": "required", "encrypt-ebs": "false", "use-jit": "false", "packages": "[]"}, {}),
     ],
 )
-def test_a_word_of_another_action_keeps_its_meaning(said: dict[str, str], given: dict[str, object]) -> None:
+def test_an_input_of_another_action_keeps_its_meaning(said: dict[str, str], given: dict[str, object]) -> None:
     assert read({"mode": "start", **said}).given == given
 
 
 @pytest.mark.parametrize("name", [name for name, alias in ALIASES.items() if alias.instead])
-def test_what_cannot_be_honoured_is_refused_by_name_with_what_to_do(name: str) -> None:
+def test_an_unsupported_input_is_refused_by_name_with_a_remedy(name: str) -> None:
     (refusal,) = refusals({"mode": "start", name: "something-else"})
     assert refusal.startswith(name)
     assert refusal.endswith(ALIASES[name].instead)
 
 
 @pytest.mark.parametrize("alias", ALIASES.values(), ids=lambda alias: alias.name)
-def test_every_word_of_another_action_says_exactly_one_thing(alias: Alias) -> None:
+def test_every_input_of_another_action_has_exactly_one_meaning(alias: Alias) -> None:
     assert sum(map(bool, (alias.means, alias.values, alias.instead, alias.why))) == 1
     assert not alias.means or alias.means in INPUTS
     assert all(name in INPUTS for meant in alias.values.values() for name in meant)
@@ -179,16 +179,16 @@ def test_every_word_of_another_action_says_exactly_one_thing(alias: Alias) -> No
         ({"ec2_ami_id": AMI, "ec2-image-id": "ami-1123456789abcdef0"}, "are the same input with different values"),
     ],
 )
-def test_two_words_for_one_thing_must_say_the_same(said: dict[str, str], both: str) -> None:
+def test_two_names_of_one_input_must_have_the_same_value(said: dict[str, str], both: str) -> None:
     (refusal,) = refusals({"mode": "start", **said})
     assert both in refusal
 
 
-def test_two_words_that_say_the_same_are_no_contradiction() -> None:
+def test_two_names_of_one_input_may_have_the_same_value() -> None:
     assert refusals({"mode": "start", "count": "2", "instance-count": "02"}) == []
 
 
-def test_an_endless_life_is_refused() -> None:
+def test_an_unlimited_lifetime_is_refused() -> None:
     (refusal,) = refusals({"mode": "start", "max-lifetime-minutes": "0"})
     assert refusal.startswith("max-lifetime-minutes '0': must be a whole number from 1")
 
@@ -204,7 +204,7 @@ SECRET = "AKIA-and-forty-more-characters"
 @pytest.mark.parametrize(
     "name", ["server-token", "github-token", "aws_secret_access_key", "github_token", "gihub-token"]
 )
-def test_what_may_be_a_secret_is_masked_and_never_shown(name: str) -> None:
+def test_a_value_that_may_be_a_secret_is_masked_and_never_shown(name: str) -> None:
     document = document_of(json.dumps({"mode": "refresh", name: SECRET, "instance-count": "x"}))
     assert secrets_of(document) == [SECRET]
     assert SECRET not in str(refusals(document | {name: f"{SECRET} with a space"}))

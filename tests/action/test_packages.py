@@ -1,4 +1,4 @@
-"""The packages of the direct way: made once, of wheels, pinned, whole or not at all; and a Python that has them."""
+"""The packages of the engines: installed once, from pinned wheels, completely or not at all; and the restart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     return found
 
 
-def test_an_environment_is_made_once_of_pinned_wheels(commands: Commands, tmp_path: Path) -> None:
+def test_an_environment_is_created_once_from_pinned_wheels(commands: Commands, tmp_path: Path) -> None:
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path)}
     made = install.python(ROOT, environ)
     (_, pip) = commands.ran
@@ -79,17 +79,17 @@ def test_every_package_that_the_action_installs_has_the_pinned_version_and_hashe
     assert {name: one["version"] for name, one in pins().items()} == {name: versions[name] for name in needed()}
 
 
-def test_what_the_requirements_lead_to_is_found() -> None:
+def test_the_dependencies_of_the_requirements_are_found() -> None:
     assert {"aiobotocore", "botocore", "aiohttp", "click", "msgspec", "httpx", "pyjwt", "cryptography"} <= set(needed())
     assert "litestar" not in needed()
 
 
-def test_no_hash_stands_twice() -> None:
+def test_no_hash_is_listed_twice() -> None:
     hashes = [one for pin in pins().values() for one in pin["hashes"].split() if one != "\\"]
     assert len(hashes) == len(set(hashes))
 
 
-def test_one_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_installation_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(command: list[str]) -> NoReturn:
         raise Unavailable("no index")
 
@@ -114,7 +114,7 @@ def test_the_slower_of_two_jobs_uses_the_environment_of_the_faster_one(
     assert list((tmp_path / "bullpen").iterdir()) == [place]
 
 
-def test_where_the_tool_cache_cannot_be_used_the_job_s_own_place_is(commands: Commands, tmp_path: Path) -> None:
+def test_without_a_writable_tool_cache_the_temporary_directory_is_used(commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environ = {"RUNNER_TOOL_CACHE": str(tmp_path / "file"), "RUNNER_TEMP": str(tmp_path / "temp")}
     assert install.python(ROOT, environ).startswith(str(tmp_path / "temp" / "bullpen"))
@@ -132,7 +132,7 @@ def test_an_environment_whose_python_is_gone_is_created_again(commands: Commands
     assert [one.name for one in (tmp_path / "bullpen").iterdir()] == [made.parents[1].name]
 
 
-def test_a_package_that_is_too_old_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_too_old_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert install.are_here(ROOT)
     monkeypatch.setattr(install, "requirements", lambda root: ["msgspec>=0.19", "click>=999.1"])
     assert not install.are_here(ROOT)
@@ -140,7 +140,7 @@ def test_a_package_that_is_too_old_is_not_here(monkeypatch: pytest.MonkeyPatch) 
     assert not install.are_here(ROOT)
 
 
-def test_a_command_that_fails_says_so_and_how_to_do_without(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_a_failed_command_has_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Unavailable, match="failed with exit code 3") as caught:
         install._run([sys.executable, "-c", "print('::error::of pip'); raise SystemExit(3)"])
     assert "server" in caught.value.remedy
@@ -167,7 +167,7 @@ def test_the_checkout_is_not_where_packages_are_installed_from(capsys: pytest.Ca
 
 
 @pytest.mark.slow
-def test_a_python_without_the_packages_goes_on_as_one_that_has_them(tmp_path: Path) -> None:
+def test_a_python_without_the_packages_restarts_as_one_that_has_them(tmp_path: Path) -> None:
     """The environment stands in the tool cache already; here it is the tests' own, behind a name of its own. Neither
     imports what the checkout brings."""
     bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,4 +1,4 @@
-"""Where the pool is, which label is meant, and what contradicts."""
+"""The location of the pool, the label, and inputs that contradict each other."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def test_one_location_of_the_pool_is_enough(where: dict[str, str]) -> None:
     check(read({"mode": "provision", **where}), {})
 
 
-def test_without_a_place_every_way_to_name_one_is_said() -> None:
+def test_the_error_for_a_missing_location_lists_all_inputs_for_one() -> None:
     said = refused({"mode": "provision"})
     assert all(name in said for name in ("server", "table-name", "home", "config"))
 
 
 @pytest.mark.parametrize("name", [*POOL, *MACHINES, "home", "config", "github-token"])
-def test_a_server_and_a_pool_of_ones_own_contradict(name: str) -> None:
+def test_a_server_and_another_location_contradict(name: str) -> None:
     value = (POOL | MACHINES | {"home": "here", "config": "bullpen.toml", "github-token": "ghp_of_an_admin"})[name]
     assert f"server and {name}:" in refused({"mode": "provision", **SERVER, name: value})
 
 
-def test_the_word_that_was_used_is_the_word_that_is_refused() -> None:
+def test_a_refusal_names_the_input_that_the_workflow_used() -> None:
     assert "server and ec2-image-id:" in refused({"mode": "start", **SERVER, "ec2-image-id": MACHINES["ami"]})
 
 
-def test_a_server_is_not_refreshed_from_here() -> None:
+def test_refresh_with_a_server_is_refused() -> None:
     assert "a server refreshes its pool by itself" in refused({"mode": "refresh", **SERVER})
 
 
-def test_a_token_for_no_server_is_refused() -> None:
+def test_a_server_token_without_a_server_is_refused() -> None:
     said = refused({"mode": "provision", **POOL, "server-token": "abc"})
     assert said.startswith("server-token: has no effect without server")
 
@@ -77,7 +77,7 @@ LABELS = {"": "4711", "run": "4711", "attempt": "4711-2", "class": "4711-large",
 
 
 @pytest.mark.parametrize(("by", "label"), LABELS.items())
-def test_a_label_stands_for_what_it_is_asked_to(by: str, label: str) -> None:
+def test_label_by_selects_the_parts_of_the_label(by: str, label: str) -> None:
     assert label_of(JOB, asked(label_by=by, resource_class="large")) == label
 
 
@@ -86,7 +86,7 @@ def test_a_label_by_class_needs_a_class() -> None:
         label_of(JOB, asked(label_by="class"))
 
 
-def test_a_label_that_was_put_out_can_be_released() -> None:
+def test_a_label_from_an_output_can_be_released() -> None:
     assert label_of(JOB, asked("stop", label="4711-1-large")) == "4711-1-large"
 
 

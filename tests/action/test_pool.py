@@ -1,4 +1,4 @@
-"""The pool of a direct step: whose it is, who has a say in its settings, and what others find in its table."""
+"""The pool of a step without a server: its repository, the sources of its settings, and what refresh publishes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_refresh_does_not_take_a_pool_from_another_repository(publish: Any
 
 
 @pytest.mark.parametrize("mode", ["provision", "refresh"])
-async def test_on_this_machine_the_registration_says_whose_the_pool_is(mode: str) -> None:
+async def test_on_this_machine_the_stored_registration_names_the_repository_of_the_pool(mode: str) -> None:
     asked, ports = read({"mode": mode, **HOME}), a_pool()
     secret = Secret(json.dumps({"url": "https://github.com/acme/widgets"}), datetime(2999, 1, 1, tzinfo=UTC))
     await check_scope(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
@@ -101,7 +101,9 @@ async def test_on_this_machine_the_registration_says_whose_the_pool_is(mode: str
         await check_scope(ports, settings_of(asked, GADGETS, {}), asked, GADGETS)
 
 
-def test_a_file_of_the_checkout_is_obeyed_only_if_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_settings_file_in_the_checkout_is_read_only_if_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Of a pull request it is what a stranger wrote."""
     (tmp_path / "bullpen.toml").write_text('[agent]\npre-runner-script = "theirs"\n')
     monkeypatch.chdir(tmp_path)
@@ -114,7 +116,7 @@ def test_a_file_of_the_checkout_is_obeyed_only_if_it_is_named(monkeypatch: pytes
         assert named.settings.agent.pre_runner_script == "theirs"
 
 
-def test_settings_of_a_newer_bullpen_say_whose_they_are(publish: Any) -> None:
+def test_the_error_for_settings_of_another_version_names_both_versions(publish: Any) -> None:
     known = published_of(settings_of(read(REFRESH), JOB, {}))
     publish({**known, "timings": {"brand-new": 1}}, "99.0")
     with pytest.raises(ConfigError, match="brand-new") as caught:

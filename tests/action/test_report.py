@@ -29,18 +29,18 @@ def test_a_met_provision_has_one_headline_and_each_runner_in_a_row() -> None:
     assert "| `i-2` | large | m7i.large | spot | created |" in text
 
 
-def test_the_seconds_are_told_by_what_was_waited_for() -> None:
+def test_the_summary_lists_seconds_by_what_the_step_waited_for() -> None:
     text = summary(MET)
     assert "| booting and registering | 28.5 s |" in text
     assert "| checking the run before, committing after | 0.4 s |" in text
     assert "**31.4 s**" in text
 
 
-def test_what_reuse_saved_is_computed_from_this_provision_and_says_how() -> None:
+def test_the_savings_of_reuse_are_computed_from_this_provision_and_explained() -> None:
     assert "1 × 30.5 s = 30.5 s more of machine time" in saved(MET)
 
 
-def test_without_a_measured_cold_start_no_number_is_made_up() -> None:
+def test_without_a_measured_cold_start_no_savings_are_stated() -> None:
     text = saved(replace(MET, runners=(WARM,), timings={WorkPhase.ACQUIRE: 1.0, WorkPhase.SELECT: 1.0}))
     assert "was not measured" in text
     assert not any(char.isdigit() for char in text.replace("1 runner", ""))
@@ -59,13 +59,13 @@ def test_a_failure_has_cause_and_remedy_and_no_list_of_runners() -> None:
 
 
 @pytest.mark.parametrize("fate", ["terminated", "offered", "not ours"])
-def test_nothing_is_left_running_is_said_if_the_outcome_says_so(fate: str) -> None:
+def test_the_summary_says_that_nothing_is_left_if_the_outcome_is_certain(fate: str) -> None:
     said = leftovers(replace(UNMET, discarded=(DiscardedRunner("i-1", "", fate),)))
     assert said == "Nothing of this provision is left running."
 
 
 @pytest.mark.parametrize("fate", ["terminating", "cleaning", "busy", ""])
-def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
+def test_instances_without_a_certain_end_are_named(fate: str) -> None:
     text = leftovers(
         replace(UNMET, discarded=(DiscardedRunner("i-1", "", fate), DiscardedRunner("i-2", "", "terminated")))
     )
@@ -74,7 +74,7 @@ def test_what_is_not_certain_yet_is_named_instead(fate: str) -> None:
     assert "Nothing is left" not in text
 
 
-def test_what_the_run_had_before_is_named_and_not_called_reused() -> None:
+def test_runners_that_the_run_had_before_are_named_and_not_counted_as_reused() -> None:
     failed = of_provision("4711", {"requested": 4, "held": ["i-7"]}, reason="no room", remedy="", exit_code=1)
     assert leftovers(failed).endswith("The run still holds the runners that it had before: i-7.")
     rows = [{"instanceId": "i-7", "origin": "selected"}, {"instanceId": "i-8", "origin": "selected"}]
@@ -89,9 +89,9 @@ def test_nothing_is_claimed_if_the_outcome_is_unknown() -> None:
     assert leftovers(replace(UNMET, exit_code=130)) == ""
 
 
-def test_markup_from_elsewhere_stays_text() -> None:
+def test_markup_in_text_from_outside_is_escaped() -> None:
     text = summary(replace(UNMET, reason="<img src=x> | `x` [a](b)\n# no heading \\[a](b) \\| c"))
-    assert "\\\\\\[a](b) \\\\\\| c" in text, "a backslash of theirs must not undo ours"
+    assert "\\\\\\[a](b) \\\\\\| c" in text, "a backslash in the text must not undo the escape"
     assert "<img" not in text
     assert "\n# no heading" not in text
 
@@ -101,7 +101,7 @@ def test_a_long_table_is_cut() -> None:
     assert "… and 800 more" in text
 
 
-def test_outputs_name_the_runners_for_every_action_that_was_before() -> None:
+def test_outputs_have_the_names_of_every_supported_action() -> None:
     found = outputs(MET)
     assert found["label"] == "4711"
     assert found["instance-ids"] == found["ids"] == found["ec2-instance-ids"] == '["i-1", "i-2"]'
@@ -113,7 +113,7 @@ def test_a_provision_that_failed_puts_out_no_runner() -> None:
     assert outputs(UNMET) == {"label": "4711"}
 
 
-def test_a_release_tells_what_became_of_each_runner() -> None:
+def test_a_release_reports_the_outcome_of_each_runner() -> None:
     answer = {"offered": ["i-1"], "terminated": ["i-2"], "pending": ["i-3"], "busy": ["i-4"]}
     result = of_release("4711", answer, 2.0)
     assert headline(result) == "1 runner of 4711 back in the pool in 2.0 s"

@@ -1,4 +1,4 @@
-"""The action and `bullpen serve`: a job that shows who it is, an operator's token, and a step that is cancelled."""
+"""The action and `bullpen serve`: a job with its OIDC token, an operator's token, and a step that is cancelled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def states(served: Served, token: str, label: str) -> list[str]:
     return [one["state"] for one in found["instances"]]
 
 
-def test_an_operator_s_token_provisions_and_releases(operated: tuple[Served, dict[str, str]], tmp_path: Path) -> None:
+def test_a_token_of_an_operator_allows_provision_and_release(
+    operated: tuple[Served, dict[str, str]], tmp_path: Path
+) -> None:
     served, where = operated
     ran = run_action({"mode": "provision", **where, "instance-count": "2"}, {}, tmp_path)
     assert ran.code == 0, ran.log
@@ -75,7 +77,7 @@ def test_an_operator_s_token_provisions_and_releases(operated: tuple[Served, dic
     assert (reused.outputs["selected"], reused.outputs["created"]) == ("2", "0")
 
 
-def test_a_failed_provision_tells_what_became_of_everything(
+def test_a_failed_provision_reports_the_outcome_of_every_instance(
     operated: tuple[Served, dict[str, str]], tmp_path: Path
 ) -> None:
     _, where = operated
@@ -87,7 +89,7 @@ def test_a_failed_provision_tells_what_became_of_everything(
     assert "resource-class 'huge': not configured" in unknown.errors[0]
 
 
-def test_a_cancelled_step_calls_the_operation_off_and_hears_how_it_ended(
+def test_a_cancelled_step_cancels_the_operation_and_reports_its_end(
     slow: tuple[Served, dict[str, str]], tmp_path: Path
 ) -> None:
     served, where = slow
@@ -104,7 +106,7 @@ def test_a_cancelled_step_calls_the_operation_off_and_hears_how_it_ended(
     assert set(states(served, where["server-token"], "4711")) <= {"terminated"}
 
 
-def test_a_cancelled_step_ends_in_time_though_the_server_does_not_answer(
+def test_a_cancelled_step_ends_in_time_even_if_the_server_does_not_answer(
     slow: tuple[Served, dict[str, str]], tmp_path: Path
 ) -> None:
     served, where = slow
@@ -127,7 +129,7 @@ def test_a_cancelled_step_ends_in_time_though_the_server_does_not_answer(
         ({"server": "http://127.0.0.1:1", "server-token": "x", "ami": "ami-0123456789abcdef0"}, 2, "server and ami"),
     ],
 )
-def test_what_is_missing_is_named_before_the_server_is_asked(
+def test_missing_inputs_are_named_before_any_request_to_the_server(
     where: dict[str, str], code: int, says: str, tmp_path: Path
 ) -> None:
     ran = run_action({"mode": "provision", **where}, {}, tmp_path)

@@ -1,4 +1,4 @@
-"""A server on a bad day: answers that are late, lost, or ask to come back; and a signal at the worst moment."""
+"""Failures of a server: answers that are late, lost or ask to try again; and signals during a request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def provisioned(url: str, folder: Path, **inputs: str) -> Ran:
     return run_action({"mode": "provision", "server": url, "server-token": "bp_operator", **inputs}, {}, folder)
 
 
-def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) -> None:
+def test_a_signal_while_the_operation_begins_still_cancels_it(tmp_path: Path) -> None:
     """The answer that is on its way has the id: without it the operation could not be cancelled."""
     asked, go_on = threading.Event(), threading.Event()
     stopped = {**OPERATION, "state": "failed", "reason": "stopped", "result": {"requested": 1}}
@@ -59,7 +59,7 @@ def test_a_signal_while_the_operation_begins_still_calls_it_off(tmp_path: Path) 
     assert stub.asked[:2] == ["POST /v1/runs/4711/provision", "DELETE /v1/operations/op-1"]
 
 
-def test_a_step_cancelled_without_an_answer_has_its_label_released(tmp_path: Path) -> None:
+def test_a_step_that_is_cancelled_without_an_answer_releases_its_label(tmp_path: Path) -> None:
     """The operation may have begun, and the step does not know its id."""
     asked, released = threading.Event(), {**OPERATION, "state": "succeeded", "result": {"terminated": ["i-1"]}}
 
@@ -94,7 +94,7 @@ def test_a_step_that_is_cancelled_before_anything_was_begun_releases_nothing(tmp
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_an_operation_that_cannot_be_called_off_by_itself_is_released(status: int, tmp_path: Path) -> None:
+def test_an_operation_that_cannot_be_cancelled_is_released(status: int, tmp_path: Path) -> None:
     """It runs in another process, or the server does not know it any more."""
 
     def answer(method: str, path: str) -> Answer:
@@ -111,7 +111,7 @@ def test_an_operation_that_cannot_be_called_off_by_itself_is_released(status: in
     assert told[1:] == ["DELETE /v1/operations/op-1", "POST /v1/runs/4711/release"]
 
 
-def test_a_lost_answer_is_asked_for_with_the_same_key_and_a_lost_operation_with_another(tmp_path: Path) -> None:
+def test_a_lost_answer_is_requested_with_the_same_key_and_a_lost_operation_with_another(tmp_path: Path) -> None:
     lost = {**OPERATION, "state": "lost", "reason": "its process has ended"}
     answers: list[Answer] = [
         (502, {}),
@@ -128,7 +128,7 @@ def test_a_lost_answer_is_asked_for_with_the_same_key_and_a_lost_operation_with_
     assert len({first, second, third}) == 3
 
 
-def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: Path) -> None:
+def test_only_a_refusal_of_the_first_request_proves_that_nothing_began(tmp_path: Path) -> None:
     with answering(lambda method, path: (500, {})) as stub:
         failed = provisioned(stub.url, tmp_path, **{"label-by": "attempt"})
     assert (failed.code, stub.asked) == (75, ["POST /v1/runs/4711-1/provision"])
@@ -142,7 +142,7 @@ def test_only_a_no_to_the_first_question_says_that_nothing_was_begun(tmp_path: P
         assert "nothing was done" in provisioned(stub.url, tmp_path).summary
 
 
-def test_what_the_server_refuses_is_named_as_the_workflow_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_server_names_the_input_as_the_workflow_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Answer] = [
         (403, {"error": "maxRuntimeMin 361: is too much", "field": "maxRuntimeMin", "remedy": "Ask for less."}),
         (400, {"error": "allowedInstanceTypes[0]: expected 'str'", "field": "allowedInstanceTypes[0]"}),
@@ -172,7 +172,7 @@ def test_a_server_that_is_not_bullpen_is_an_invalid_input(tmp_path: Path) -> Non
     assert ran.errors[0].startswith(f"server {stub.url}: does not answer like `bullpen serve`")
 
 
-def test_a_server_that_has_too_much_to_do_is_waited_for_in_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_server_has_a_longer_time_out_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     stopping = Stopping()
     monkeypatch.setattr(stopping, "pause", slept.append)
@@ -208,7 +208,7 @@ def test_nothing_began_if_the_server_was_not_reached(monkeypatch: pytest.MonkeyP
         assert found.unanswered
 
 
-def test_an_answer_that_comes_by_drops_ends_in_time() -> None:
+def test_an_answer_that_arrives_byte_by_byte_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def drip() -> None:
@@ -229,7 +229,7 @@ def test_an_answer_that_comes_by_drops_ends_in_time() -> None:
         thread.join()
 
 
-def test_what_the_server_tells_is_no_command(tmp_path: Path) -> None:
+def test_text_from_the_server_is_never_a_workflow_command(tmp_path: Path) -> None:
     text = "0 of 1\n::set-output name=label::evil\nx ##[set-output name=label]evil"
     theirs = {**OPERATION, "progress": {**PROGRESS, "text": text}}
     answers: list[Answer] = [(202, theirs), (200, MET)]
@@ -238,7 +238,7 @@ def test_what_the_server_tells_is_no_command(tmp_path: Path) -> None:
     assert "bullpen: 0 of 1\n\\::set-output name=label::evil\nx #\\#[set-output name=label]evil\n" in log
 
 
-def test_a_server_that_is_away_for_a_moment_is_asked_again(tmp_path: Path) -> None:
+def test_a_request_is_repeated_while_the_server_restarts(tmp_path: Path) -> None:
     answers: list[Answer] = [
         (503, {"error": "starting"}, {"retry-after": "1"}),
         (202, OPERATION),
@@ -261,7 +261,7 @@ def test_an_operation_whose_process_died_fails_with_an_unknown_outcome(tmp_path:
     assert "Nothing" not in ran.errors[0]
 
 
-def test_a_token_is_not_taken_along_to_another_host(tmp_path: Path) -> None:
+def test_a_redirect_does_not_send_the_token_to_another_host(tmp_path: Path) -> None:
     with answering(lambda method, path: (200, {})) as elsewhere:
         location = {"location": f"{elsewhere.url}/v1/operations/op-1"}
         moved: Answer = (302, {}, location)
@@ -305,7 +305,7 @@ def test_an_expired_token_is_replaced(tmp_path: Path) -> None:
     ("url", "warned"),
     [("http://bullpen.example.com", True), ("https://bullpen.example.com", False), ("http://127.0.0.1:8420", False)],
 )
-def test_a_token_in_plain_text_is_warned_of(url: str, warned: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unencrypted_connection_causes_a_warning(url: str, warned: bool, capsys: pytest.CaptureFixture[str]) -> None:
     warn_of_plain_text(url)
     assert ("::warning::" in capsys.readouterr().out) is warned
 

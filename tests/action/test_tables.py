@@ -18,7 +18,7 @@ from bullpen.action.inputs import read
 
 
 @pytest.mark.parametrize("part", list(drawn()), ids=lambda part: part[1].strip())
-def test_what_is_declared_and_listed_is_what_the_program_reads(part: tuple[Path, str, str, str]) -> None:
+def test_action_yml_and_the_migration_page_match_the_inputs_of_the_program(part: tuple[Path, str, str, str]) -> None:
     file, begin, end, text = part
     assert published(file, begin, end) == text, "stale: run `python tools/action_tables.py`"
 
@@ -38,10 +38,10 @@ def test_every_output_is_declared_and_comes_from_the_step() -> None:
 def test_no_input_is_written_into_a_script() -> None:
     (step,) = manifest()["runs"]["steps"]
     assert "${{" not in step["run"]
-    assert step["run"].startswith("exec "), "a signal must reach us, not a shell that waits for us"
+    assert step["run"].startswith("exec "), "a signal must reach the program, not a shell that waits for it"
 
 
-def test_every_workflow_on_the_migration_page_can_be_read_and_uses_inputs_that_there_are() -> None:
+def test_every_workflow_on_the_migration_page_is_valid_and_uses_known_inputs() -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     used = [step for block in blocks for step in _steps(yaml.safe_load(block)) if "bullpen" in step.get("uses", "")]
@@ -50,7 +50,7 @@ def test_every_workflow_on_the_migration_page_can_be_read_and_uses_inputs_that_t
         read({name: re.sub(r"\$\{\{.*\}\}", "evaluated", str(value)) for name, value in step["with"].items()})
 
 
-def test_the_served_path_needs_python_alone() -> None:
+def test_the_path_through_a_server_needs_only_the_standard_library() -> None:
     names = "via_server inputs job_context pool_location report cancellation install __main__"
     loads = f"import {', '.join(f'bullpen.action.{name}' for name in names.split())}, bullpen.cli.progress"
     program = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {loads}"

@@ -24,7 +24,7 @@ def test_refresh_has_the_defaults_of_the_original() -> None:
     assert "docker git libicu" in settings.agent.pre_runner_script
 
 
-def test_refresh_is_told_what_machines_are_like() -> None:
+def test_inputs_of_refresh_describe_the_machines() -> None:
     aws = refreshed().settings.aws
     assert (aws.pool, aws.region, aws.image, aws.subnets) == ("ci-pool", "eu-central-1", AMI, (SUBNET,))
     assert (aws.security_groups, aws.instance_profile) == ((GROUP,), "ci-runner")
@@ -52,32 +52,34 @@ def test_the_run_s_repository_is_where_runners_register() -> None:
         ("resource_class_config", '{"huge": {"cpu": 9, "mmem": 99}}', "classes.huge.mem", 99),
     ],
 )
-def test_an_input_is_a_setting_in_its_own_unit(name: str, value: str, setting: str, expected: object) -> None:
+def test_an_input_is_converted_to_the_unit_of_its_setting(
+    name: str, value: str, setting: str, expected: object
+) -> None:
     assert refreshed(**{name: value}).values[setting].value == expected
 
 
-def test_a_fallback_for_one_class_is_said_of_that_one_only() -> None:
+def test_a_spot_fallback_for_one_class_applies_only_to_it() -> None:
     values = refreshed(spot_fallback="on-demand", resource_class="xlarge").values
     assert [values[f"classes.{name}.spot-fallback"].value for name in ("large", "xlarge")] == [False, True]
 
 
 @pytest.mark.parametrize("mode", ["refresh", "provision"])
-def test_an_unknown_class_is_named_by_its_input(mode: str) -> None:
+def test_the_error_for_an_unknown_class_names_the_input(mode: str) -> None:
     where = {"home": "here"} if mode == "provision" else REFRESH
     said = {**where, "mode": mode, "resource-class": "nosuch", "usage-class": "spot", "spot-fallback": "on-demand"}
     with pytest.raises(ConfigError, match=r"^resource-class 'nosuch': not configured"):
         settings_of(read(said), JOB, {})
 
 
-def test_classes_of_ones_own_come_instead_of_the_original_s() -> None:
+def test_configured_classes_replace_those_of_the_original() -> None:
     assert "xlarge" not in refreshed(resource_class_config='{"huge": {"cpu": 9, "mmem": 99}}').settings.classes
 
 
-def test_a_file_of_settings_has_no_defaults_beneath_it() -> None:
+def test_with_a_settings_file_the_defaults_of_the_original_do_not_apply() -> None:
     assert set(settings_document.defaults(read(REFRESH | {"config": "bullpen.toml"}), JOB)) == {"engines", "github"}
 
 
-def test_what_is_published_is_what_was_set_and_no_secret() -> None:
+def test_refresh_publishes_the_settings_that_are_set_without_secrets() -> None:
     document = published_of(refreshed(resource_class_config='{"huge": {"cpu": 9, "mmem": 99}}'))
     assert document["aws"]["image"] == AMI
     assert document["classes"] == {"huge": {"cpu": 9, "mem": 99}}
@@ -91,7 +93,7 @@ def test_what_is_published_is_what_was_set_and_no_secret() -> None:
     assert "pool" not in document["aws"]
 
 
-def test_provision_finds_the_rest_in_what_was_published() -> None:
+def test_provision_takes_missing_settings_from_the_published_ones() -> None:
     provision = read({"mode": "provision", **POOL})
     above, beneath = (
         Layer("inputs", settings_document.document_of(provision, {})),
@@ -111,16 +113,16 @@ def test_inputs_and_file_win_over_published_settings() -> None:
     assert load({}, above=above, beneath=beneath).settings.aws.image == "ami-1123456789abcdef0"
 
 
-def test_a_pool_on_aws_is_asked_for_what_the_original_would_ask() -> None:
+def test_the_default_request_on_aws_is_that_of_the_original() -> None:
     found = settings_document.request_of(read({"mode": "provision", **POOL}))
     assert found == {"resource-class": "large", "usage-class": "spot", "allowed-instance-types": ["c*", "m*", "r*"]}
 
 
-def test_start_buys_on_demand_as_the_actions_that_have_it_do() -> None:
+def test_mode_start_requests_on_demand_machines_as_other_actions_do() -> None:
     assert settings_document.request_of(read({"mode": "start", **POOL}))["usage-class"] == "on-demand"
     assert settings_document.request_of(read({"mode": "start", **POOL, "market-type": "spot"}))["usage-class"] == "spot"
 
 
-def test_a_pool_of_this_machine_is_asked_for_what_the_command_line_would_ask() -> None:
+def test_the_default_request_on_this_machine_is_that_of_the_command_line() -> None:
     found = settings_document.request_of(asked(home="here"))
     assert found == {"resource-class": "small", "usage-class": "on-demand", "allowed-instance-types": ["*"]}

@@ -1,4 +1,4 @@
-"""What the runner is told: nothing from outside ends a command or begins one, and the summary fits."""
+"""Workflow commands: text from outside neither ends a command nor begins one, and the summary is cut at the limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from bullpen.action import workflow_commands
 
 
-def test_an_error_is_one_command_whatever_its_text_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_workflow_command_whatever_its_text_contains(capsys: pytest.CaptureFixture[str]) -> None:
     workflow_commands.error("a: title, with all", "50% of\r\n::set-output name=x::y")
     assert capsys.readouterr().out == "::error title=a%3A title%2C with all::50%25 of%0D%0A::set-output name=x::y\n"
 
@@ -47,17 +47,17 @@ def test_a_line_of_the_log_is_never_a_command(line: str, capsys: pytest.CaptureF
     assert all("error" in one or "evil" in one or "stop" in one or one == "a" for one in printed), "it is still read"
 
 
-def test_a_harmless_line_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_harmless_line_is_not_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     workflow_commands.say("bullpen: 2 of 3 ready; C++: std::vector [#1] ##")
     assert capsys.readouterr().out == "bullpen: 2 of 3 ready; C++: std::vector [#1] ##\n"
 
 
-def test_each_line_of_a_secret_is_masked_but_not_what_is_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_line_of_a_secret_is_masked_except_very_short_ones(capsys: pytest.CaptureFixture[str]) -> None:
     workflow_commands.mask("-----BEGIN\n\n  }\n1\nabcdefg%")
     assert capsys.readouterr().out == "::add-mask::-----BEGIN\n::add-mask::abcdefg%25\n"
 
 
-def test_a_group_is_closed_though_its_work_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_is_closed_even_if_its_work_fails(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="x"), workflow_commands.group("work"):
         raise ValueError("x")
     assert capsys.readouterr().out == "::group::work\n::endgroup::\n"
@@ -72,6 +72,6 @@ def test_a_summary_is_cut_at_a_line_before_github_drops_it(tmp_path: Path) -> No
     assert "| ü |\n\n\n_Cut" in content.decode()
 
 
-def test_without_a_file_for_it_nothing_is_written() -> None:
+def test_outputs_and_summary_are_skipped_without_their_files() -> None:
     workflow_commands.put_out({}, {"label": "4711"})
     workflow_commands.summarise({}, "text")

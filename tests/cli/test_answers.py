@@ -156,7 +156,9 @@ def test_the_text_names_ready_and_discarded_runners(bullpen: CommandLine, answer
     assert "  not kept, terminated: i-3 (mute)\n" in ran.err
 
 
-def test_a_person_reads_one_line_for_a_whole_fleet_given_back(bullpen: CommandLine, answer_provision: Answer) -> None:
+def test_the_text_has_one_line_for_a_whole_fleet_that_was_given_back(
+    bullpen: CommandLine, answer_provision: Answer
+) -> None:
     fleet = tuple(Discarded(f"i-{n}", Origin.CREATED, "no room", InstanceFate.TERMINATED) for n in range(50))
     answer_provision(replace(NOT_MET, discarded=fleet))
     ran = bullpen(*PROVISION)
@@ -164,14 +166,14 @@ def test_a_person_reads_one_line_for_a_whole_fleet_given_back(bullpen: CommandLi
     assert ran.err.count("no room") == 1
 
 
-def test_a_person_reads_why_it_was_not_met_and_what_to_do(bullpen: CommandLine, answer_provision: Answer) -> None:
+def test_the_text_of_a_failed_provision_has_reason_and_remedy(bullpen: CommandLine, answer_provision: Answer) -> None:
     answer_provision(NOT_MET)
     ran = bullpen(*PROVISION)
     assert ran.out == ""
     assert "bullpen: error: run-1: no room\n  → Ask for less.\n" in ran.err
 
 
-def test_release_answers_what_became_of_each_instance(
+def test_release_answers_with_the_outcome_of_each_instance(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def release(
@@ -282,7 +284,7 @@ def test_status_names_the_loops_of_services_that_keep_failing(bullpen: CommandLi
 
 
 @pytest.mark.parametrize("counts_expired", [False, True])
-def test_status_says_where_the_count_of_tickets_includes_expired_ones(
+def test_status_says_if_the_count_of_tickets_includes_expired_ones(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch, counts_expired: bool
 ) -> None:
     monkeypatch.setattr(MemoryQueue, "counts_expired", counts_expired)
@@ -294,7 +296,7 @@ def test_status_says_where_the_count_of_tickets_includes_expired_ones(
     assert {pool["ticketsIncludeExpired"] for pool in pools} == {counts_expired}
 
 
-def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandLine, memory: Memory) -> None:
+def test_status_and_why_show_when_a_machine_will_be_taken_away(bullpen: CommandLine, memory: Memory) -> None:
     ports = memory.ports()
 
     async def fill() -> None:
@@ -316,7 +318,7 @@ def test_status_and_why_say_when_a_machine_is_to_be_taken_away(bullpen: CommandL
     assert f"taken away at {shown}" in bullpen("why", direct_key("i-1")).out
 
 
-def test_why_tells_the_steps_with_their_reasons(bullpen: CommandLine, memory: Memory) -> None:
+def test_why_shows_the_steps_with_their_reasons(bullpen: CommandLine, memory: Memory) -> None:
     async def fill() -> None:
         records = memory.ports().records
         await records.apply(open_provision())
@@ -330,7 +332,7 @@ def test_why_tells_the_steps_with_their_reasons(bullpen: CommandLine, memory: Me
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["story"][0]["step"] == "register"
 
 
-def test_config_show_tells_the_origin_of_every_value(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_prints_the_origin_of_every_value(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     bullpen.write_settings("[timings]\nidle = 60\nlease = 30")
     monkeypatch.setenv("BULLPEN_TIMINGS_LEASE", "20")
     lines = bullpen("config", "show", "--origin", "--set", "timings.purge=10").out.splitlines()
@@ -342,7 +344,7 @@ def test_config_show_tells_the_origin_of_every_value(bullpen: CommandLine, monke
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_config_show_prints_of_a_script_only_how_it_begins(bullpen: CommandLine, options: tuple[str, ...]) -> None:
+def test_config_show_prints_only_the_beginning_of_a_script(bullpen: CommandLine, options: tuple[str, ...]) -> None:
     bullpen.write_settings('[agent]\npre-runner-script = "#!/bin/sh\\nlogin hunter2\\n"')
     out = bullpen("config", "show", *options).out
     assert "#!/bin/sh" in out
@@ -351,7 +353,7 @@ def test_config_show_prints_of_a_script_only_how_it_begins(bullpen: CommandLine,
 
 
 @pytest.mark.parametrize("script", ["export TOKEN=hunter2", "export TOKEN=hunter2\nmake"])
-def test_config_show_prints_no_secret_that_a_script_begins_with(bullpen: CommandLine, script: str) -> None:
+def test_config_show_hides_a_secret_at_the_beginning_of_a_script(bullpen: CommandLine, script: str) -> None:
     out = bullpen("config", "show", "--set", f"agent.pre-runner-script={script}").out
     assert "(not shown)" in out
     assert "hunter2" not in out

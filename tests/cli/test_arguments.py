@@ -126,7 +126,7 @@ def test_minutes_of_runtime_become_seconds() -> None:
     assert request(max_runtime_min="2").max_runtime == 120
 
 
-def test_a_time_to_wait_becomes_seconds_and_without_one_it_does_not_wait() -> None:
+def test_a_time_to_wait_becomes_seconds_and_the_default_is_not_to_wait() -> None:
     assert (request(wait="10m").wait, request().wait) == (600, 0)
 
 
@@ -134,13 +134,13 @@ def test_without_a_runtime_the_setting_decides() -> None:
     assert request().max_runtime == Settings().timings.max_runtime
 
 
-def test_what_was_asked_arrives_in_the_requirements() -> None:
+def test_the_options_of_a_request_become_its_requirements() -> None:
     needs = request(usage_class="spot", cpu="2", mem="512", trust_domain="main").needs
     assert (needs.usage_class, needs.cpu, needs.mem, needs.trust_domain) == (UsageClass.SPOT, 2, 512, "main")
 
 
 @pytest.mark.parametrize("run_id", ["4711", "owner/repo#12", "x" * 128, "läufer-1"])
-def test_ordinary_run_ids_are_taken_as_they_are(run_id: str) -> None:
+def test_ordinary_run_ids_are_used_unchanged(run_id: str) -> None:
     assert request(run_id=run_id).run_id == run_id
 
 
@@ -244,7 +244,7 @@ def test_release_and_why_take_the_page_of_a_run(bullpen: CommandLine, command: t
 
 
 @pytest.mark.parametrize("command", [("run", "--count", "1", "--", "true"), ("job", "submit", "--run-id", "1", "true")])
-def test_jobs_of_our_own_are_refused_where_runners_execute_those_of_github(
+def test_jobs_of_bullpen_are_refused_if_the_runners_execute_jobs_of_github(
     bullpen: CommandLine, command: tuple[str, ...]
 ) -> None:
     bullpen.write_settings(GITHUB)

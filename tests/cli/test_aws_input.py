@@ -1,4 +1,4 @@
-"""What goes wrong with AWS, met through the command line: call and remedy are named, and nothing is half done."""
+"""Failures of AWS on the command line: the error names call and remedy, and nothing is left half done."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ def test_without_credentials_nothing_is_tried_and_the_remedy_is_to_sign_in(
     assert account.cloud.calls() == {}
 
 
-def test_expired_credentials_are_told_by_the_call_that_met_them(account: Account) -> None:
+def test_the_error_for_expired_credentials_names_the_call(account: Account) -> None:
     expired = Failure("ExpiredTokenException", message="The security token is expired")
     account.proxy.fail("DescribeTable", expired, times=None)
     assert_refused(account.bullpen("refresh"), 1, "DynamoDB DescribeTable", "expired", "Sign in again")
@@ -198,7 +198,7 @@ def checks(account: Account) -> dict[str, tuple[str, str, str]]:
     return {one["name"]: (one["state"], one["found"], one["remedy"]) for one in answer["checks"]}
 
 
-def test_doctor_tells_of_everything_in_an_empty_account_at_once(account: Account) -> None:
+def test_doctor_reports_all_problems_of_an_empty_account_at_once(account: Account) -> None:
     account.configure(subnets=f'["{SUBNETS[0].id}"]')
     account.cloud.deny("ec2:CreateFleet")
     account.cloud.quota("spot", 0)
@@ -223,7 +223,7 @@ def test_doctor_on_a_sound_pool_finds_no_problem(founded: Account) -> None:
     assert {one["state"] for one in ran.answer["checks"]} == {"ok"}
 
 
-def test_doctor_without_credentials_says_only_that(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_without_credentials_reports_only_that(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     ran = account.bullpen("doctor")

@@ -1,4 +1,4 @@
-"""Doctor: finds what is amiss, says what to do, changes nothing."""
+"""`bullpen doctor`: finds problems, prints a remedy for each, and changes nothing."""
 
 import os
 from pathlib import Path
@@ -56,20 +56,20 @@ def test_a_damaged_pool_is_a_finding_with_a_remedy(bullpen: CommandLine) -> None
     assert "Restore it from a backup" in ran.out
 
 
-def test_a_file_as_home_is_found(tmp_path: Path) -> None:
+def test_doctor_finds_a_home_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert named("home", tmp_path / "file").health is Health.FAILED
     assert named("home", tmp_path / "file" / "below").health is Health.FAILED
 
 
-def test_a_home_that_is_not_writable_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_a_home_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     found = named("home", tmp_path)
     assert found.health is Health.FAILED
     assert "write access" in found.remedy
 
 
-def test_a_network_file_system_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_checks, "_kind_of_file_system", lambda place: "nfs4")
     assert named("file system", tmp_path).health is Health.FAILED
 
@@ -77,19 +77,19 @@ def test_a_network_file_system_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("free", "health"), [(50 << 20, Health.FAILED), (500 << 20, Health.WARNING), (5 << 30, Health.OK)]
 )
-def test_little_disk_is_a_warning_and_next_to_none_a_failure(
+def test_little_free_disk_is_a_warning_and_almost_none_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, health: Health
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=free))
     assert named("disk", tmp_path).health is health
 
 
-def test_idle_targets_beyond_the_capacity_are_found() -> None:
+def test_doctor_finds_idle_targets_beyond_the_capacity() -> None:
     settings = Settings(local=Local(capacity=2), classes={"small": ResourceClass(1, 1, idle_target=3)})
     assert check_capacity(settings).health is Health.WARNING
 
 
-def test_a_live_record_without_a_process_is_found_and_an_ended_one_is_not(tmp_path: Path) -> None:
+def test_doctor_finds_a_live_record_without_a_process_but_not_an_ended_one(tmp_path: Path) -> None:
     found = (on_offer("i-1")[-1].after, terminated("i-2")[-1].after)
     status = Status(tuple(InstanceView(one, Pulse(), None) for one in found), ())
     records, processes = check_leftovers(tmp_path, status)
@@ -99,7 +99,7 @@ def test_a_live_record_without_a_process_is_found_and_an_ended_one_is_not(tmp_pa
     assert processes.health is Health.OK
 
 
-def test_a_process_that_no_record_knows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_a_process_without_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_checks, "_marked_processes", lambda home: [(4711, "i-9")])
     _, processes = check_leftovers(tmp_path, Status((), ()))
     assert processes.health is Health.WARNING

@@ -1,4 +1,4 @@
-"""`bullpen down`: it says what it ended, and fails aloud if something survived."""
+"""`bullpen down`: names what it ended, and fails if an instance is left."""
 
 from typing import Any
 

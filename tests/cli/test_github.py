@@ -1,4 +1,4 @@
-"""What the commands say where GitHub is the CI: jobs on runners, who is kept or left, what it still allows."""
+"""What the commands say where GitHub is the CI: jobs on runners, runners that are kept or left, rate limits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,9 @@ def memory(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Memory:
 bullpen_wiring = bullpen.wiring
 
 
-def test_status_shows_the_job_on_each_runner_and_what_github_still_allows(bullpen: CommandLine, memory: Memory) -> None:
+def test_status_shows_the_job_on_each_runner_and_the_rate_limits_of_github(
+    bullpen: CommandLine, memory: Memory
+) -> None:
     out = bullpen("status").out
     assert "running, job build" in out
     assert "GitHub rate limits: core 4321 of 5000 requests left (resets in " in out
@@ -77,7 +79,7 @@ def test_status_shows_the_job_on_each_runner_and_what_github_still_allows(bullpe
     assert (limit["resource"], limit["limit"], limit["remaining"]) == ("core", 5000, 4321)
 
 
-def test_status_shows_the_pool_though_github_does_not_answer(
+def test_status_shows_the_pool_even_if_github_does_not_answer(
     bullpen: CommandLine, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(settings: Settings) -> list[Limit]:
@@ -91,13 +93,13 @@ def test_status_shows_the_pool_though_github_does_not_answer(
     assert "GitHub's rate limits are not known: GitHub did not answer" in ran.err
 
 
-def test_why_tells_what_a_runner_executes(bullpen: CommandLine, memory: Memory) -> None:
+def test_why_shows_what_a_runner_executes(bullpen: CommandLine, memory: Memory) -> None:
     told = "i-1 is running, and executes job build of acme/widgets, run 4711, attempt 2\n"
     assert bullpen("why", "i-1").out.startswith(told)
     assert bullpen("why", "i-1", "--json").answer["stories"][0]["job"]["name"] == "build"
 
 
-def test_what_a_dead_runner_last_said_is_not_shown(bullpen: CommandLine, memory: Memory) -> None:
+def test_the_last_activity_of_a_dead_runner_is_not_shown(bullpen: CommandLine, memory: Memory) -> None:
     async def beat() -> None:
         ports = memory.ports()
         await ports.signals.beat(Heartbeat("i-1", ports.clock.now() - timedelta(minutes=5), 2, JOB.text()))
@@ -137,7 +139,7 @@ def test_provision_names_runners_that_are_kept(
     assert asked[0].needs.repository == "acme/widgets"
 
 
-def test_doctor_examines_github_without_making_a_pool(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_examines_github_without_creating_a_pool(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def examine_ci(settings: Settings) -> list[Finding]:
         return [Finding("github", Health.FAILED, "the token is invalid", "Set github.token.")]
 

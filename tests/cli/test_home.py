@@ -1,4 +1,4 @@
-"""Homes that cannot be used, on the real engine: an error that says what to do, whatever is asked, and nothing made."""
+"""Homes that cannot be used, on the real engine: every command prints a remedy and creates nothing."""
 
 import fcntl
 import resource
@@ -17,7 +17,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from bullpen.cli import main; sys.
 
 
 @pytest.mark.parametrize("command", QUESTIONS, ids=lambda command: command[0])
-def test_a_file_in_the_place_of_the_home_is_a_users_mistake(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+def test_a_home_that_is_a_file_is_a_configuration_error(bullpen: CommandLine, command: tuple[str, ...]) -> None:
     Path("home").write_text("mine")
     ran = bullpen("--home", "home", *command)
     assert ran.code == 2
@@ -27,7 +27,7 @@ def test_a_file_in_the_place_of_the_home_is_a_users_mistake(bullpen: CommandLine
 
 
 @pytest.mark.parametrize("command", QUESTIONS, ids=lambda command: command[0])
-def test_a_name_that_is_too_long_is_a_users_mistake(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+def test_a_home_with_too_long_a_name_is_a_configuration_error(bullpen: CommandLine, command: tuple[str, ...]) -> None:
     ran = bullpen("--home", "x" * 300, *command)
     assert ran.code == 2
     assert "cannot be used as home" in ran.answer["reason"]
@@ -54,7 +54,7 @@ def test_the_database_of_another_program_is_not_touched(bullpen: CommandLine) ->
     assert Path("home/bullpen.db").read_bytes() == before
 
 
-def test_a_disk_that_takes_no_more_is_worth_a_retry(tmp_path: Path) -> None:
+def test_a_full_disk_asks_to_try_again_later(tmp_path: Path) -> None:
     """The limit on the size of files stands in for a full disk: the system refuses the write the same way."""
 
     def limit() -> None:
@@ -67,7 +67,9 @@ def test_a_disk_that_takes_no_more_is_worth_a_retry(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_a_home_that_stays_locked_is_worth_a_retry(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_stays_locked_asks_to_try_again_later(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bullpen.engines.sqlite.database import Database
 
     impatient = Database.open.__func__  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`bullpen iam-policy` and `bullpen config terraform`: documents for other programs, made without asking anybody."""
+"""`bullpen iam-policy` and `bullpen config terraform`: documents for other programs, made without any request."""
 
 import json
 
@@ -27,7 +27,7 @@ def test_a_policy_is_printed_as_one_document(bullpen: CommandLine, whose: str) -
     assert bullpen.left_behind == []
 
 
-def test_the_settings_and_the_account_stand_in_its_resources(bullpen: CommandLine) -> None:
+def test_the_resources_of_a_policy_name_pool_and_account(bullpen: CommandLine) -> None:
     bullpen.write_settings(AWS)
     given = ("--account", "123456789012", "--role", "team/machine-role")
     text = bullpen("iam-policy", "workflow", "--launch", *given).out
@@ -36,7 +36,7 @@ def test_the_settings_and_the_account_stand_in_its_resources(bullpen: CommandLin
     assert "arn:aws:iam::123456789012:role/team/machine-role" in text
 
 
-def test_a_workflow_claims_unless_it_is_said_that_it_launches(bullpen: CommandLine) -> None:
+def test_the_policy_of_a_workflow_allows_launches_only_with_launch(bullpen: CommandLine) -> None:
     assert "ec2:CreateFleet" not in bullpen("iam-policy", "workflow").out
     assert "ec2:CreateFleet" in bullpen("iam-policy", "workflow", "--launch").out
 
@@ -73,7 +73,7 @@ def test_the_variables_for_terraform_name_every_queue_and_template(bullpen: Comm
     assert answer["instance_profile"] == "machines"
 
 
-def test_without_aws_there_is_nothing_for_terraform(bullpen: CommandLine) -> None:
+def test_terraform_variables_need_a_pool_on_aws(bullpen: CommandLine) -> None:
     ran = bullpen("config", "terraform")
     assert ran.code == 2
     assert "engines.pool" in ran.err

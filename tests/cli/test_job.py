@@ -91,7 +91,7 @@ def test_a_run_without_jobs_has_an_empty_list(bullpen: CommandLine) -> None:
     assert bullpen.left_behind == []
 
 
-def test_a_cancelled_job_tells_its_story(bullpen: CommandLine) -> None:
+def test_a_cancelled_job_shows_its_steps(bullpen: CommandLine) -> None:
     id = submitted(bullpen)
     assert "cancelled" in bullpen("job", "cancel", id).out
     answer = bullpen("job", "show", id, "--json").answer
@@ -109,7 +109,7 @@ def test_a_job_that_has_printed_nothing_has_no_lines(bullpen: CommandLine) -> No
 
 
 @pytest.mark.parametrize("subcommand", ["show", "logs", "cancel"])
-def test_a_job_that_never_was_is_named(bullpen: CommandLine, subcommand: str) -> None:
+def test_the_error_for_an_unknown_job_names_it(bullpen: CommandLine, subcommand: str) -> None:
     submitted(bullpen)
     ran = bullpen("job", subcommand, "j-none", "--json")
     assert ran.code == 1
@@ -117,6 +117,6 @@ def test_a_job_that_never_was_is_named(bullpen: CommandLine, subcommand: str) ->
 
 
 @pytest.mark.parametrize("subcommand", ["show", "logs", "cancel"])
-def test_a_question_about_a_job_makes_no_pool(bullpen: CommandLine, subcommand: str) -> None:
+def test_a_query_of_a_job_does_not_create_a_pool(bullpen: CommandLine, subcommand: str) -> None:
     assert bullpen("job", subcommand, "j-none").code == 1
     assert bullpen.left_behind == []

@@ -25,7 +25,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path, command: li
 
 
 @ANSWERS
-def test_an_answer_that_cannot_be_written_is_said(tmp_path: Path, command: list[str]) -> None:
+def test_an_answer_that_cannot_be_written_is_an_error(tmp_path: Path, command: list[str]) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
             [*PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False
@@ -42,7 +42,7 @@ def test_the_exit_code_reaches_the_caller(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (2, "")
 
 
-def test_output_works_where_only_ascii_does(tmp_path: Path) -> None:
+def test_output_works_on_a_terminal_that_has_only_ascii(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
     show = [*PROGRAM, "config", "show", "--set", "agent.pre-runner-script=→"]
     ran = subprocess.run(show, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)

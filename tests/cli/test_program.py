@@ -132,7 +132,7 @@ def test_an_unexpected_error_is_one_line_without_a_traceback(
     assert "Traceback" not in ran.err
 
 
-def test_the_traceback_shows_where_it_is_asked_for(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bullpen_debug_prints_the_traceback(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BULLPEN_DEBUG", "1")
     fail_with(ZeroDivisionError("of a test"), monkeypatch)
     ran = bullpen(*PROVISION)
@@ -140,7 +140,7 @@ def test_the_traceback_shows_where_it_is_asked_for(bullpen: CommandLine, monkeyp
     assert "Traceback" in ran.err
 
 
-def test_an_interruption_at_any_time_is_no_traceback(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_at_any_time_prints_no_traceback(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
     ran = bullpen(*PROVISION)
     assert ran.code == 130
@@ -148,13 +148,13 @@ def test_an_interruption_at_any_time_is_no_traceback(bullpen: CommandLine, monke
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("provsion", "provision"), ("stauts", "status"), ("Release", "release")])
-def test_a_misspelt_command_is_told_the_right_one(bullpen: CommandLine, typed: str, meant: str) -> None:
+def test_the_error_for_a_misspelt_command_names_the_right_one(bullpen: CommandLine, typed: str, meant: str) -> None:
     ran = bullpen(typed)
     assert ran.code == 2
     assert f"Did you mean `bullpen {meant}`?" in ran.err
 
 
-def test_an_unknown_option_is_told_where_help_is(bullpen: CommandLine) -> None:
+def test_the_error_for_an_unknown_option_names_the_help(bullpen: CommandLine) -> None:
     ran = bullpen("status", "--jsn")
     assert ran.code == 2
     assert "--jsn" in ran.err
@@ -175,7 +175,7 @@ def test_the_home_on_the_command_line_wins_over_the_variable(
 
 
 @pytest.mark.parametrize("command", ["status", "down", "doctor"])
-def test_asking_about_a_pool_that_never_was_makes_none(bullpen: CommandLine, command: str) -> None:
+def test_a_query_does_not_create_a_pool(bullpen: CommandLine, command: str) -> None:
     ran = bullpen(command, "--json")
     assert ran.code == 0
     assert ran.answer
@@ -186,7 +186,7 @@ WRITTEN = [name for commands in COMMANDS.values() for name in commands]
 
 
 @pytest.mark.parametrize("command", WRITTEN)
-def test_every_command_explains_itself(bullpen: CommandLine, command: str) -> None:
+def test_every_command_has_a_help(bullpen: CommandLine, command: str) -> None:
     ran = bullpen(command, "--help")
     assert ran.code == 0
     assert "Usage: bullpen" in ran.out

@@ -76,7 +76,7 @@ def test_a_command_runs_once_for_each_runner_with_its_index(bullpen: CommandLine
     ]
 
 
-def test_a_run_id_is_drawn_if_none_is_given(bullpen: CommandLine, answer: Answer) -> None:
+def test_a_run_without_an_id_gets_a_random_one(bullpen: CommandLine, answer: Answer) -> None:
     asked = answer(DONE)
     for _ in range(2):
         bullpen("run", "--count", "1", "--", "true")
@@ -149,7 +149,7 @@ def test_a_mistake_is_named_and_nothing_is_acquired(
     assert bullpen.left_behind == []
 
 
-def test_what_jobs_print_carries_their_name_and_the_end_tells_of_losses(bullpen: CommandLine, answer: Answer) -> None:
+def test_output_of_a_job_has_its_name_and_the_summary_counts_losses(bullpen: CommandLine, answer: Answer) -> None:
     answer(DONE)
     lines = bullpen(*RUN, "--", "true").out.splitlines()
     assert lines == ["job-0 | hello", "run-1: 2 of 2 jobs succeeded; 1 runner lost, and its job ran again"]
@@ -186,7 +186,7 @@ def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: C
         (RunOutcome(Outcome("run-1", "p-1", 2, reason="stopped", interrupted=True), interrupted=True), 130, "stopped"),
     ],
 )
-def test_the_worst_end_is_the_exit_code(
+def test_the_exit_code_is_the_highest_of_all_jobs(
     bullpen: CommandLine, answer: Answer, ran: RunOutcome, code: int, said: str
 ) -> None:
     answer(ran)

@@ -90,7 +90,7 @@ def test_a_signal_ends_a_command_that_cannot_stop_by_itself(start: Start) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_the_work_begins_is_answered_too(start: Start, number: signal.Signals) -> None:
+def test_a_signal_before_the_work_begins_also_gets_an_answer(start: Start, number: signal.Signals) -> None:
     process = start("loading", *PROVISION)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
@@ -120,7 +120,7 @@ def test_a_signal_while_the_program_loads_is_one_line_and_one_answer(tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_after_the_work_comes_too_late(start: Start, number: signal.Signals) -> None:
+def test_a_signal_after_the_work_does_not_change_the_answer(start: Start, number: signal.Signals) -> None:
     process = start("answering", *PROVISION)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)

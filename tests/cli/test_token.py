@@ -22,7 +22,7 @@ def keys_of(bullpen: CommandLine) -> Keys:
 
 
 @pytest.mark.parametrize("scope", [scope.value for scope in Scope])
-def test_a_token_is_printed_once_and_known_from_then_on(bullpen: CommandLine, scope: str) -> None:
+def test_a_token_is_printed_once_and_accepted_from_then_on(bullpen: CommandLine, scope: str) -> None:
     token = bullpen("token", "create", "--scope", scope).out.strip()
     found = keys_of(bullpen).bearer(token, 0)
     assert isinstance(found, Operator)
@@ -76,7 +76,7 @@ def test_an_unknown_token_cannot_be_revoked(bullpen: CommandLine) -> None:
     assert bullpen.left_behind == []
 
 
-def test_a_name_that_cannot_be_one_is_refused(bullpen: CommandLine) -> None:
+def test_an_invalid_name_of_a_token_is_refused(bullpen: CommandLine) -> None:
     ran = bullpen("token", "create", "--scope", "read", "--name", "a b")
     assert ran.code == 2
     assert "--name 'a b'" in ran.err

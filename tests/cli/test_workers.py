@@ -55,32 +55,32 @@ def test_the_json_is_what_the_api_answers(bullpen: CommandLine) -> None:
     assert ([one["key"] for one in rest["workers"]], rest["next"]) == (["c"], "")
 
 
-def test_a_page_that_ends_early_says_how_to_go_on(bullpen: CommandLine) -> None:
+def test_a_page_that_is_not_the_last_names_the_next_one(bullpen: CommandLine) -> None:
     beat("a", "b")
     assert bullpen("workers", "--limit", "1").out.endswith("there may be more workers; continue with --after a\n")
 
 
 @pytest.mark.parametrize(("state", "keys"), [("active", ["a"]), ("inactive", []), ("suspect", [])])
-def test_a_state_may_be_asked_for(bullpen: CommandLine, state: str, keys: list[str]) -> None:
+def test_workers_can_be_filtered_by_state(bullpen: CommandLine, state: str, keys: list[str]) -> None:
     beat("a")
     assert [one["key"] for one in bullpen("workers", "--state", state, "--json").answer["workers"]] == keys
 
 
-def test_a_pool_without_workers_says_so_and_is_not_made(bullpen: CommandLine) -> None:
+def test_a_pool_without_workers_has_an_empty_list_and_is_not_created(bullpen: CommandLine) -> None:
     assert bullpen("workers").out == "no workers\n"
     assert bullpen("workers", "--json").answer == {"workers": [], "next": ""}
     assert bullpen.left_behind == []
 
 
 @pytest.mark.parametrize("wrong", [("--state", "dead"), ("--limit", "0"), ("--limit", "many")])
-def test_what_cannot_be_meant_is_refused_with_what_is_allowed(bullpen: CommandLine, wrong: tuple[str, str]) -> None:
+def test_an_invalid_option_is_refused_with_what_is_allowed(bullpen: CommandLine, wrong: tuple[str, str]) -> None:
     ran = bullpen("workers", *wrong)
     assert ran.code == 2
     assert wrong[0] in ran.err
     assert wrong[1] in ran.err
 
 
-def test_why_tells_the_story_of_a_worker_of_another_program(bullpen: CommandLine) -> None:
+def test_why_shows_the_steps_of_a_worker_of_another_program(bullpen: CommandLine) -> None:
     beat("build-7")
     ran = bullpen("why", "build-7")
     assert ran.code == 0

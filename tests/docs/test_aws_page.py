@@ -1,4 +1,4 @@
-"""docs/aws.md, followed from its first line to its last: DynamoDB Local, ElasticMQ, our EC2, and machines that boot."""
+"""docs/aws.md, followed from its first line to its last, with DynamoDB Local, ElasticMQ and simulated EC2."""
 
 import json
 import re
@@ -24,7 +24,7 @@ LISTENS_WITHIN = 180.0  # seconds for `serve`
 class Reader:
     """Does in one folder what the page says, with these differences and no others:
 
-    - the AWS client is told where our engines are, by the variable of the setting `aws.endpoints`;
+    - the variable of the setting `aws.endpoints` names the test's engines;
     - the address and the port of `serve` are ones that this machine has;
     - the page's Python is the one that runs the test.
     """
@@ -32,8 +32,8 @@ class Reader:
     def __init__(self, folder: Path, starter: Starter, endpoints: dict[str, str]) -> None:
         self._folder = folder
         self._starter = starter
-        told = ", ".join(f"{name} = {json.dumps(url)}" for name, url in endpoints.items())
-        self._environ = {"BULLPEN_AWS_ENDPOINTS": f"{{{told}}}"}
+        urls = ", ".join(f"{name} = {json.dumps(url)}" for name, url in endpoints.items())
+        self._environ = {"BULLPEN_AWS_ENDPOINTS": f"{{{urls}}}"}
         self._instead = {"10.0.0.5": "127.0.0.1", "8420": str(a_free_port()), "/opt/bullpen/bin/python": sys.executable}
         self._files: list[Path] = []
         self._background: list[Command] = []
@@ -100,7 +100,7 @@ def reader(tmp_path: Path, no_account: None, engines: Engines, cloud: Control) -
 
 
 @pytest.mark.slow
-def test_a_reader_gets_from_an_empty_account_to_jobs_and_back_to_nothing(reader: Reader, cloud: Control) -> None:
+def test_the_page_leads_from_an_empty_account_to_jobs_and_back_to_nothing(reader: Reader, cloud: Control) -> None:
     followed = steps(PAGE)
     assert len(followed) > 15
     for step in followed:
@@ -112,7 +112,7 @@ def test_a_reader_gets_from_an_empty_account_to_jobs_and_back_to_nothing(reader:
     assert cloud.instances("pending", "running") == {}
 
 
-def test_every_command_of_the_page_is_run_or_says_that_it_is_not() -> None:
+def test_every_command_of_the_page_is_run_or_marked_as_not_run() -> None:
     text = (ROOT / PAGE).read_text()
     blocks = re.findall(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     kinds = {("walk-through", "console"), ("bullpen.toml", "toml"), ("not run: needs the AWS CLI", "sh")}

@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     run("bullpen down", tmp_path)
 
 
-def test_the_published_table_of_settings_is_what_the_code_has() -> None:
+def test_the_published_table_of_settings_matches_the_code() -> None:
     assert published() == render(), "stale: run `python tools/settings_table.py`"
 
 
@@ -78,7 +78,7 @@ def test_every_setting_that_explains_a_word_exists(page: str) -> None:
     assert [name for name in named if f"| `{name}` |" not in render()] == []
 
 
-def test_every_default_beside_a_name_of_the_designs_is_the_one_of_the_code() -> None:
+def test_every_default_on_the_page_of_names_is_that_of_the_code() -> None:
     defaults = dict(re.findall(rf"^\| `{SETTING}` \| `\w+` \| `([\d.]+)` \|", render(), re.MULTILINE))
     said = re.findall(rf"`{SETTING}`,? \(?([\d.]*\d)", (ROOT / "docs/names.md").read_text())
     assert len(said) > 20
@@ -86,7 +86,7 @@ def test_every_default_beside_a_name_of_the_designs_is_the_one_of_the_code() -> 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
+def test_every_link_to_a_file_has_a_target(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 
@@ -103,7 +103,7 @@ def test_the_states_in_concepts_are_drawn_as_in_the_model() -> None:
 
 
 @pytest.mark.parametrize(("page", "table"), tables(), ids=lambda it: getattr(it, "name", it))
-def test_every_published_measurement_is_the_one_of_the_results(page: Path, table: str) -> None:
+def test_every_published_measurement_matches_the_results(page: Path, table: str) -> None:
     assert measurements(page, table) == tables()[page, table], "stale: run `python tools/measured_table.py`"
 
 
@@ -116,7 +116,7 @@ def test_no_measurement_with_a_target_is_left_out_of_the_benchmarks() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_walk_through_runs_and_prints_what_it_shows(document: str, folder: Path) -> None:
     steps = walkthrough(document)
-    assert steps[-1].command == "bullpen down", "a reader who follows it is left with nothing running"
+    assert steps[-1].command == "bullpen down", "the last command ends everything that the page starts"
     for shown in steps:
         ran = run(shown.command, folder)
         assert ran.returncode == 0, f"{shown.command}: {ran.stderr}"

@@ -1,4 +1,4 @@
-"""docs/github.md, followed from its first line to its last: our GitHub, `bullpen serve`, and runners that run jobs."""
+"""docs/github.md, followed from its first line to its last, with simulated GitHub, `bullpen serve` and runners."""
 
 import ast
 import json
@@ -73,8 +73,8 @@ class Step:
 class Reader:
     """Does in one folder what the page says, with these differences and no others:
 
-    - GitHub is ours, and GitHub's runner a stand-in for it: variables of the settings say so;
-    - agents beat and runs are asked after more often, so that nobody waits;
+    - GitHub is the simulator, and GitHub's runner a stand-in for it: variables of the settings say so;
+    - agents send heartbeats and runs are polled more often, so that the test is short;
     - the App's number, the port, the addresses, and the folder of the secrets are ones that exist here;
     - jobs run as users that every Debian has and nothing uses, and wait instead of testing.
     """
@@ -118,7 +118,7 @@ class Reader:
                 with (self.folder / name).open("a") as file:
                     file.write(self.here(step.text))
             case _:
-                raise AssertionError(f"nobody knows what to do with {step}")
+                raise AssertionError(f"unknown step: {step}")
 
     def type(self, shown: Shown) -> None:
         """Run a command of the page, and see it print what the page shows."""
@@ -126,7 +126,7 @@ class Reader:
         line, _, filtered = self.here(shown.command).partition(" | ")
         words = shlex.split(line)
         if words[0] == "grep":
-            assert blanked(self._grep(line)) == expected, (shown.command, self.told())
+            assert blanked(self._grep(line)) == expected, (shown.command, self.log())
             return
         assert words[0] == "bullpen", f"the page runs bullpen and grep only, not {shown.command!r}"
         if words[-1] == "&":
@@ -139,8 +139,8 @@ class Reader:
         for pattern, instead in LEFT_TO_SERVE:
             printed = pattern.sub(instead, printed)
         # Rows come in the order of ids, which are drawn by chance.
-        told = f"{shown.command}\n{ran.out}{ran.err}\n{self.told()}"
-        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), told
+        printed_all = f"{shown.command}\n{ran.out}{ran.err}\n{self.log()}"
+        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), printed_all
         assert (ran.code == 0) == ("error:" not in expected and " failed " not in expected), (shown.command, ran)
 
     def start_workflow(self, id: int) -> None:
@@ -152,13 +152,13 @@ class Reader:
         environ = {"GITHUB_RUN_ID": str(id), **self.hub.oidc_environment(job)}
         (step,) = jobs["provision"]["steps"]
         ran = run_action({name: str(value) for name, value in step["with"].items()}, environ, self.folder)
-        assert ran.code == 0, f"{ran.log}\n{self.told()}"
+        assert ran.code == 0, f"{ran.log}\n{self.log()}"
         self.hub.hosted(run, "provision", "success", ran.outputs)
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + PATIENCE
         while not holds():
-            assert time.monotonic() < give_up, f"waited in vain until {what}\n{self.told()}"
+            assert time.monotonic() < give_up, f"waited in vain until {what}\n{self.log()}"
             time.sleep(0.02)
 
     def count(self, table: str, condition: str) -> int:
@@ -172,7 +172,7 @@ class Reader:
             text = text.replace(written, instead)
         return text
 
-    def told(self) -> str:
+    def log(self) -> str:
         """What everybody said, for a test that failed."""
         files = [self.folder / "serve.log", *sorted(self.folder.glob("*/instances/*/agent.log"))]
         return "\n".join(f"--- {file}\n{file.read_text()[-3000:]}" for file in files if file.exists())
@@ -213,8 +213,8 @@ def _workflow_runs(reader: Reader) -> None:
 
 def _run_ends(reader: Reader) -> None:
     (reader.folder / "go").touch()
-    reader.until(lambda: "label 4711 is released" in reader.told(), "`serve` has released it")
-    reader.until(lambda: reader.told().count("UD_CLEAN_OK") == 2, "both runners are clean")
+    reader.until(lambda: "label 4711 is released" in reader.log(), "`serve` has released it")
+    reader.until(lambda: reader.log().count("UD_CLEAN_OK") == 2, "both runners are clean")
     reader.until(lambda: reader.count("provisions", "owes_kind IS NOT NULL") == 0, "the release is settled")
     (reader.folder / "go").unlink()
 
@@ -270,14 +270,14 @@ def reader(github: FakeGithub, users: tuple[str, ...]) -> Iterator[Reader]:
 
 
 @pytest.mark.slow
-def test_a_reader_gets_from_an_app_to_jobs_and_back_to_nothing(reader: Reader) -> None:
+def test_the_page_leads_from_an_app_to_jobs_and_back_to_nothing(reader: Reader) -> None:
     for step in _steps():
         reader.follow(step)
     assert reader.stop() == [0]
     assert reader.hub.runners() == []
 
 
-def test_every_block_of_the_page_is_used_or_says_that_it_is_not() -> None:
+def test_every_block_of_the_page_is_used_or_marked_as_not_run() -> None:
     text = (ROOT / PAGE).read_text()
     blocks = re.findall(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n", text, re.MULTILINE)
     known = {("walk-through", "console"), ("bullpen.toml", "toml"), ("direct.toml", "toml"), ("workflow", "yaml")}

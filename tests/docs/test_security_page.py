@@ -1,4 +1,4 @@
-"""docs/security.md: whatever it says that a job cannot do is tried, and whatever is tried is said."""
+"""docs/security.md: every statement about what a job cannot do has a test, and every such test a statement."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ def tried() -> list[str]:
     return [re.findall(r"^test_c(\d+)_", name)[0] for name in tests]
 
 
-def test_every_cannot_has_its_test_and_every_test_its_cannot() -> None:
+def test_every_statement_of_the_list_has_a_test_and_the_other_way_round() -> None:
     assert said() == tried() == [str(number) for number in range(1, len(said()) + 1)]
 
 
@@ -36,13 +36,13 @@ def test_there_is_no_setting_for_reuse_as_the_page_says() -> None:
     assert [name for name in names if "reuse" in name or "reset" in name] == []
 
 
-def test_every_file_that_it_leads_to_exists() -> None:
+def test_every_linked_file_exists() -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", PAGE)
     assert links
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
 
 
-def test_every_page_that_it_leads_to_has_that_heading() -> None:
+def test_every_linked_heading_exists() -> None:
     for page, anchor in re.findall(r"\]\(([a-z-]*(?:\.md)?)#([a-z0-9-]+)\)", PAGE):
         text = (ROOT / "docs" / page).read_text() if page else PAGE
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)

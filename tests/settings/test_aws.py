@@ -1,4 +1,4 @@
-"""What the settings promise about AWS: what it would refuse is refused before the first call, by name."""
+"""Settings of AWS: what AWS would refuse is refused by name before the first call."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def test_image_subnets_and_profile_are_enough() -> None:
     assert list(contradictions(on_aws())) == []
 
 
-def test_without_the_aws_engine_nothing_of_it_is_needed() -> None:
+def test_without_the_aws_engine_no_aws_setting_is_required() -> None:
     assert list(contradictions(Settings(aws=Aws(image="whatever")))) == []
 
 
@@ -54,7 +54,7 @@ def test_without_the_aws_engine_nothing_of_it_is_needed() -> None:
         ({"tags": {f"t{n}": "" for n in range(41)}}, "aws.tags has 41 tags", "at most 40"),
     ],
 )
-def test_what_aws_would_refuse_is_named_with_its_value_and_what_is_allowed(
+def test_a_setting_that_aws_would_refuse_is_named_with_value_and_what_is_allowed(
     changed: dict[str, Any], found: str, allowed: str
 ) -> None:
     (wrong,) = contradictions(on_aws(**changed))
@@ -63,7 +63,7 @@ def test_what_aws_would_refuse_is_named_with_its_value_and_what_is_allowed(
     assert len(wrong) < 250
 
 
-def test_agents_that_use_the_service_need_the_role_by_which_it_knows_them() -> None:
+def test_with_serve_url_the_role_of_the_machines_is_required() -> None:
     served = msgspec.structs.replace(on_aws(), agent=Agent(serve_url="https://pool.example"))
     (wrong,) = contradictions(served)
     assert "aws.instance-role ('') must be the ARN of a role: with agent.serve-url" in wrong

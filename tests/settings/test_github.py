@@ -1,4 +1,4 @@
-"""Settings of GitHub: what cannot be meant is refused by name before the first call, and no secret is shown."""
+"""Settings of GitHub: an invalid one is refused by name before the first call, and no secret is shown."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_token_and_a_scope_suffice() -> None:
     assert settings.github.registration == "persistent"
 
 
-def test_settings_that_are_shown_whole_show_no_secret() -> None:
+def test_the_repr_of_settings_contains_no_secret() -> None:
     secrets = dict.fromkeys(("BULLPEN_GITHUB_TOKEN", "BULLPEN_GITHUB_WEBHOOK_SECRET"), "ghp_hidden")
     loaded = load(GOOD | secrets)
     assert "ghp_hidden" not in repr(loaded.settings)
@@ -34,7 +34,7 @@ def test_settings_that_are_shown_whole_show_no_secret() -> None:
     assert "ghp_hidden" not in repr(app.settings)
 
 
-def test_an_app_does_instead_of_a_token() -> None:
+def test_an_app_replaces_a_token() -> None:
     assert load({**GOOD, **APP, "BULLPEN_GITHUB_TOKEN": ""}).settings.github.app_id == "12345"
 
 
@@ -56,12 +56,12 @@ def test_an_app_without_its_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["URL", "API_URL", "OIDC_ISSUER", "RUNNER_URL"])
-def test_an_address_is_one_without_credentials(name: str) -> None:
+def test_a_url_with_credentials_is_refused(name: str) -> None:
     changes = {f"BULLPEN_GITHUB_{name}": "https://me:pw@ghe.example.com"}
     assert f"github.{name.lower().replace('_', '-')}" in refused(changes)
 
 
-def test_a_runner_that_is_fetched_needs_its_checksum() -> None:
+def test_a_downloaded_runner_needs_its_checksum() -> None:
     assert "github.runner-sha256" in refused({"BULLPEN_GITHUB_RUNNER_URL": "https://example.com/runner.tar.gz"})
 
 
@@ -70,12 +70,12 @@ def test_jit_registration_needs_a_server() -> None:
     load({**GOOD, "BULLPEN_GITHUB_REGISTRATION": "jit", "BULLPEN_AGENT_SERVE_URL": "http://127.0.0.1:8080"})
 
 
-def test_a_group_of_runners_is_an_organisations() -> None:
+def test_a_runner_group_needs_an_organisation() -> None:
     assert "github.runner-group" in refused({"BULLPEN_GITHUB_RUNNER_GROUP": "linux"})
 
 
 @pytest.mark.parametrize("seconds", ["1", "59", "3600", "7200"])
-def test_a_token_is_replaced_while_it_lasts(seconds: str) -> None:
+def test_the_rotation_of_a_token_must_be_shorter_than_its_lifetime(seconds: str) -> None:
     assert "github.token-rotation" in refused({"BULLPEN_GITHUB_TOKEN_ROTATION": seconds})
 
 

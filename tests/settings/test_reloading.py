@@ -1,4 +1,4 @@
-"""Settings of a running process: `liveness.*` is taken over, a mistake changes nothing, all others need a restart."""
+"""Settings of a running process: `liveness.*` is applied, an error changes nothing, all others need a restart."""
 
 import asyncio
 import logging
@@ -57,13 +57,13 @@ def said(logged: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in logged.records if record.levelno == level]
 
 
-def test_a_changed_file_is_taken_over_once_it_stands_still(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
+def test_a_changed_file_is_applied_once_it_stops_changing(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
     desk = Desk(tmp_path)
     desk.looks(3)
     assert desk.adopted == []
     desk.write("[liveness]\nconfirm = 20\n")
     desk.looks(1)
-    assert desk.adopted == []  # somebody may still be writing
+    assert desk.adopted == []  # an editor may still be writing
     desk.looks(3)
     assert [one.liveness.confirm for one in desk.adopted] == [20.0]
     assert desk.rules == Liveness(confirm=20.0)
@@ -87,7 +87,7 @@ def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
     os.mkfifo(desk.file)
     writer = os.open(desk.file, os.O_RDWR | os.O_NONBLOCK)
     os.write(writer, b"[liveness]\nconfirm = 30\n")
-    emptied = threading.Timer(1.0, os.close, [writer])  # whoever reads it is not held up for ever
+    emptied = threading.Timer(1.0, os.close, [writer])  # a process that reads it does not wait for ever
     emptied.start()
     desk.reloader.reread()
     emptied.join()
@@ -106,7 +106,7 @@ def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
         ("[github]\ntoken = 7\n", "github.token"),
     ],
 )
-def test_a_mistake_is_named_and_the_old_values_stay(
+def test_the_error_of_a_changed_file_is_reported_and_the_old_values_stay(
     tmp_path: Path, logged: pytest.LogCaptureFixture, text: str, named: str
 ) -> None:
     desk = Desk(tmp_path, "[liveness]\nconfirm = 9\n")
@@ -122,14 +122,14 @@ def test_a_mistake_is_named_and_the_old_values_stay(
     assert (desk.rules.confirm, desk.reloader.refused) == (12.0, "")
 
 
-def test_of_a_file_with_a_mistake_nothing_at_all_is_taken_over(tmp_path: Path) -> None:
+def test_a_file_with_an_error_is_not_applied_in_part(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.write("[liveness]\ncleanup = 60\nconfirm = 1\n")
     desk.looks()
     assert desk.rules == Liveness()
 
 
-def test_new_values_must_go_with_the_settings_that_need_a_restart(
+def test_new_values_must_not_contradict_settings_that_need_a_restart(
     tmp_path: Path, logged: pytest.LogCaptureFixture
 ) -> None:
     """The file is consistent, and what would be in force is not."""
@@ -158,7 +158,7 @@ def test_other_settings_that_changed_are_named_once(tmp_path: Path, logged: pyte
     assert "no restart is needed" in said(logged, logging.INFO)[-1]
 
 
-def test_no_value_of_a_secret_is_told(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
+def test_no_value_of_a_secret_is_logged(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
     desk = Desk(tmp_path, "[github]\ntoken = 'hush-1'\n")
     desk.write("[github]\ntoken = 'hush-2'\n")
     desk.looks()
@@ -188,7 +188,7 @@ def test_a_file_that_is_gone_changes_nothing(tmp_path: Path, logged: pytest.LogC
     assert desk.rules.confirm == 8.0
 
 
-def test_a_file_that_appears_later_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_appears_later_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     reloader = Reloader(load({}), lambda: load({}))
     Path("bullpen.toml").write_text("[liveness]\nconfirm = 20\n")
@@ -197,7 +197,7 @@ def test_a_file_that_appears_later_is_taken_over(tmp_path: Path, monkeypatch: py
     assert reloader.settings.liveness.confirm == 20.0
 
 
-def test_asked_to_it_reads_a_file_that_looks_unchanged(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
+def test_on_request_a_file_that_looks_unchanged_is_read(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
     desk = Desk(tmp_path)
     desk.reloader.reread()
     assert said(logged, logging.INFO) == ["settings read again; liveness.* is unchanged"]
@@ -208,7 +208,7 @@ def test_asked_to_it_reads_a_file_that_looks_unchanged(tmp_path: Path, logged: p
     assert len(desk.adopted) == 1
 
 
-def test_a_link_that_comes_to_point_elsewhere_is_a_change(tmp_path: Path) -> None:
+def test_a_link_with_a_new_target_is_a_change(tmp_path: Path) -> None:
     """As with a mounted ConfigMap."""
     desk = Desk(tmp_path)
     other = tmp_path / "other.toml"
@@ -222,7 +222,7 @@ def test_a_link_that_comes_to_point_elsewhere_is_a_change(tmp_path: Path) -> Non
 # ---- a running service, in virtual time
 
 
-async def test_a_running_service_sweeps_by_the_new_values(tmp_path: Path) -> None:
+async def test_a_running_server_sweeps_with_the_new_values(tmp_path: Path) -> None:
     desk, memory = Desk(tmp_path), Memory()
     ports = memory.ports()
     service = Service(ports, desk.reloader.settings, desk.reloader)
@@ -245,7 +245,7 @@ async def test_a_running_service_sweeps_by_the_new_values(tmp_path: Path) -> Non
     await running
 
 
-async def test_a_pass_under_way_ends_by_the_values_with_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_ends_with_the_values_with_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(Memory().ports(), Settings())
     liveness = service._liveness
     seen: list[float] = []

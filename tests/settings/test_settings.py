@@ -1,4 +1,4 @@
-"""What the settings promise: one order of precedence, an origin for each value, and no mistake that passes unseen."""
+"""The settings: one order of precedence, an origin for each value, and every error is reported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 
 
 @pytest.mark.parametrize("name", ["BULLPEN_HOME", "BULLPEN_CONFIG", "BULLPEN_DEBUG", "BULLPEN_INSTANCE"])
-def test_variables_that_say_where_and_who_are_no_settings(name: str) -> None:
+def test_variables_that_name_a_place_or_an_instance_are_not_settings(name: str) -> None:
     Path("there").write_text("")
     assert loaded("", {name: "there"}).settings == Settings()
 
@@ -89,7 +89,7 @@ def test_a_class_of_the_file_adds_to_the_built_in_ones() -> None:
     assert "small" in found.classes
 
 
-def test_a_built_in_class_keeps_what_the_file_does_not_say() -> None:
+def test_a_built_in_class_keeps_the_values_that_the_file_does_not_set() -> None:
     assert loaded("[classes.small]\nidle-target = 2").settings.classes["small"] == ResourceClass(1, 1024, 2)
 
 
@@ -155,7 +155,7 @@ def test_a_mistake_on_the_command_line_names_the_option(assignment: str, expecte
     assert expected in f"{error} {error.remedy}"
 
 
-def test_two_classes_that_share_a_variable_are_told_apart_by_refusing_it() -> None:
+def test_a_variable_that_two_classes_share_is_refused() -> None:
     text = "[classes.a-b]\ncpu = 1\nmem = 1\n[classes.a_b]\ncpu = 1\nmem = 1"
     assert "classes.a-b.cpu and classes.a_b.cpu" in str(refused(text, {"BULLPEN_CLASSES_A_B_CPU": "2"}))
 
@@ -174,7 +174,7 @@ def test_a_named_file_that_is_missing_is_an_error() -> None:
         load({}, config="nowhere.toml")
 
 
-def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
+def test_a_directory_instead_of_the_file_is_an_error() -> None:
     Path("bullpen.toml").mkdir()
     assert "cannot be read" in str(refused())
 
@@ -205,19 +205,19 @@ def test_the_value_of_an_unknown_variable_is_never_shown(name: str) -> None:
         "[[gitlab]]\nwhatever = 'ghp_hidden'",
     ],
 )
-def test_what_may_be_a_secret_in_the_file_is_never_shown(text: str) -> None:
+def test_a_possible_secret_in_the_file_is_never_shown(text: str) -> None:
     error = refused(text)
     assert "no such setting" in str(error)
     assert "ghp_hidden" not in f"{error} {error.remedy}"
 
 
 @pytest.mark.parametrize("text", ["[[github]]\nwhatever = 'ghp_hidden'", "github = 'ghp_hidden'"])
-def test_what_stands_where_a_table_with_secrets_belongs_is_not_shown(text: str) -> None:
+def test_a_value_instead_of_a_table_with_secrets_is_not_shown(text: str) -> None:
     assert str(refused(text)) == "bullpen.toml: github = (not shown): must be a table"
 
 
 @pytest.mark.parametrize("assignment", ["gitlab.token=ghp_hidden", "github.tokn=ghp_hidden", "github.token:ghp_hidden"])
-def test_what_may_be_a_secret_on_the_command_line_is_never_shown(assignment: str) -> None:
+def test_a_possible_secret_on_the_command_line_is_never_shown(assignment: str) -> None:
     error = refused("", {}, assignment)
     assert "ghp_hidden" not in f"{error} {error.remedy}"
 
@@ -294,6 +294,6 @@ def test_the_settings_allow_exactly_the_keep_patterns_that_an_agent_can_follow(p
     assert is_followed is not any(contradictions(Settings(agent=Agent(keep=(pattern,)))))
 
 
-def test_contradictory_settings_are_refused_at_start_with_their_place() -> None:
+def test_contradictory_settings_are_refused_at_start_with_their_source() -> None:
     error = refused("[timings]\nlease = 8")
     assert str(error) == "bullpen.toml: timings.lease (8) must be more than twice timings.heartbeat (5)"

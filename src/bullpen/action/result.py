@@ -47,9 +47,11 @@ class DiscardedRunner:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`is_known` is false if the end of the operation is unknown: then nothing may be claimed about what is left. `kept`
-    are runners on which a job of the run started before they could be given back: they serve the run, too. `held` are
-    runners that the run had before."""
+    """`is_known` is false if the end of the operation is unknown: then nothing may be claimed about what is left.
+
+    `kept` are runners on which a job of the run started before they could be given back: they serve the run, too.
+    `held` are runners that the run had before.
+    """
 
     mode: str
     label: str = ""
