@@ -1,4 +1,4 @@
-"""What down promises: nothing is left, also while other commands run; and what is left all the same is named."""
+"""What down promises: nothing is left, even while other commands run; what could not be ended is named."""
 
 import asyncio
 from collections.abc import Sequence

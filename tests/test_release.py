@@ -95,8 +95,10 @@ async def test_an_instance_that_another_process_put_on_offer_first_is_on_offer()
         assert len(tickets(world)) == 3
 
 
-async def test_what_others_offered_and_claimed_meanwhile_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks: its agent speaks of its next round then, and never again of the one that we wait for."""
+async def test_an_instance_that_others_offered_and_claimed_meanwhile_is_not_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between two reads: its agent then reports its next round, and never again the one that release waits for."""
     async with a_world(temper=lambda n: Temper(cleans_in=10.0)) as world:
         (id,) = ids(await provisioned(world, "run", 1))
         ports = world.ports()
@@ -276,7 +278,7 @@ async def test_the_trust_domain_stays_on_a_released_instance() -> None:
 
 
 def has_notice(world: World, id: str) -> None:
-    """EC2 has told this machine that it takes it in two minutes: the agent's next beat says so."""
+    """EC2 has announced that it takes this machine in two minutes: the agent's next beat reports it."""
     now, stored = world.clock.now(), world.memory.tables.workers[direct_key(id)]
     beat = Heartbeat(id, now, stored.token + 1, leaving=now + timedelta(minutes=2))
     change = beat_directly(beat, stored)

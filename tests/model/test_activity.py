@@ -1,4 +1,4 @@
-"""Activities: what travels with a beat is read back, and whatever else a worker writes is none."""
+"""Activities: what travels with a beat is read back; any other text is not an activity."""
 
 import json
 from dataclasses import asdict
@@ -16,7 +16,7 @@ def test_an_activity_is_read_back_as_it_was_written() -> None:
     assert parse(BUILD.text()) == BUILD
 
 
-def test_a_long_job_key_is_cut_and_the_rest_stands() -> None:
+def test_a_long_job_key_is_cut_and_the_other_parts_are_whole() -> None:
     for letter in "xé✓":
         found = parse(Activity(**{**asdict(BUILD), "job": letter * 5000}).text())
         assert found is not None
@@ -30,7 +30,7 @@ def test_no_activity_is_longer_than_a_beat_carries(one: str, two: str, three: st
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
-def test_whatever_else_a_worker_writes_is_no_activity(text: str) -> None:
+def test_any_other_text_of_a_worker_is_not_an_activity(text: str) -> None:
     assert parse(text) is None
 
 
@@ -38,5 +38,5 @@ def test_whatever_else_a_worker_writes_is_no_activity(text: str) -> None:
     "wrong",
     [{"attempt": "1"}, {"run": 4711}, {"extra": ""}, {"repository": None}, {"attempt": 1.5}, {"attempt": True}],
 )
-def test_an_activity_with_a_wrong_part_is_none(wrong: dict[str, object]) -> None:
+def test_a_text_with_a_wrong_part_is_not_an_activity(wrong: dict[str, object]) -> None:
     assert parse(json.dumps(asdict(BUILD) | wrong)) is None

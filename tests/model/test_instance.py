@@ -40,17 +40,17 @@ from bullpen.model.signal import Kind
 from bullpen.model.ticket import Ticket, parse_ticket
 from bullpen.model.transition import Debt
 
-# ---- born
+# ---- registered
 
 
-def test_registered_for_a_run_it_is_the_runs_from_the_start() -> None:
+def test_an_instance_that_is_launched_for_a_run_belongs_to_it_from_its_registration() -> None:
     born = register(run_id="run-1", round="r", provision_id="p-7", until=later(660), trust_domain="default").after
     assert (born.state, born.version, born.run_id, born.round) == (CREATED, 1, "run-1", "r")
     assert (born.provision_id, born.threshold, born.trust_domain) == ("p-7", later(660), "default")
     assert not born.attested
 
 
-def test_adopted_it_is_on_offer_and_was_never_used() -> None:
+def test_an_adopted_instance_is_on_offer_and_was_never_used() -> None:
     offered = adopt(registered()[-1].after, at=later(3), until=later(423)).after
     assert offered.is_claimable
     assert (offered.threshold, offered.offered_at, offered.trust_domain) == (later(423), later(3), "")
@@ -61,7 +61,7 @@ def test_an_instance_of_a_run_is_never_adopted() -> None:
         adopt(registered(run_id="run-1")[-1].after)
 
 
-def test_without_a_good_boot_it_is_not_adopted() -> None:
+def test_an_instance_whose_boot_failed_is_not_adopted() -> None:
     born = registered()[-1].after
     with pytest.raises(Conflict):
         adopt(born, signal=a_signal(born, Kind.FAILED))
@@ -83,7 +83,7 @@ def test_a_claim_writes_the_owner_and_takes_the_attestation_away() -> None:
     assert (taken.threshold, taken.attested) == (later(660), False)
 
 
-def test_a_claim_marks_the_instance_with_the_claimers_trust_domain_for_ever() -> None:
+def test_a_claim_writes_the_trust_domain_of_its_run_and_no_later_step_clears_it() -> None:
     taken = claim(an_instance(), needs=needs(trust_domain="forks")).after
     freed = offer(release(commit(taken).after).after).after
     assert taken.trust_domain == freed.trust_domain == "forks"
@@ -109,7 +109,7 @@ def test_a_run_that_inherits_may_claim_and_its_trust_domain_is_written() -> None
     ],
     ids=str,
 )
-def test_what_is_not_free_clean_current_trusted_and_within_its_time_is_not_claimed(unfit: dict[str, Any]) -> None:
+def test_a_claim_needs_a_free_clean_current_trusted_instance_before_its_threshold(unfit: dict[str, Any]) -> None:
     with pytest.raises(Conflict):
         claim(an_instance(**unfit))
 
@@ -119,7 +119,7 @@ def test_every_condition_of_a_claim_is_a_guard_for_the_store() -> None:
     assert guarded == {"run_id", "attested", "threshold", "trust_domain", "image_generation"}
 
 
-def test_a_ticket_suffices_to_claim() -> None:
+def test_an_instance_is_claimed_by_its_ticket_alone() -> None:
     offered = used_and_on_offer(threshold=later(60.7))[-1].after
     ticket = parse_ticket(offered.ticket().to_json())
     assert isinstance(ticket, Ticket)
@@ -128,7 +128,7 @@ def test_a_ticket_suffices_to_claim() -> None:
     assert claim(believed, round="r").guards == claim(offered, round="r").guards
 
 
-def test_a_ticket_without_a_version_does_not() -> None:
+def test_a_ticket_without_a_version_does_not_suffice_for_a_claim() -> None:
     with pytest.raises(ValueError, match="carries no version"):
         Instance.from_ticket(a_ticket(version=None))
 
@@ -173,7 +173,7 @@ def test_a_member_that_another_run_claimed_meanwhile_does_not_run() -> None:
     ],
     ids=["rolled back", "released"],
 )
-def test_given_back_it_has_no_owner_a_new_round_and_must_be_cleaned(given_back: Instance) -> None:
+def test_an_instance_that_is_given_back_has_no_owner_and_a_new_round_and_must_be_cleaned(given_back: Instance) -> None:
     assert (given_back.state, given_back.run_id, given_back.provision_id, given_back.round) == (IDLE, "", "", "r")
     assert not given_back.attested
     assert given_back.threshold == later(120)
@@ -186,7 +186,7 @@ def test_a_claim_is_rolled_back_by_its_own_round_only() -> None:
         roll_back(claimed()[-1].after, old_round="another")
 
 
-def test_a_run_releases_only_its_own() -> None:
+def test_a_run_releases_only_its_own_instances() -> None:
     with pytest.raises(Conflict, match="run_id"):
         release(running()[-1].after, run_id="run-2")
 
@@ -194,14 +194,14 @@ def test_a_run_releases_only_its_own() -> None:
 # ---- offered
 
 
-def test_attested_in_this_round_it_is_on_offer_and_owes_nothing() -> None:
+def test_an_instance_that_attested_in_its_round_goes_on_offer_and_owes_nothing() -> None:
     offered = offer(cleaning()[-1].after, at=later(3), until=later(423)).after
     assert offered.is_claimable
     assert (offered.threshold, offered.offered_at, offered.owes) == (later(423), later(3), None)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.CLEAN_OK])
-def test_nothing_but_the_attestation_puts_it_on_offer(kind: Kind) -> None:
+def test_only_the_attestation_puts_an_instance_on_offer(kind: Kind) -> None:
     dirty = cleaning()[-1].after
     with pytest.raises(Conflict):
         offer(dirty, signal=a_signal(dirty, kind))
@@ -214,19 +214,19 @@ def test_the_attestation_of_an_earlier_round_or_another_instance_proves_nothing(
             offer(dirty, signal=a_signal(dirty, Kind.CLEAN_OK, **lie))
 
 
-def test_what_is_on_offer_is_not_offered_again() -> None:
+def test_an_instance_on_offer_is_not_offered_again() -> None:
     with pytest.raises(Conflict, match="attested"):
         offer(used_and_on_offer()[-1].after)
 
 
-def test_kept_it_stays_longer_and_its_old_ticket_is_void() -> None:
+def test_an_instance_that_is_kept_stays_longer_and_its_old_ticket_is_void() -> None:
     offered = on_offer()[-1].after
     kept = keep(offered, until=later(840)).after
     assert kept.threshold == later(840)
     assert kept.ticket().version != offered.ticket().version
 
 
-def test_what_is_not_attested_is_not_kept() -> None:
+def test_an_instance_that_is_not_attested_is_not_kept() -> None:
     with pytest.raises(Conflict, match="attested"):
         keep(cleaning()[-1].after)
 
@@ -243,7 +243,7 @@ def test_any_live_instance_expires_and_owes_its_termination_at_once(walk: Walk) 
     assert ended.due_at == later(1)
 
 
-def test_past_its_threshold_anybody_may_expire_it() -> None:
+def test_any_process_may_expire_an_instance_past_its_threshold() -> None:
     overdue = an_instance(threshold=later(60))
     assert expire(overdue, round="", at=later(60)).after.state is TERMINATED
 
@@ -253,33 +253,33 @@ def test_before_its_threshold_only_an_expiry_of_its_round_lands() -> None:
         expire(an_instance(threshold=later(60)), round="another", at=later(59))
 
 
-def test_an_expiry_never_lands_on_a_round_it_did_not_see() -> None:
+def test_an_expiry_never_lands_on_another_round_than_the_one_that_was_read() -> None:
     overdue = an_instance(threshold=NOW)
     (guard,) = expire(overdue, round="").guards
     assert not guard.holds(replace(overdue, round="another"))
 
 
-def test_confirmed_gone_it_owes_nothing_and_may_be_purged() -> None:
+def test_an_instance_whose_end_is_confirmed_owes_nothing_and_may_be_purged() -> None:
     gone = done(terminated()[-1].after, purge_at=later(3600)).after
     assert (gone.state, gone.owes, gone.due_at, gone.purge_at) == (TERMINATED, None, None, later(3600))
 
 
-# ---- what it says of itself
+# ---- properties of a record
 
 
-def test_it_is_due_at_its_threshold_or_earlier_for_its_debt() -> None:
+def test_an_instance_is_due_at_its_threshold_or_earlier_for_its_debt() -> None:
     assert an_instance(threshold=later(60)).due_at == later(60)
     assert an_instance(threshold=later(60), owes=Debt(InstanceDebt.OFFER, later(5))).due_at == later(5)
     assert an_instance(threshold=later(60), owes=Debt(InstanceDebt.OFFER, later(90))).due_at == later(60)
     assert buried()[-1].after.due_at is None
 
 
-def test_claimable_pending_and_neither() -> None:
-    told = {
+def test_which_states_are_claimable_pending_or_neither() -> None:
+    found = {
         walk[-1].step: (walk[-1].after.is_claimable, walk[-1].after.is_pending)
         for walk in (registered(), on_offer(), claimed(), running(), cleaning(), used_and_on_offer(), terminated())
     }
-    assert told == {
+    assert found == {
         "register": (False, True),
         "adopt": (True, False),
         "claim": (False, False),
@@ -291,7 +291,7 @@ def test_claimable_pending_and_neither() -> None:
     assert not registered(run_id="run-1")[-1].after.is_pending
 
 
-def test_its_ticket_says_what_the_record_says() -> None:
+def test_a_ticket_has_the_values_of_its_record() -> None:
     offered = on_offer("i-7", cpu=4, mem=16384, instance_type="sim.large", resource_class="large")[-1].after
     assert offered.ticket() == a_ticket(
         instance_id="i-7", cpu=4, mem=16384, instance_type="sim.large", resource_class="large", version=offered.version

@@ -1,4 +1,4 @@
-"""What jobs go by, whoever writes the record: waits, losses, and whose result counts."""
+"""Job policy, for every process that writes the record: waits, losses, and which result counts."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +26,7 @@ HELD = Job(
     bound=True,
     queued_at=NOW,
 )
-OURS = Assignment("i-1/a", 4, 2)
+CURRENT = Assignment("i-1/a", 4, 2)
 
 
 def seconds(value: float) -> timedelta:
@@ -55,28 +55,28 @@ def test_an_assignment_has_to_be_taken_up_in_time() -> None:
 def test_the_exit_code_decides_where_the_worker_names_no_result(
     exit_code: int, reported: Result, result: Result
 ) -> None:
-    job = job_policy.finish(HELD, POLICY, NOW, assignment=OURS, exit_code=exit_code, result=reported).after
+    job = job_policy.finish(HELD, POLICY, NOW, assignment=CURRENT, exit_code=exit_code, result=reported).after
     assert (job.state, job.result, job.exit_code, job.purge_at) == (FINISHED, result, exit_code, NOW + seconds(3600))
 
 
 @pytest.mark.parametrize("other", [Assignment("i-2/b", 4, 2), Assignment("i-1/a", 5, 2), Assignment("i-1/a", 4, 1)])
-def test_no_other_assignment_has_a_result(other: Assignment) -> None:
+def test_only_the_current_assignment_may_report_a_result(other: Assignment) -> None:
     assert not other.is_current(HELD)
     with pytest.raises(Conflict):
         job_policy.finish(HELD, POLICY, NOW, assignment=other, exit_code=0)
 
 
-def test_a_result_that_stands_is_known_again_and_what_others_wrote_is_not() -> None:
-    done = job_policy.finish(HELD, POLICY, NOW, assignment=OURS, exit_code=3).after
+def test_a_repeated_result_is_recognised_and_that_of_another_assignment_is_not() -> None:
+    done = job_policy.finish(HELD, POLICY, NOW, assignment=CURRENT, exit_code=3).after
     given_up = job_policy.give_up(HELD, POLICY, NOW, by=BY, why="its run is over").after
-    assert OURS.has_finished(done, 3)
-    assert not OURS.has_finished(done, 0)
-    assert not OURS.has_finished(given_up, 3)
-    assert not OURS.has_finished(HELD, 3)
+    assert CURRENT.has_finished(done, 3)
+    assert not CURRENT.has_finished(done, 0)
+    assert not CURRENT.has_finished(given_up, 3)
+    assert not CURRENT.has_finished(HELD, 3)
     for job in (done, given_up):
-        assert not OURS.is_current(job)
+        assert not CURRENT.is_current(job)
         with pytest.raises(InvalidTransition):
-            job_policy.finish(job, POLICY, NOW, assignment=OURS, exit_code=3)
+            job_policy.finish(job, POLICY, NOW, assignment=CURRENT, exit_code=3)
 
 
 def test_a_job_waits_twice_as_long_after_each_loss_until_it_fails() -> None:

@@ -28,12 +28,12 @@ def test_a_label_is_read_back_as_it_was_written(run: str, attempt: int, resource
         ("4711-2-2xlarge", Label("4711", 2, "2xlarge")),
     ],
 )
-def test_run_attempt_and_class_are_told_apart(text: str, label: Label) -> None:
+def test_run_attempt_and_class_are_parsed_from_a_label(text: str, label: Label) -> None:
     assert parse(text) == label
 
 
 @pytest.mark.parametrize("text", ["", "run-1", "0", "007", "4711-", "4711 2", "-2", "4711-0", "١٢", "4711\n", "x4711"])
-def test_what_is_no_label_of_a_workflow_run_is_left_alone(text: str) -> None:
+def test_a_text_that_is_not_a_label_of_a_workflow_run_is_not_parsed(text: str) -> None:
     assert parse(text) is None or str(parse(text)) == text
     if text != "4711-0":
         assert parse(text) is None
@@ -47,5 +47,5 @@ def test_a_label_admits_its_run_in_its_attempt_and_later_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["2", "12", "2-x", "7-large"])
-def test_a_class_that_looks_like_an_attempt_is_known_for_it(name: str) -> None:
+def test_a_class_name_that_looks_like_an_attempt_is_ambiguous(name: str) -> None:
     assert AMBIGUOUS.fullmatch(name)

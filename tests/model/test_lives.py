@@ -1,4 +1,4 @@
-"""Whatever steps are tried in whatever order, with honest and with lying events: what no life of an instance shows."""
+"""Invariants of an instance, for any steps in any order, with true and with false events."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -92,13 +92,13 @@ def test_no_step_leads_to_a_record_that_no_store_would_keep(run_id: str, tries: 
 
 
 @given(tries=lives)
-def test_an_instance_is_claimed_only_off_an_attestation(tries: list[str]) -> None:
+def test_an_instance_is_claimed_only_while_it_is_attested(tries: list[str]) -> None:
     became = [c for c in live(register(), tries) if c.after.state is instances.CLAIMED is not c.before.state]
     assert all(c.before.attested for c in became)
 
 
 @given(tries=lives)
-def test_what_is_idle_and_not_attested_is_offered_spared_or_ended_and_nothing_else(tries: list[str]) -> None:
+def test_an_idle_instance_that_is_not_attested_can_only_be_offered_spared_or_ended(tries: list[str]) -> None:
     walk = live(register(), tries)
     touched = {c.step for c in walk if c.before.state is instances.IDLE and not c.before.attested}
     assert touched <= {"offer", "spare", "expire"}
@@ -106,7 +106,7 @@ def test_what_is_idle_and_not_attested_is_offered_spared_or_ended_and_nothing_el
 
 
 @given(tries=lives)
-def test_an_attestation_speaks_of_the_round_in_which_the_instance_was_given_back(tries: list[str]) -> None:
+def test_an_attestation_is_of_the_round_in_which_the_instance_was_given_back(tries: list[str]) -> None:
     for change in live(register(), tries):
         if change.step == "offer":
             assert change.after.round == change.before.round
@@ -137,14 +137,14 @@ def test_a_used_instance_never_loses_its_trust_domain(tries: list[str]) -> None:
 
 
 @given(tries=lives)
-def test_nothing_comes_back_from_its_end(tries: list[str]) -> None:
+def test_no_step_leads_back_from_terminated(tries: list[str]) -> None:
     states = [c.after.state for c in live(register(), tries)]
     ended = states.index(instances.TERMINATED) if instances.TERMINATED in states else len(states)
     assert set(states[ended:]) <= {instances.TERMINATED}
 
 
 @given(tries=lives)
-def test_what_a_step_writes_is_the_whole_change(tries: list[str]) -> None:
+def test_the_difference_is_the_whole_change_of_a_step(tries: list[str]) -> None:
     assert all(replace(c.before, **c.difference()) == c.after for c in live(register(), tries))
 
 

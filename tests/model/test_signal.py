@@ -38,14 +38,14 @@ def test_a_failure_proves_nothing(said: Kind, asked: Kind) -> None:
 
 
 @given(said=kinds, asked=kinds)
-def test_proof_follows_the_ladder(said: Kind, asked: Kind) -> None:
+def test_a_signal_proves_its_kind_and_those_before_it(said: Kind, asked: Kind) -> None:
     ladder = list(Kind)
     expected = not said.value.endswith("FAILED") and ladder.index(said) >= ladder.index(asked)
     assert of(said).proves(asked, "round-1") is expected
 
 
 @pytest.mark.parametrize(("age", "recent"), [(0, True), (15, True), (15.001, False), (-15, True), (-15.001, False)])
-def test_a_heartbeat_is_recent_within_the_time_on_a_sane_clock(age: float, recent: bool) -> None:
+def test_a_heartbeat_is_recent_within_the_time_before_and_after_now(age: float, recent: bool) -> None:
     pulse = Pulse(heartbeat=Heartbeat("i-1", later(-age), seq=1))
     assert pulse.is_recent(NOW, 15) is recent
 

@@ -85,7 +85,7 @@ def test_a_ticket_is_read_as_it_was_written(ticket: Ticket) -> None:
 
 @given(st.text())
 def test_no_text_makes_the_reader_raise(body: str) -> None:
-    assert isinstance(parse_ticket(body), Malformed)  # a ticket needs more luck than chance has
+    assert isinstance(parse_ticket(body), Malformed)  # a random text is practically never a ticket
 
 
 junk = st.recursive(
@@ -132,7 +132,7 @@ def test_no_object_makes_the_reader_raise(wrong: dict[str, Any]) -> None:
         json.dumps({name: value for name, value in SEVEN.items() if name != "cpu"}),
     ],
 )
-def test_what_is_no_ticket_is_malformed_and_says_why(body: str) -> None:
+def test_a_message_that_is_not_a_ticket_is_malformed_with_a_reason(body: str) -> None:
     found = parse_ticket(body)
     assert isinstance(found, Malformed)
     assert found.reason
@@ -194,7 +194,7 @@ def test_a_ticket_that_no_run_can_use_is_dropped(useless: dict[str, Any]) -> Non
     ],
     ids=str,
 )
-def test_what_fits_others_is_put_back(has: dict[str, Any], asked: dict[str, Any]) -> None:
+def test_a_ticket_that_fits_others_is_put_back(has: dict[str, Any], asked: dict[str, Any]) -> None:
     assert verdict(a_ticket(**has), needs(**asked)) is PUT_BACK
 
 
@@ -213,7 +213,7 @@ def test_cpu_and_mem_are_minimums() -> None:
 
 
 @pytest.mark.parametrize(("domain", "expected"), [("", TAKE), ("default", TAKE), ("parent", TAKE), ("child", PUT_BACK)])
-def test_trusted_are_never_used_own_and_inherited(domain: str, expected: Verdict) -> None:
+def test_instances_of_no_domain_the_own_and_an_inherited_one_are_trusted(domain: str, expected: Verdict) -> None:
     assert verdict(a_ticket(trust_domain=domain), needs(inherits=("parent",))) is expected
 
 
@@ -260,19 +260,23 @@ def meets(ticket: Ticket, asked: Requirements, cpu: int, mem: int) -> bool:
 
 
 @given(some_tickets, some_needs, st.integers(0, 3), st.integers(0, 3))
-def test_what_meets_every_requirement_is_taken(ticket: Ticket, asked: Requirements, cpu: int, mem: int) -> None:
+def test_a_ticket_that_meets_every_requirement_is_taken(
+    ticket: Ticket, asked: Requirements, cpu: int, mem: int
+) -> None:
     if meets(ticket, asked, cpu, mem):
         assert judge(ticket, asked, cpu, mem, NOW) is TAKE
 
 
 @given(some_tickets, some_needs, st.integers(0, 3), st.integers(0, 3))
-def test_what_is_taken_meets_every_requirement(ticket: Ticket, asked: Requirements, cpu: int, mem: int) -> None:
+def test_a_ticket_that_is_taken_meets_every_requirement(
+    ticket: Ticket, asked: Requirements, cpu: int, mem: int
+) -> None:
     if judge(ticket, asked, cpu, mem, NOW) is TAKE:
         assert meets(ticket, asked, cpu, mem)
 
 
 @given(some_tickets, some_needs, some_needs, st.integers(0, 3), st.integers(0, 3))
-def test_what_one_run_drops_no_other_run_of_the_class_takes(
+def test_a_ticket_that_one_run_drops_is_taken_by_no_other_run_of_the_class(
     ticket: Ticket, ours: Requirements, theirs: Requirements, cpu: int, mem: int
 ) -> None:
     theirs = replace(theirs, resource_class=ours.resource_class, image_generation=ours.image_generation)

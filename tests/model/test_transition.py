@@ -34,7 +34,7 @@ def test_a_guard_that_the_subject_itself_fails_is_a_conflict_before_any_write() 
     assert refused.value.found == forbidden
 
 
-def test_a_step_tells_its_line() -> None:
+def test_a_step_writes_a_line_of_the_story() -> None:
     change = keep(an_instance(version=3), at=later(1), by="refresh", why="the pool is below its target")
     assert change.line == StoryLine(4, "keep", "idle", later(1), "refresh", "the pool is below its target")
 
@@ -59,7 +59,7 @@ def test_guards_compare_a_field_with_a_value_with_several_and_with_a_time() -> N
     assert not Guard("threshold", "after", later(60)).holds(record)
 
 
-def test_exactly_the_changes_of_owner_draw_a_round() -> None:
+def test_only_changes_of_owner_draw_a_round() -> None:
     assert [step.step for step in instances.STEPS if step.draws_round] == ["register", "claim", "roll_back", "release"]
     assert not any(step.draws_round for step in provisions.STEPS)
 

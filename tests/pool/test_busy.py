@@ -56,7 +56,7 @@ async def test_a_job_that_ended_just_before_the_release_keeps_no_instance() -> N
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
         await asyncio.sleep(11)
-        world.tempers[one].activity = None  # and no heartbeat has told yet
+        world.tempers[one].activity = None  # and no heartbeat has reported it yet
         answer = await released(world, "4711")
         assert answer.offered == (one,)
         assert answer.busy == ()
@@ -93,7 +93,7 @@ async def test_a_second_release_gives_back_what_is_free_by_then() -> None:
         assert debts_of(world, "4711") == []
 
 
-async def test_what_a_dead_worker_last_said_keeps_nothing() -> None:
+async def test_the_last_report_of_a_dead_worker_keeps_no_instance() -> None:
     async with a_world(settings=on_github()) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         begin_job(world, one)
@@ -116,7 +116,7 @@ async def test_a_skewed_clock_takes_no_instance_away_from_its_job() -> None:
 
 
 async def job_begins_as_it_is_given_back(world: World, max_runtime: float = 1800.0) -> str:
-    """The race: free when we looked, at work when its agent learned that it is given back."""
+    """The race: free when it was checked, at work when its agent learned that it is given back."""
     (one,) = ids(await provisioned(world, "4711", 1, max_runtime=max_runtime))
     ports = world.ports()
     apply_each = ports.records.apply_each
@@ -150,7 +150,7 @@ async def test_a_job_that_begins_as_its_runner_is_given_back_is_not_ended() -> N
         assert record(world, one).is_claimable
 
 
-async def test_it_is_spared_even_if_no_process_checks_again_before_the_job_ends() -> None:
+async def test_a_busy_instance_is_spared_even_if_no_process_checks_again_before_the_job_ends() -> None:
     async with a_world(settings=on_github()) as world:
         one = await job_begins_as_it_is_given_back(world)
         await asyncio.sleep(1500)  # its agent ends itself a minute after its threshold
@@ -168,14 +168,14 @@ async def test_a_job_longer_than_the_usual_runtime_is_spared_for_as_long_as_its_
             await asyncio.sleep(60)
             await refreshed(world)
         assert machines(world) == [one]
-        assert steps(world, one).count("spare") <= 8  # its story is not drowned in them
+        assert steps(world, one).count("spare") <= 8  # its story keeps the other steps
         for _ in range(45):
             await asyncio.sleep(60)
             await refreshed(world)
-        assert machines(world) == []  # whatever its heartbeats name: its agent may never have heard of the end
+        assert machines(world) == []  # although its heartbeats name a job: its agent may have missed the end
 
 
-async def test_a_claim_is_spared_no_longer_than_that_either() -> None:
+async def test_a_claim_is_spared_no_longer_than_its_run_asked_for() -> None:
     async with a_world(settings=on_github()) as world:
         await provisioned(world, "before", 1)
         await released(world, "before")
@@ -190,7 +190,7 @@ async def test_a_claim_is_spared_no_longer_than_that_either() -> None:
         assert machines(world) == []
 
 
-async def test_one_that_dies_under_such_a_job_is_ended() -> None:
+async def test_an_instance_that_dies_under_such_a_job_is_ended() -> None:
     async with a_world(settings=on_github()) as world:
         one = await job_begins_as_it_is_given_back(world)
         await asyncio.sleep(2)
@@ -202,7 +202,7 @@ async def test_one_that_dies_under_such_a_job_is_ended() -> None:
 
 
 async def says_as_it_is_given_back(world: World, text: str, *then: Kind) -> tuple[str, ReleaseOutcome]:
-    """An agent that says this instead of deregistering, beats on without a job, and a second later says the rest."""
+    """An agent that reports this failure to deregister, beats without a job, and reports the rest a second later."""
     (one,) = ids(await provisioned(world, "4711", 1))
     mute(world, [one])
     ports = world.ports()
@@ -218,22 +218,24 @@ async def says_as_it_is_given_back(world: World, text: str, *then: Kind) -> tupl
 
 
 @pytest.mark.parametrize(
-    ("settings", "text"), [(small(), "busy: a job runs"), (on_github(), "the CI refused")], ids=["ours", "GitHub"]
+    ("settings", "text"),
+    [(small(), "busy: a job runs"), (on_github(), "the CI refused")],
+    ids=["embedded CI", "GitHub"],
 )
-async def test_any_other_failure_to_deregister_ends_it(settings: Settings, text: str) -> None:
+async def test_any_other_failure_to_deregister_ends_the_instance(settings: Settings, text: str) -> None:
     async with a_world(settings=settings) as world:
         one, answer = await says_as_it_is_given_back(world, text, Kind.CLEAN_OK)
         assert answer.terminated == (one,)
         assert text in world.memory.tables.stories[one][-2].why
 
 
-async def test_one_whose_job_has_ended_meanwhile_is_waited_for() -> None:
+async def test_an_instance_whose_job_has_ended_meanwhile_is_awaited() -> None:
     async with a_world(settings=on_github()) as world:
         one, answer = await says_as_it_is_given_back(world, "busy: a job ran", Kind.REMOVE_REG_OK, Kind.CLEAN_OK)
         assert answer.offered == (one,)
 
 
-async def test_past_its_threshold_it_is_spared_once_more_before_its_agent_ends_itself() -> None:
+async def test_a_busy_instance_past_its_threshold_is_spared_again_before_its_agent_ends_itself() -> None:
     async with a_world(settings=on_github()) as world:
         one = await job_begins_as_it_is_given_back(world, max_runtime=7200.0)
         await asyncio.sleep((record(world, one).threshold - world.clock.now()).total_seconds() + 10)
@@ -294,10 +296,10 @@ async def test_past_its_maximum_runtime_a_job_has_the_time_in_which_its_agent_en
         assert [action for action in await refreshed(world) if action.subject == one] == []
         assert machines(world) == [one]
         await asyncio.sleep(70)
-        assert machines(world) == []  # its agent did, and told the CI
+        assert machines(world) == []  # its agent ended it, and reported that to the CI
 
 
-async def test_one_that_works_on_past_that_is_ended() -> None:
+async def test_an_instance_that_is_busy_for_longer_than_that_is_ended() -> None:
     async with a_world(settings=on_github(Timings(max_runtime=60.0))) as world:
         (one,) = ids(await provisioned(world, "4711", 1))
         text = begin_job(world, one).text()
@@ -328,7 +330,7 @@ async def test_a_debt_that_a_job_holds_up_costs_little() -> None:
         polls = spent["records.due_provisions"] + spent["records.owing_instances"]
         assert spent.total() - polls <= 5 * (300 / 15 + 1), spent
         (owing,) = world.memory.tables.provisions.values()
-        assert len(steps(world, owing.id)) <= 6  # its story is not drowned in them
+        assert len(steps(world, owing.id)) <= 6  # its story keeps the other steps
         assert record(world, one).state is RUNNING
 
 
@@ -337,12 +339,12 @@ async def test_with_the_embedded_ci_a_release_reads_no_pulse_for_it() -> None:
         await provisioned(world, "run", 3)
         ports = world.ports()
         await released(world, "run", ports)
-        ours = requests(ports).copy()
+        embedded = requests(ports).copy()
     async with a_world(settings=on_github()) as world:
         await provisioned(world, "4711", 3)
         ports = world.ports()
         await released(world, "4711", ports)
-        assert requests(ports).total() == ours.total() + 1  # who is at work, of all of them at once
+        assert requests(ports).total() == embedded.total() + 1  # one read of the pulses of all of them
 
 
 @pytest.mark.parametrize("seed", range(8))

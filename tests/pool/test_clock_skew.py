@@ -1,4 +1,4 @@
-"""Clocks that are wrong end nothing; what is late by the right one still ends."""
+"""A process whose clock is wrong ends nothing; an instance that is late by a right clock is ended."""
 
 import asyncio
 import logging
@@ -44,7 +44,9 @@ async def test_a_refresh_whose_clock_is_wrong_ends_nothing_and_says_so(skew: flo
 
 
 @STORES
-async def test_past_its_maximum_runtime_by_the_right_clock_it_ends_though_it_beats(on_one_host: bool) -> None:
+async def test_an_instance_past_its_maximum_runtime_by_a_right_clock_is_ended_although_it_beats(
+    on_one_host: bool,
+) -> None:
     async with a_world() as world:
         assert (await provisioned(world, "run", 1, max_runtime=100.0)).succeeded
         await asyncio.sleep(130)
@@ -82,7 +84,7 @@ async def test_on_one_host_a_clock_that_is_right_costs_two_reads_and_no_wait() -
         assert now() == began
 
 
-async def test_a_store_with_a_clock_is_asked_nothing() -> None:
+async def test_the_clock_of_the_store_is_checked_without_a_request() -> None:
     async with a_world() as world:
         await with_pool(world, 3)
         ports = world.ports(skew=HOURS)
@@ -94,7 +96,9 @@ async def test_a_store_with_a_clock_is_asked_nothing() -> None:
 
 
 @STORES
-async def test_one_whose_agents_all_look_silent_is_believed_after_a_heartbeat_and_a_half(on_one_host: bool) -> None:
+async def test_a_clock_by_which_all_agents_look_silent_is_trusted_after_a_heartbeat_and_a_half(
+    on_one_host: bool,
+) -> None:
     async with a_world() as world:
         pool = await with_pool(world, 2)
         mute(world, pool)

@@ -1,4 +1,4 @@
-"""What the watcher promises: one batched read per tick for all who wait, and a fair judgement of who lives."""
+"""What the watcher promises: one batched read per tick for all callers, and a fair judgement of which agents live."""
 
 import asyncio
 from datetime import timedelta
@@ -17,7 +17,7 @@ TIMINGS = Timings()
 
 
 class Post:
-    """Memory, a watcher on it, and agents that report through the same post."""
+    """Memory, a watcher on it, and agents that report through the same signals."""
 
     def __init__(self, rates: Rates | None = None, skew: float = 0.0) -> None:
         self.memory = Memory()
@@ -49,7 +49,7 @@ async def test_a_signal_wakes_the_caller_that_waits_for_it() -> None:
     assert now() == pytest.approx(3.2, abs=0.01)
 
 
-async def test_where_nothing_wakes_it_a_signal_is_seen_within_the_longest_tick() -> None:
+async def test_without_events_a_signal_is_seen_within_the_longest_tick() -> None:
     post = Post(Rates(deaf=1.0))
     asyncio.get_running_loop().call_later(3.2, post.signal, "i", Kind.REG_OK)
     async with post.watcher as watcher:
@@ -133,7 +133,7 @@ async def test_an_agent_that_is_silent_for_a_heartbeat_and_a_half_is_dead(skew: 
     assert now() == pytest.approx(7.5, abs=0.6)
 
 
-async def test_a_change_since_a_look_of_long_ago_is_no_sign_of_life() -> None:
+async def test_a_change_since_a_read_of_long_ago_is_not_a_sign_of_life() -> None:
     post = Post()
     async with post.watcher as watcher:
         await watcher.is_alive(["i"])

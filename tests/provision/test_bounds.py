@@ -1,4 +1,4 @@
-"""Whom an instance may serve, and how far the pool may grow: trust domains, image generations, limits."""
+"""Which runs an instance may serve, and how far the pool may grow: trust domains, image generations, limits."""
 
 import asyncio
 
@@ -102,7 +102,7 @@ async def test_a_trust_domain_that_inherits_takes_over_used_instances() -> None:
         assert one.trust_domain == "release"
 
 
-async def test_inheriting_is_no_right_of_the_other_side() -> None:
+async def test_inheritance_of_a_trust_domain_goes_one_way() -> None:
     settings = Settings(trust=Trust(inherits={"release": ("main",)}))
     async with a_world(settings=settings) as world:
         await with_pool(world, 1, trust_domain="release")

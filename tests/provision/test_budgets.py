@@ -1,4 +1,4 @@
-"""Budgets: how many requests of the control plane things cost, counted."""
+"""Budgets: how many requests each use case may cost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Debts that cannot be paid yet do not stand in the way of those that can."""
+"""Debts that cannot be paid yet do not hold up those that can."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ async def cut_off(world: World, run_id: str) -> None:
     process.kill()
 
 
-async def test_one_that_attested_is_offered_though_many_before_it_still_clean() -> None:
+async def test_an_instance_that_attested_is_offered_although_many_before_it_still_clean() -> None:
     async with a_world(temper=lambda n: Temper(cleans_in=1e6 if n < 50 else 0.1)) as world:
         await provisioned(world, "slow", 50)
         clean = await provisioned(world, "quick", 2)
@@ -38,7 +38,7 @@ async def test_one_that_attested_is_offered_though_many_before_it_still_clean() 
         assert [one.id for one in records(world, IDLE) if one.is_claimable] == ids(clean)
 
 
-async def test_one_that_attested_and_then_died_is_not_offered() -> None:
+async def test_an_instance_that_attested_and_then_died_is_not_offered() -> None:
     async with a_world() as world:
         (dead,) = ids(await provisioned(world, "run", 1))
         await cut_off(world, "run")
@@ -85,7 +85,7 @@ FAILURES = [RecursionError("maximum recursion depth exceeded"), OSError(28, "No 
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
-async def test_one_that_cannot_be_paid_keeps_no_other_from_being_paid(
+async def test_a_debt_that_cannot_be_paid_does_not_stop_the_others(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_world() as world:
@@ -99,7 +99,7 @@ async def test_one_that_cannot_be_paid_keeps_no_other_from_being_paid(
         assert sick in caplog.text
 
 
-async def test_one_that_cannot_be_paid_is_tried_again_ever_more_rarely_and_logged_once(
+async def test_a_debt_that_cannot_be_paid_is_tried_again_ever_more_rarely_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with a_world() as world:
@@ -117,7 +117,7 @@ async def test_one_that_cannot_be_paid_is_tried_again_ever_more_rarely_and_logge
         assert (lines, setbacks.reasons()) == ([f"{sick}: terminated"], {})
 
 
-async def test_many_that_cannot_be_paid_do_not_stand_before_one_that_can() -> None:
+async def test_many_debts_that_cannot_be_paid_do_not_hide_one_that_can() -> None:
     async with a_world() as world:
         *sick, well = await owing_their_end(world, 9)
         compute = Sick(world.ports().compute, sick, OSError(5, "Input/output error"))
@@ -137,7 +137,7 @@ async def test_a_service_that_does_not_answer_is_not_asked_for_each_of_many_debt
         assert compute.asked == 1 + debts.GIVE_UP_AFTER
 
 
-async def test_a_provision_that_cannot_be_settled_keeps_no_other_from_being_settled(
+async def test_a_provision_that_cannot_be_settled_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with a_world(temper=lambda n: Temper(boots_in=5.0)) as world:

@@ -191,7 +191,7 @@ async def test_a_stop_waits_for_a_launch_no_longer_than_it_may_take_and_refresh_
         launch = ports.compute.create_fleet
 
         async def create_fleet(plan: Any) -> FleetAnswer:
-            launched = asyncio.get_running_loop().create_task(launch(plan))  # a caller that hangs up does not stop it
+            launched = asyncio.get_running_loop().create_task(launch(plan))  # goes on after the caller has given up
             await asyncio.sleep(25)
             return await launched
 
@@ -207,7 +207,7 @@ async def test_a_stop_waits_for_a_launch_no_longer_than_it_may_take_and_refresh_
         assert machines(world) == []
 
 
-async def test_an_engine_that_refuses_the_fleet_is_an_answer_and_no_error() -> None:
+async def test_a_refused_fleet_is_an_outcome_and_not_an_exception() -> None:
     async with a_world(rates=Rates(refused_fleet=1.0)) as world:
         outcome = await provisioned(world, "run", 2)
         assert not outcome.succeeded
@@ -236,7 +236,7 @@ async def test_tickets_of_candidates_in_hand_survive_a_stop() -> None:
         assert len(await world.ports().queue.take("small", 10)) == len(pool), "they went back without delay"
 
 
-async def test_a_provision_takes_over_debts_of_the_dead() -> None:
+async def test_a_provision_pays_the_debts_of_dead_processes() -> None:
     async with a_world(temper=slow_boots) as world:
         pool = await with_pool(world, 2)
         await interrupted(world, 4, after=10.0)

@@ -70,7 +70,7 @@ async def test_an_instance_that_its_idle_target_needs_is_not_ended() -> None:
         assert len(records(world, IDLE)) == 2
 
 
-async def test_one_that_is_still_being_cleaned_or_at_work_is_not_ended() -> None:
+async def test_an_instance_that_is_being_cleaned_or_at_work_is_not_evicted() -> None:
     async with a_world(settings=full_at(2)) as world:
         await provisioned(world, "busy", 2, resource_class="large")
         assert not (await provisioned(world, "run", 1)).succeeded
@@ -157,7 +157,7 @@ async def test_a_claim_that_is_faster_keeps_its_instance() -> None:
         assert len(records(world, TERMINATED)) == 1
 
 
-async def test_what_was_ended_says_for_whom() -> None:
+async def test_the_story_of_an_evicted_instance_names_the_provision() -> None:
     async with a_world(settings=full_at(1)) as world:
         (ended,) = await with_pool(world, 1, resource_class="large")
         outcome = await provisioned(world, "run", 1)
@@ -175,7 +175,7 @@ async def test_warming_the_pool_ends_nothing_to_make_room() -> None:
         assert machines(world) == pool
 
 
-async def test_below_the_caps_no_instance_is_looked_at() -> None:
+async def test_below_the_caps_no_instance_is_read() -> None:
     async with a_world(settings=full_at(3)) as world:
         await with_pool(world, 1, resource_class="large")
         ports = world.ports()
@@ -220,7 +220,7 @@ def test_a_provision_killed_while_it_makes_room_loses_nothing(rivals: int) -> No
     assert killed_everywhere(play, stride=1 + rivals) > 50
 
 
-async def test_one_past_its_threshold_fills_no_idle_target() -> None:
+async def test_an_instance_past_its_threshold_fills_no_idle_target() -> None:
     """No run can claim it, so it must not keep the cap full until the next refresh."""
     async with a_world(settings=small(idle_target=1, max_instances=1)) as world:
         (late,) = await with_pool(world, 1)

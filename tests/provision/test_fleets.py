@@ -1,4 +1,4 @@
-"""When a fleet falls short the cause decides what follows, every try has its own token, and all or nothing stays."""
+"""The cause of a short fleet decides what follows. Every try has its own token; a provision is all or nothing."""
 
 import asyncio
 from typing import Any
@@ -63,7 +63,7 @@ async def test_throttling_without_end_is_given_up_and_everything_given_back() ->
 
 
 @pytest.mark.parametrize("cause", FINAL)
-async def test_what_only_a_person_can_mend_fails_at_once_with_cause_and_remedy(cause: Cause) -> None:
+async def test_what_only_an_operator_can_fix_fails_at_once_with_cause_and_remedy(cause: Cause) -> None:
     async with a_world(settings=small(attempts=5, spot_fallback=True)) as world:
         world.memory.yard.troubles.append((2, FINAL[cause]))
         outcome = await provisioned(world, "run", 3, usage_class=SPOT)
@@ -250,7 +250,7 @@ async def test_refresh_warms_with_what_a_throttled_and_a_further_fleet_gave() ->
 
 
 @pytest.mark.parametrize("cause", FINAL)
-async def test_refresh_says_what_only_a_person_can_mend_and_keeps_what_it_got(cause: Cause) -> None:
+async def test_refresh_raises_what_only_an_operator_can_fix_and_keeps_what_it_got(cause: Cause) -> None:
     async with a_world(settings=small(idle_target=3)) as world:
         world.memory.yard.troubles.extend([(1, FINAL[cause]), (0, FINAL[cause])])
         states: list[Any] = []
@@ -263,7 +263,7 @@ async def test_refresh_says_what_only_a_person_can_mend_and_keeps_what_it_got(ca
         assert len(machines(world)) == 1
 
 
-async def test_refresh_leaves_what_passes_by_itself_to_the_next_one() -> None:
+async def test_refresh_leaves_a_passing_shortage_to_the_next_refresh() -> None:
     async with a_world(settings=small(idle_target=2)) as world:
         world.memory.yard.troubles.extend([(0, NONE_LEFT), *[(0, THROTTLED)] * 5])
         await refreshed(world)
@@ -283,7 +283,7 @@ async def test_refresh_does_not_hide_settings_that_the_engine_refuses_behind_a_l
         assert {one.state for one in world.memory.tables.provisions.values()} == {ABORTED}
 
 
-async def test_what_a_short_fleet_still_has_to_ask_for_counts_as_under_way() -> None:
+async def test_machines_that_a_short_fleet_still_requests_count_as_under_way() -> None:
     async with a_world(settings=small(idle_target=3)) as world:
         world.memory.yard.troubles.extend([(1, THROTTLED), (1, THROTTLED)])
         first = asyncio.create_task(refreshed(world))

@@ -28,7 +28,7 @@ async def test_a_claim_that_is_not_acknowledged_is_hedged_after_two_seconds() ->
         assert set(ids(outcome)) < set(pool)
 
 
-async def test_a_claim_of_one_that_fell_silent_in_the_pool_is_hedged_at_once() -> None:
+async def test_a_claim_of_an_instance_that_fell_silent_in_the_pool_is_hedged_at_once() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 3)
         dead = [ticket.instance_id for ticket in tickets(world)[:2]]
@@ -42,7 +42,7 @@ async def test_a_claim_of_one_that_fell_silent_in_the_pool_is_hedged_at_once() -
 
 
 @pytest.mark.parametrize("skew", [-300.0, 300.0])
-async def test_a_run_whose_clock_is_wrong_ends_none_of_the_pool(skew: float) -> None:
+async def test_a_run_whose_clock_is_wrong_ends_no_instance_of_the_pool(skew: float) -> None:
     async with a_world() as world:
         pool = await with_pool(world, 4)
         outcome = await provisioned(world, "run", 2, world.ports(skew=skew))
@@ -63,7 +63,7 @@ async def test_a_hedge_that_a_wrong_clock_drew_has_the_time_to_answer_before_it_
         assert machines(world) == pool
 
 
-async def test_without_tracking_an_old_heartbeat_says_nothing() -> None:
+async def test_without_tracking_an_old_heartbeat_is_ignored() -> None:
     untracked = Settings(liveness=Liveness(tracking=False))
     async with a_world(settings=untracked) as world:
         await with_pool(world, 2)
@@ -110,7 +110,7 @@ async def test_a_hedge_that_was_not_needed_never_runs_and_goes_back_to_the_pool(
         assert machines(world) == pool
 
 
-async def test_the_mute_one_is_ended_when_its_hedge_has_won() -> None:
+async def test_a_mute_instance_is_ended_once_its_hedge_has_won() -> None:
     async with a_world() as world:
         await with_pool(world, 2)
         silent = tickets(world)[0].instance_id

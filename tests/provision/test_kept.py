@@ -81,7 +81,7 @@ async def test_with_the_embedded_ci_a_loser_is_given_back() -> None:
 
 
 def begins_with(world: World, ports: Ports, step: str) -> None:
-    """A job begins on every instance just as such a step of it is written: after we looked who is at work."""
+    """A job begins on every instance just as this step of it is written: after the check for busy instances."""
     apply_each = ports.records.apply_each
 
     async def raced(changes: Sequence[Change[Any]]) -> list[Any]:
@@ -140,7 +140,7 @@ async def test_a_roll_back_leaves_busy_instances_and_still_owes_them() -> None:
         assert aborted.owes is not None
 
 
-async def test_the_job_ends_undisturbed_although_no_process_checks() -> None:
+async def test_a_job_ends_undisturbed_although_no_process_checks() -> None:
     async with a_world(settings=on_github()) as world:
         one, _ = await aborted_with_jobs(world)
         await asyncio.sleep(1500)  # long past the deadline of the provision, which was the threshold of the claim
@@ -194,7 +194,7 @@ async def test_a_stopped_provision_does_not_wait_to_learn_which_agents_are_dead(
         for _ in range(8):
             await asyncio.sleep(20)
             await refreshed(world)
-        assert world.memory.tables.instances[one].state is TERMINATED  # the payer of the debt had the time
+        assert world.memory.tables.instances[one].state is TERMINATED  # the process that paid the debt could wait
 
 
 async def test_a_runner_that_was_released_and_only_finishes_its_job_does_not_count_for_the_next_attempt() -> None:

@@ -1,4 +1,4 @@
-"""The last look: nothing that is claimable, or could be at once, is passed over for a cold start."""
+"""The last look: a machine is launched only if no instance is claimable, or could be at once."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ async def test_the_last_look_finds_an_offer_whose_ticket_was_lost() -> None:
         assert ids(await provisioned(world, "run", 3)) == pool
 
 
-async def test_the_last_look_finishes_what_attested_and_was_never_offered() -> None:
+async def test_the_last_look_offers_an_instance_that_attested_and_was_never_offered() -> None:
     async with a_world() as world:
         first = await provisioned(world, "before", 2)
         process, _ = world.start("releaser", lambda ports: released(world, "before", ports))
@@ -40,7 +40,9 @@ async def test_the_last_look_finishes_what_attested_and_was_never_offered() -> N
         assert now() < 20
 
 
-async def test_the_last_look_finds_what_attested_behind_many_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_look_finds_an_attested_instance_behind_many_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pickup, "PENDING_PAGE", 5)
     async with a_world(temper=lambda n: Temper(cleans_in=1e6 if n < 40 else 0.1)) as world:
         await provisioned(world, "others", 40, trust_domain="another")

@@ -1,4 +1,4 @@
-"""A member that is lost between the provision's commit and its own write: as many run as the answer says."""
+"""A member is lost between the provision's commit and its own write: the answer still counts what runs."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -46,7 +46,7 @@ Loss = Callable[[World, list[Instance]], Coroutine[Any, Any, object]]
 
 
 def lost_in_commit(world: World, ports: Ports, loss: Loss, times: int = 1) -> None:
-    """Something happens to members whenever, so many times, their own commits are about to be written."""
+    """Something happens to members just before their own commits are written, this many times."""
     apply_each, left = ports.records.apply_each, [times]
 
     async def raced(changes: Sequence[Change[Any]]) -> list[Any]:
@@ -95,7 +95,7 @@ def of_run(world: World, run_id: str = "run") -> list[Provision]:
 
 @pytest.mark.parametrize("pool", [0, 2, 3, 4])
 @pytest.mark.parametrize("loss", [ends_the_first, ends_all])
-async def test_it_is_replaced_in_the_same_call(pool: int, loss: Loss) -> None:
+async def test_a_member_lost_in_the_commit_is_replaced_in_the_same_call(pool: int, loss: Loss) -> None:
     async with a_world() as world:
         if pool:
             await with_pool(world, pool)
@@ -112,7 +112,7 @@ async def test_it_is_replaced_in_the_same_call(pool: int, loss: Loss) -> None:
         }
 
 
-async def test_what_was_lost_is_replaced_as_often_as_it_is_lost() -> None:
+async def test_members_are_replaced_as_often_as_they_are_lost() -> None:
     async with a_world() as world:
         ports = world.ports()
         lost_in_commit(world, ports, ends_the_first, times=3)
@@ -122,7 +122,7 @@ async def test_what_was_lost_is_replaced_as_often_as_it_is_lost() -> None:
         assert {one.state for one in of_run(world)} == {COMMITTED}
 
 
-async def test_the_origin_of_each_member_is_told_though_it_was_replaced() -> None:
+async def test_the_origin_of_each_member_is_reported_although_one_was_replaced() -> None:
     async with a_world() as world:
         await with_pool(world, 2)
         ports = world.ports()
@@ -131,7 +131,7 @@ async def test_the_origin_of_each_member_is_told_though_it_was_replaced() -> Non
         assert (outcome.selected, outcome.created) == (1, 1)
 
 
-async def test_where_it_cannot_be_replaced_the_others_are_given_back_and_the_call_fails_with_the_reason() -> None:
+async def test_if_a_member_cannot_be_replaced_the_others_are_given_back_and_the_call_fails_with_the_reason() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 3)
         ports = world.ports()
@@ -149,7 +149,7 @@ async def test_where_it_cannot_be_replaced_the_others_are_given_back_and_the_cal
         assert [one.state for one in of_run(world)] == [COMMITTED, ABORTED]
 
 
-async def test_what_served_the_run_before_the_call_stays() -> None:
+async def test_instances_that_served_the_run_before_the_call_stay() -> None:
     async with a_world() as world:
         first = await provisioned(world, "run", 2)
         ports = world.ports()
@@ -212,7 +212,7 @@ async def test_as_many_as_before_are_an_answer_where_fewer_are_acceptable_and_no
         assert ids(again) == ids(first) == running(world)
 
 
-async def test_a_run_that_is_released_meanwhile_gets_no_more() -> None:
+async def test_a_run_that_is_released_meanwhile_gets_no_more_instances() -> None:
     async with a_world() as world:
         await with_pool(world, 2)
         ports = world.ports()
@@ -330,7 +330,7 @@ async def test_a_member_that_got_a_job_is_left_to_it_when_the_call_is_given_back
         assert world.memory.tables.instances[busy].is_claimable
 
 
-async def test_an_answer_costs_no_more_where_nothing_is_lost() -> None:
+async def test_a_call_that_loses_no_member_costs_no_more_requests() -> None:
     async with a_world() as world:
         await with_pool(world, 2)
         outcome = await provisioned(world, "run", 2)
@@ -339,7 +339,7 @@ async def test_an_answer_costs_no_more_where_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("settings", [small(), on_github()], ids=["", "on GitHub"])
-async def test_one_that_dies_while_another_is_replaced_is_replaced_too(settings: Settings) -> None:
+async def test_a_member_that_dies_while_another_is_replaced_is_replaced_too(settings: Settings) -> None:
     async with a_world(settings=settings) as world:
         pool = await with_pool(world, 3)
         ports = world.ports()
@@ -370,7 +370,7 @@ async def test_an_engine_that_refuses_the_replacement_says_why() -> None:
         assert (outcome.reason, outcome.remedy) == ("the zone is full", "add zones")
 
 
-async def test_one_that_served_the_run_before_and_ends_meanwhile_is_replaced_too() -> None:
+async def test_an_instance_that_served_the_run_before_and_ends_meanwhile_is_replaced_too() -> None:
     async with a_world(temper=lambda n: Temper(boots_in=1.0 if n < 2 else 30.0)) as world:
         first = await provisioned(world, "run", 2)
         call = asyncio.create_task(provisioned(world, "run", 3))
@@ -413,7 +413,7 @@ async def test_where_the_revocation_cannot_be_written_the_error_names_what_may_s
 # ---- others wait at a full cap
 
 
-async def test_it_is_replaced_before_those_that_came_to_the_queue_later() -> None:
+async def test_a_lost_member_is_replaced_before_provisions_that_joined_the_queue_later() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 2)
         ports = world.ports()
@@ -427,7 +427,7 @@ async def test_it_is_replaced_before_those_that_came_to_the_queue_later() -> Non
         assert not second.done()
 
 
-async def test_it_is_replaced_before_one_that_began_to_wait_while_its_call_was_at_work() -> None:
+async def test_a_lost_member_is_replaced_before_a_provision_that_began_to_wait_during_its_call() -> None:
     async with a_pool(2) as world:
         ports = world.ports()
 
@@ -441,7 +441,7 @@ async def test_it_is_replaced_before_one_that_began_to_wait_while_its_call_was_a
         assert ids(outcome) == running(world)
 
 
-async def test_its_replacement_does_not_overtake_one_that_waited_before_its_call_came() -> None:
+async def test_a_replacement_does_not_overtake_a_provision_that_waited_before_the_call() -> None:
     async with a_pool(4, large={"idle_target": 1}) as world:
         await provisioned(world, "busy", 3)
         await with_pool(world, 1, resource_class="large")

@@ -1,4 +1,4 @@
-"""What the pickup promises: who gets which ticket, when the pool is exhausted, and the last look before it says so."""
+"""What the pickup promises: which worker gets which ticket, when the pool is exhausted, and the last look."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ BODIES = pytest.mark.parametrize(
         lambda ticket: json.dumps(dict(reversed(json.loads(ticket.to_json()).items()))) + "\n",
         lambda ticket: ticket.to_json().replace("Z", "+00:00"),
     ],
-    ids=["ours", "seven fields", "unknown field", "other order", "other time format"],
+    ids=["of Bullpen", "seven fields", "unknown field", "other order", "other time format"],
 )
 """Ways to write one ticket: encoded again, no two of them would be the same text."""
 
@@ -304,7 +304,7 @@ async def test_exhaustion_latches_for_this_provision() -> None:
         assert requests(ports).total() == before
 
 
-async def test_the_fifth_sight_of_one_id_ends_the_reading_of_the_queue() -> None:
+async def test_the_queue_is_read_no_further_once_an_id_was_seen_five_times() -> None:
     settings = Settings(pickup=PickupSettings(misses=1000))
     async with a_world(settings=settings) as world:
         await with_pool(world, 1, trust_domain="another")
@@ -312,13 +312,13 @@ async def test_the_fifth_sight_of_one_id_ends_the_reading_of_the_queue() -> None
         pickup = a_pickup(world, ports)
         queue = world.memory.queues["small"]
         send = queue.add
-        # As if no delay were kept.
+        # The queue ignores every delay.
         queue.add = lambda body, visible_at, *more: send(body, 0.0, *more)  # type: ignore[method-assign]
         assert await pickup.next() is None
         assert requests(ports)["queue.take"] == 5
 
 
-async def test_two_batches_without_a_fit_and_the_index_is_asked_instead() -> None:
+async def test_after_two_batches_without_a_fit_the_index_is_read_instead() -> None:
     async with a_world() as world:
         await with_pool(world, 20, trust_domain="another")
         fitting = (await provisioned(world, "mine", 1)).members[0].instance.id
@@ -340,7 +340,7 @@ async def test_types_match_by_pattern_without_regard_to_case() -> None:
         assert ids(outcome) == pool
 
 
-async def test_an_instance_larger_than_asked_is_good_enough() -> None:
+async def test_an_instance_that_is_larger_than_requested_fits() -> None:
     classes = {"small": ResourceClass(cpu=1, mem=1024)}
     async with a_world(settings=Settings(classes=classes)) as world:
         pool = await with_pool(world, 1, cpu=4, mem=8192)

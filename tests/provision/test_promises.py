@@ -115,7 +115,7 @@ async def test_a_new_machine_that_never_gets_ready_fails_the_provision_after_the
         assert machines(world) == []
 
 
-async def test_a_pooled_instance_that_fails_to_register_is_replaced_and_its_reason_told() -> None:
+async def test_a_pooled_instance_that_fails_to_register_is_replaced_and_the_reason_reported() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 1)
         world.tempers[pool[0]].registration_failure = "bad token"
@@ -256,7 +256,7 @@ async def test_tickets_that_no_worker_needs_stay_in_the_queue() -> None:
         outcome = await provisioned(world, "run", 2, ports)
         left = sorted(set(pool) - set(ids(outcome)))
         assert sorted(ticket.instance_id for ticket in tickets(world)) == left
-        assert requests(ports)["queue.send"] == 0  # none was taken in vain: none had to go back
+        assert requests(ports)["queue.send"] == 0  # no ticket was taken without need, so none had to go back
 
 
 async def test_every_member_has_one_story_from_its_claim_to_its_commit() -> None:
@@ -269,13 +269,13 @@ async def test_every_member_has_one_story_from_its_claim_to_its_commit() -> None
 
 async def test_progress_reports_every_place_that_waits_and_every_one_that_is_ready() -> None:
     async with a_world() as world:
-        told: list[ProgressReport] = []
+        reports: list[ProgressReport] = []
         request = Request("run", 2, world.settings.requirements("small"), 1800.0)
-        await provision(world.ports(), world.settings, request, stop=asyncio.Event(), tell=told.append)
-        assert told[-1] == ProgressReport(WorkPhase.ACQUIRE, "2 of 2 ready", 2, 2)
-        assert {WorkPhase.SELECT: 2} in [report.waiting for report in told]
-        assert {WorkPhase.CREATE: 2} in [report.waiting for report in told]
-        assert {report.done for report in told} == {0, 1, 2}
+        await provision(world.ports(), world.settings, request, stop=asyncio.Event(), tell=reports.append)
+        assert reports[-1] == ProgressReport(WorkPhase.ACQUIRE, "2 of 2 ready", 2, 2)
+        assert {WorkPhase.SELECT: 2} in [report.waiting for report in reports]
+        assert {WorkPhase.CREATE: 2} in [report.waiting for report in reports]
+        assert {report.done for report in reports} == {0, 1, 2}
 
 
 async def test_a_provision_right_after_one_killed_between_commit_and_its_carrying_out_does_not_double_it() -> None:
@@ -294,7 +294,7 @@ async def test_a_provision_right_after_one_killed_between_commit_and_its_carryin
         raise AssertionError(f"never killed there, pool {pool}")
 
 
-async def test_terminated_ones_are_never_offered_again() -> None:
+async def test_a_terminated_instance_is_never_offered_again() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 2)
         mute(world, pool)

@@ -1,4 +1,4 @@
-"""More than one provision of a run: one after the other tops up what lives and fits, two at once never double it."""
+"""More than one provision of a run: a later one tops up what lives and fits; two at once never provision twice."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ async def two_at_once(world: World, delay: float, counts: tuple[int, int]) -> tu
     return one, other
 
 
-async def test_one_that_fell_silent_meanwhile_is_ended_and_replaced() -> None:
+async def test_a_member_that_fell_silent_meanwhile_is_ended_and_replaced() -> None:
     async with a_world() as world:
         first = await provisioned(world, "run", 3)
         dead = ids(first)[0]
@@ -41,7 +41,7 @@ async def test_one_that_fell_silent_meanwhile_is_ended_and_replaced() -> None:
 
 
 @pytest.mark.parametrize("skew", [-300.0, 300.0])
-async def test_one_with_a_skewed_clock_counts(skew: float) -> None:
+async def test_a_member_with_a_skewed_clock_counts(skew: float) -> None:
     async with a_world(temper=lambda n: Temper(skew=skew)) as world:
         first = await provisioned(world, "run", 2)
         second = await provisioned(world, "run", 2)
@@ -60,7 +60,7 @@ async def test_one_with_a_skewed_clock_counts(skew: float) -> None:
     ],
     ids=lambda needs: next(iter(needs)),
 )
-async def test_what_does_not_fit_the_request_does_not_count_and_stays(needs: dict[str, Any]) -> None:
+async def test_an_instance_that_does_not_fit_the_request_does_not_count_and_stays(needs: dict[str, Any]) -> None:
     async with a_world() as world:
         first = await provisioned(world, "run", 2)
         second = await provisioned(world, "run", 2, **needs)

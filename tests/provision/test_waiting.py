@@ -68,7 +68,7 @@ async def waits(world: World, run_id: str, count: int = 1, **changed: Any) -> "a
 
 
 def in_queue(world: World) -> list[Provision]:
-    """In order."""
+    """The provisions that wait, in order."""
     waiting = [one for one in world.memory.tables.provisions.values() if one.is_waiting]
     return sorted(waiting, key=lambda one: (one.place.since, one.id) if one.place else (one.deadline, one.id))
 
@@ -96,7 +96,7 @@ async def test_a_provision_waits_until_another_run_is_released() -> None:
         assert in_queue(world) == []
 
 
-async def test_it_waits_also_for_room_to_launch_or_for_what_it_may_evict() -> None:
+async def test_a_provision_also_waits_for_room_to_launch_or_for_instances_to_evict() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 2, resource_class="large")
         waiter = await waits(world, "next", 2)
@@ -105,7 +105,7 @@ async def test_it_waits_also_for_room_to_launch_or_for_what_it_may_evict() -> No
         assert [one.resource_class for one in records(world, *LIVE)] == ["small", "small"]
 
 
-async def test_with_room_it_does_not_wait_and_writes_nothing_of_a_queue() -> None:
+async def test_a_provision_that_has_room_does_not_wait_and_writes_no_place() -> None:
     async with a_pool(2) as world:
         outcome = await provisioned(world, "run", 2, wait=600.0)
         assert outcome.succeeded
@@ -114,7 +114,7 @@ async def test_with_room_it_does_not_wait_and_writes_nothing_of_a_queue() -> Non
         assert [line.step for line in lines if line.step in ("wait", "admit")] == []
 
 
-async def test_after_its_time_it_fails_and_says_what_holds_the_cap() -> None:
+async def test_a_provision_that_waited_long_enough_fails_and_names_what_holds_the_cap() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 2)
         began = now()
@@ -133,14 +133,14 @@ async def test_more_than_a_cap_can_ever_give_is_refused_at_once() -> None:
         assert now() < 1
 
 
-async def test_what_is_on_offer_is_claimed_even_if_the_cap_was_lowered_below_the_count() -> None:
+async def test_instances_on_offer_are_claimed_even_if_the_cap_was_lowered_below_the_count() -> None:
     async with a_pool(3) as world:
         pool = await with_pool(world, 3)
         world.settings = replace(world.settings, limits=Limits(max_instances=2))
         assert ids(await provisioned(world, "run", 3, wait=60.0)) == pool
 
 
-async def test_it_holds_nothing_while_it_waits() -> None:
+async def test_a_waiting_provision_holds_nothing() -> None:
     async with a_pool(3) as world:
         await provisioned(world, "busy", 2)
         pool = await with_pool(world, 1)
@@ -153,7 +153,7 @@ async def test_it_holds_nothing_while_it_waits() -> None:
         assert [line.step for line in world.memory.tables.stories[one.id]].count("claim") == 0
 
 
-async def test_it_tells_its_position_and_what_holds_the_cap() -> None:
+async def test_a_waiting_provision_reports_its_position_and_what_holds_the_cap() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         first, second = list[ProgressReport](), list[ProgressReport]()
@@ -169,7 +169,7 @@ async def test_it_tells_its_position_and_what_holds_the_cap() -> None:
         assert {(one.phase, one.about) for one in first} == {(WorkPhase.QUEUE, "limits.max-instances")}
 
 
-async def test_a_stop_ends_it_at_once_and_leaves_nothing() -> None:
+async def test_a_stop_ends_a_waiting_provision_at_once_and_leaves_nothing() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         stop = asyncio.Event()
@@ -183,7 +183,7 @@ async def test_a_stop_ends_it_at_once_and_leaves_nothing() -> None:
         assert in_queue(world) == []
 
 
-async def test_the_release_of_its_run_ends_it() -> None:
+async def test_the_release_of_its_run_ends_a_waiting_provision() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         waiter = await waits(world, "next")
@@ -196,7 +196,7 @@ async def test_the_release_of_its_run_ends_it() -> None:
         assert in_queue(world) == []
 
 
-async def test_a_store_that_is_away_for_a_while_does_not_end_it() -> None:
+async def test_a_store_that_is_away_for_a_while_does_not_end_a_waiting_provision() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         ports = world.ports()
@@ -213,7 +213,7 @@ async def test_a_store_that_is_away_for_a_while_does_not_end_it() -> None:
         assert (await waiter).succeeded
 
 
-async def test_an_instance_whose_releaser_died_is_put_on_offer_by_the_one_that_waits_for_it() -> None:
+async def test_a_waiting_provision_offers_an_instance_whose_release_died() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         waiter = await waits(world, "next")
@@ -224,7 +224,7 @@ async def test_an_instance_whose_releaser_died_is_put_on_offer_by_the_one_that_w
         assert (await waiter).selected == 1
 
 
-async def test_where_fewer_are_acceptable_it_waits_only_for_the_first() -> None:
+async def test_if_fewer_are_acceptable_a_provision_waits_only_for_the_first_instance() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "one", 1)
         await provisioned(world, "two", 1)
@@ -253,7 +253,7 @@ async def test_of_many_the_first_to_come_is_served_first_and_the_cap_is_kept() -
         assert served == [f"run-{number}" for number in range(6)]
 
 
-async def test_a_clock_that_is_behind_puts_no_newcomer_in_front() -> None:
+async def test_a_clock_that_is_behind_puts_no_new_provision_in_front() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         await waits(world, "first")
@@ -261,7 +261,7 @@ async def test_a_clock_that_is_behind_puts_no_newcomer_in_front() -> None:
         assert [one.run_id for one in in_queue(world)] == ["first", "second"]
 
 
-async def test_a_newcomer_that_does_not_wait_fails_at_once_even_if_an_instance_on_offer_fits() -> None:
+async def test_a_new_provision_without_a_wait_fails_at_once_even_if_an_instance_on_offer_fits() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 1)
         pool = await with_pool(world, 1)
@@ -299,7 +299,7 @@ async def test_a_later_provision_of_another_class_may_use_what_none_in_front_cou
         assert not waiter.done()
 
 
-async def test_a_newcomer_of_another_class_leaves_idle_ones_that_those_in_front_may_evict() -> None:
+async def test_a_new_provision_of_another_class_leaves_idle_instances_that_those_in_front_may_evict() -> None:
     async with a_pool(3) as world:
         await provisioned(world, "busy", 2)
         await with_pool(world, 1, resource_class="large")
@@ -310,7 +310,7 @@ async def test_a_newcomer_of_another_class_leaves_idle_ones_that_those_in_front_
         assert (await waiter).succeeded
 
 
-async def test_a_newcomer_that_would_have_to_launch_does_not_overtake() -> None:
+async def test_a_new_provision_that_would_have_to_launch_does_not_overtake() -> None:
     async with a_pool(4, large={"idle_target": 1}) as world:
         await with_pool(world, 1, resource_class="large")
         await provisioned(world, "busy", 2)
@@ -320,7 +320,7 @@ async def test_a_newcomer_that_would_have_to_launch_does_not_overtake() -> None:
         assert len(machines(world)) == 3
 
 
-async def test_the_queue_of_a_class_keeps_no_other_class_waiting() -> None:
+async def test_the_queue_of_a_class_does_not_hold_up_other_classes() -> None:
     async with a_pool(9, small={"max_instances": 1}) as world:
         await provisioned(world, "busy", 1)
         waiter = await waits(world, "first")
@@ -330,7 +330,7 @@ async def test_the_queue_of_a_class_keeps_no_other_class_waiting() -> None:
         assert not waiter.done()
 
 
-async def test_one_that_waits_for_a_class_goes_on_to_wait_for_the_pool_with_the_time_of_its_arrival() -> None:
+async def test_a_provision_that_waited_for_a_class_waits_for_the_pool_with_its_first_time_of_arrival() -> None:
     async with a_pool(2, small={"max_instances": 1}) as world:
         (busy,) = ids(await provisioned(world, "busy", 1))
         await provisioned(world, "large", 1, resource_class="large")
@@ -347,16 +347,16 @@ async def test_one_that_waits_for_a_class_goes_on_to_wait_for_the_pool_with_the_
         assert (after.cap, after.since) == ("limits.max-instances", before.since)
 
 
-async def test_it_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_room() -> None:
+async def test_a_provision_waits_in_the_queue_of_the_cap_under_which_no_eviction_makes_room() -> None:
     async with a_pool(3, small={"max_instances": 2}) as world:
         await with_pool(world, 1, trust_domain="another")  # its place can be freed, in its class
         await provisioned(world, "busy", 1, resource_class="large")
         await provisioned(world, "free", 1, resource_class="large")
-        told = list[ProgressReport]()
-        waiter = await waits(world, "first", 2, tell=told.append)
+        reports = list[ProgressReport]()
+        waiter = await waits(world, "first", 2, tell=reports.append)
         assert of_run(world, "first").waits_for == "limits.max-instances"
         held = "in use: 2 large running, 1 small idle"
-        assert told[-1].text == f"waiting for room: limits.max-instances is 3; the total would be 5; {held}"
+        assert reports[-1].text == f"waiting for room: limits.max-instances is 3; the total would be 5; {held}"
         await released(world, "free")
         late = await provisioned(world, "late", 1, resource_class="large")
         assert "1 provision waits in front" in late.reason
@@ -400,10 +400,10 @@ async def test_a_runner_of_the_run_that_died_while_it_waited_is_replaced_too() -
         assert len(ids(outcome)) == 2
 
 
-# ---- killed, and beaten
+# ---- killed, or too late
 
 
-async def test_a_waiter_that_was_killed_leaves_the_queue_by_itself() -> None:
+async def test_a_waiting_provision_that_was_killed_leaves_the_queue_by_itself() -> None:
     async with a_pool(2) as world:
         await provisioned(world, "busy", 1)
         await with_pool(world, 1)
@@ -418,7 +418,7 @@ async def test_a_waiter_that_was_killed_leaves_the_queue_by_itself() -> None:
         assert (record.state, record.reason) == (ABORTED, "it waited, and its process shows no sign of life")
 
 
-async def test_refresh_says_why_it_ends_a_waiter_that_was_killed() -> None:
+async def test_refresh_says_why_it_aborts_a_waiting_provision_that_was_killed() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         process, _ = world.start("victim", lambda ports: provisioned(world, "first", 1, ports, wait=3600.0))
@@ -444,7 +444,7 @@ async def test_the_next_in_the_queue_moves_up_when_the_one_in_front_was_killed()
         assert now() - began < 45
 
 
-async def test_one_that_is_beaten_after_all_gives_everything_back_and_keeps_its_place() -> None:
+async def test_an_admitted_provision_that_loses_the_race_gives_everything_back_and_keeps_its_place() -> None:
     async with a_pool(3) as world:
         await provisioned(world, "busy", 2)
         pool = await with_pool(world, 1)
@@ -463,7 +463,9 @@ async def test_one_that_is_beaten_after_all_gives_everything_back_and_keeps_its_
 
         ports.records.apply = overtaken  # type: ignore[method-assign]
         one, two = [one.id for one in records(world, RUNNING)]
-        fates = await expire_and_terminate(world.ports(), world.settings, records(world, RUNNING)[:1], "lost", by="us")
+        fates = await expire_and_terminate(
+            world.ports(), world.settings, records(world, RUNNING)[:1], "lost", by="a test"
+        )
         assert list(fates) == [one]
         await asyncio.sleep(20)
         assert beaten
@@ -479,7 +481,7 @@ async def test_one_that_is_beaten_after_all_gives_everything_back_and_keeps_its_
         assert two not in ids(outcome)
 
 
-async def test_each_look_of_one_that_waits_is_a_few_requests() -> None:
+async def test_each_check_of_a_waiting_provision_costs_few_requests() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         ahead, behind = world.ports(), world.ports()
@@ -495,7 +497,7 @@ async def test_each_look_of_one_that_waits_is_a_few_requests() -> None:
         assert spent[1].total() <= 400
 
 
-async def test_lost_answers_change_nothing() -> None:
+async def test_lost_answers_do_not_change_the_outcome() -> None:
     async with a_pool(1) as world:
         await provisioned(world, "busy", 1)
         ports = world.ports()

@@ -29,17 +29,17 @@ def of_creation(actions: list[Action]) -> list[Action]:
 
 async def test_what_was_created_is_reported_as_created() -> None:
     async with a_world(settings=small(idle_target=3)) as world:
-        told: list[ProgressReport] = []
-        actions = await refreshed(world, tell=told.append)
+        reports: list[ProgressReport] = []
+        actions = await refreshed(world, tell=reports.append)
         assert of_creation(actions) == [Action("create", "3 × small", TARGET)]
-        assert f"create 3 × small: {TARGET}" in [report.text for report in told]
+        assert f"create 3 × small: {TARGET}" in [report.text for report in reports]
 
 
-async def test_progress_tells_apart_what_concerns_another_class_and_not_what_differs_in_numbers() -> None:
+async def test_progress_differs_for_another_class_and_not_for_other_numbers() -> None:
     async with a_world(settings=pool(9, large=1, small=3)) as world:
-        told: list[ProgressReport] = []
-        await refreshed(world, tell=told.append)
-        about = [report.about for report in told if report.text.startswith("create")]
+        reports: list[ProgressReport] = []
+        await refreshed(world, tell=reports.append)
+        about = [report.about for report in reports if report.text.startswith("create")]
         assert about == ["create # × large: the idle target is #", "create # × small: the idle target is #"]
 
 
@@ -99,7 +99,7 @@ async def test_a_dry_run_respects_the_cap_of_a_class() -> None:
         assert planned[1].reason.startswith("classes.small.max-instances is 3; the total would be 4")
 
 
-async def test_what_a_person_has_to_mend_is_raised_with_what_was_created_before() -> None:
+async def test_what_an_operator_has_to_fix_is_raised_with_what_was_created_before() -> None:
     quota = FleetError("VcpuLimitExceeded", "32 vCPUs", Cause.QUOTA, "ask for a higher quota")
     async with a_world(settings=small(idle_target=3)) as world:
         world.memory.yard.troubles.append((1, quota))

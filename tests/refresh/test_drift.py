@@ -1,4 +1,4 @@
-"""An idle machine whose runner GitHub will refuse is retired in time; but not if a new one would be no better."""
+"""An idle machine whose runner GitHub will refuse is replaced in time, unless new ones have the same runner."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -46,14 +46,14 @@ async def test_an_idle_machine_with_an_outdated_runner_is_ended_with_the_date() 
         assert world.memory.tables.instances[one].state is TERMINATED
 
 
-async def test_one_with_a_runner_that_is_accepted_is_left() -> None:
+async def test_an_idle_machine_whose_runner_is_accepted_stays() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(version=NEW)) as world:
         one = await an_old_machine(world)
         assert of_drift(await refreshed(world)) == []
         assert machines(world) == [one]
 
 
-async def test_one_that_serves_a_run_is_left_until_it_is_idle() -> None:
+async def test_a_machine_that_serves_a_run_stays_until_it_is_idle() -> None:
     async with a_world(settings=on_github(), temper=lambda n: Temper(version=OLD)) as world:
         one = await an_old_machine(world)
         await provisioned(world, "4712", 1)
@@ -98,6 +98,6 @@ async def test_with_the_embedded_ci_no_version_is_read() -> None:
         (Kind.CLEAN_FAILED, "runner=2.336.0 could not be removed", ""),
     ],
 )
-def test_the_version_is_what_a_good_signal_names(kind: Kind, text: str, version: str) -> None:
+def test_the_version_is_read_from_a_signal_that_is_not_a_failure(kind: Kind, text: str, version: str) -> None:
     assert version_of(Pulse(Signal("i-1", kind, "", "r", 1, text))) == version
     assert version_of(Pulse()) == ""

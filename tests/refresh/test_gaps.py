@@ -38,7 +38,7 @@ FAILURES = [Unavailable("GitHub is away"), PermissionDenied("it has expired"), C
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
-async def test_what_cannot_be_mended_is_told_when_the_rest_is_done(failure: BullpenError) -> None:
+async def test_a_gap_that_cannot_be_closed_is_raised_after_the_rest_is_done(failure: BullpenError) -> None:
     async with a_world(settings=small()) as world:
         ground = Shaky(failure)
         with pytest.raises(Hindered, match=str(failure)) as hindered:
@@ -47,7 +47,7 @@ async def test_what_cannot_be_mended_is_told_when_the_rest_is_done(failure: Bull
         assert (ground.mended, hindered.value.exit_code) == (["make"], failure.exit_code)
 
 
-async def test_nothing_is_done_on_ground_that_is_not_there() -> None:
+async def test_nothing_is_done_while_a_blocking_gap_is_open() -> None:
     async with a_world(settings=small()) as world:
         ground = Shaky(Unavailable("away"), blocks=True)
         with pytest.raises(Unavailable, match="away"):
@@ -55,7 +55,7 @@ async def test_nothing_is_done_on_ground_that_is_not_there() -> None:
         assert ground.mended == []
 
 
-async def test_the_service_mends_what_it_can() -> None:
+async def test_the_service_closes_the_gaps_that_it_can() -> None:
     async with a_world(settings=small()) as world:
         ground = Shaky(Unavailable("away"))
         loops = Service(on(world, ground), small()).loops

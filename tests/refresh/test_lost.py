@@ -1,4 +1,4 @@
-"""Instances of the pool whose worker is lost: not counted, not kept, ended and replaced; and no one else with them."""
+"""Instances of the pool whose worker is lost are not counted or kept, but ended and replaced; no others are."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ async def test_a_dry_run_names_what_it_would_watch_and_ends_nothing() -> None:
         assert on_offer(world) == [dead]
 
 
-async def test_one_that_the_service_has_lost_is_ended_by_refresh_without_another_watch() -> None:
+async def test_an_instance_that_the_service_declared_lost_is_ended_by_refresh_at_once() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 2)
         mute(world, pool[:1])
@@ -80,7 +80,7 @@ async def test_one_that_the_service_has_lost_is_ended_by_refresh_without_another
         for _ in range(120):
             assert await sweeping.run_once()
             await asyncio.sleep(1)
-        assert on_offer(world) == pool, "the sweep says who is lost; it does not end what the pool has"
+        assert on_offer(world) == pool, "the sweep declares workers lost; it ends no instance of the pool"
         began = now()
         await refreshed(world)
         assert on_offer(world) == pool[1:]
@@ -117,7 +117,7 @@ async def test_the_service_replaces_a_silent_idle_instance_before_a_run_meets_it
         await serving
 
 
-async def test_a_silent_one_is_not_kept_for_the_idle_target_for_ever() -> None:
+async def test_a_silent_instance_is_not_kept_for_the_idle_target_for_ever() -> None:
     settings = small(idle_target=1)
     async with a_world(settings=settings) as world:
         (dead,) = await idle_pool(world, 1)
@@ -168,7 +168,7 @@ async def test_an_agent_that_goes_on_under_another_key_is_not_lost() -> None:
 
 
 async def test_when_all_of_many_fall_silent_at_once_the_pool_is_left_alone() -> None:
-    """It is more often us than them: the protection of the sweep protects the pool, too."""
+    """The fault is then more likely in the control plane: the protection of the sweep protects the pool, too."""
     async with a_world() as world:
         pool = await with_pool(world, 6)
         mute(world, pool)
@@ -187,7 +187,7 @@ async def test_without_tracking_no_instance_is_lost_to_the_pool() -> None:
         assert on_offer(world) == pool
 
 
-async def test_two_refreshes_at_once_replace_it_once() -> None:
+async def test_two_refreshes_at_once_replace_a_lost_instance_once() -> None:
     async with a_world(settings=small(idle_target=2)) as world:
         dead, living = await idle_pool(world, 2)
         mute(world, [dead])
@@ -199,7 +199,7 @@ async def test_two_refreshes_at_once_replace_it_once() -> None:
         assert living in on_offer(world)
 
 
-async def test_one_that_was_claimed_meanwhile_is_left_to_its_run() -> None:
+async def test_a_lost_instance_that_was_claimed_meanwhile_is_left_to_its_run() -> None:
     async with a_world() as world:
         pool = await with_pool(world, 1)
         seen = records(world, IDLE)
@@ -209,7 +209,7 @@ async def test_one_that_was_claimed_meanwhile_is_left_to_its_run() -> None:
         assert [one.id for one in records(world, RUNNING)] == pool
 
 
-async def test_a_pool_that_lives_costs_one_request_more() -> None:
+async def test_the_check_for_lost_instances_costs_one_request_in_a_living_pool() -> None:
     async with a_world() as world:
         await with_pool(world, 50)
         ports = world.ports()

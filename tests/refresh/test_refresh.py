@@ -103,14 +103,14 @@ async def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
         assert {"retire queue", "settle provision", "roll back", "terminate"} <= {action.what for action in actions}
 
 
-async def test_a_dry_run_tells_nothing_on_its_way_for_nothing_happens() -> None:
+async def test_a_dry_run_reports_no_progress() -> None:
     async with a_world() as world:
-        told: list[ProgressReport] = []
-        planned = await refresh(world.ports(), world.settings, dry_run=True, tell=told.append)
+        reports: list[ProgressReport] = []
+        planned = await refresh(world.ports(), world.settings, dry_run=True, tell=reports.append)
         assert planned
-        assert told == []
-        await refresh(world.ports(), world.settings, tell=told.append)
-        assert [report.text for report in told] == [f"{one.what} {one.subject}: {one.reason}" for one in planned]
+        assert reports == []
+        await refresh(world.ports(), world.settings, tell=reports.append)
+        assert [report.text for report in reports] == [f"{one.what} {one.subject}: {one.reason}" for one in planned]
 
 
 async def test_a_queue_is_made_for_each_class_and_one_that_is_not_configured_is_retired() -> None:
@@ -209,7 +209,7 @@ async def test_part_of_the_capacity_warms_part_of_the_target() -> None:
         assert [p.state for p in world.memory.tables.provisions.values()] == [COMMITTED]
 
 
-async def test_a_class_that_cannot_be_launched_keeps_nothing_else_from_being_done() -> None:
+async def test_a_class_that_cannot_be_launched_does_not_stop_the_other_work() -> None:
     classes = {name: ResourceClass(cpu=1, mem=1024, idle_target=1) for name in ("small", "large")}
     async with a_world(settings=Settings(classes=classes)) as world:
         ports = world.ports()
@@ -235,7 +235,7 @@ async def test_a_class_that_cannot_be_launched_keeps_nothing_else_from_being_don
         assert purged
 
 
-async def test_a_machine_that_may_not_be_ended_is_told_with_the_remedy() -> None:
+async def test_a_machine_that_must_not_be_ended_is_reported_with_the_remedy() -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
         sightings = world.memory.yard.sightings
@@ -342,7 +342,7 @@ async def test_a_machine_without_a_record_is_ended_only_when_seen_twice_a_minute
         assert done_to(await refreshed(world), stray) == []
 
 
-async def test_a_machine_whose_record_no_list_shows_is_spared_and_said_so() -> None:
+async def test_a_machine_whose_record_no_list_shows_is_spared_and_reported() -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
         world.memory.tables.instance_indexes.follow(one, None)  # as from an index that lags, or cannot be read
@@ -403,7 +403,7 @@ async def test_a_record_whose_machine_is_gone_is_ended() -> None:
         assert records(world)[0].owes is None
 
 
-async def test_the_last_words_of_a_machine_are_the_reason_of_its_end() -> None:
+async def test_the_last_failure_of_a_machine_is_the_reason_of_its_end() -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
         (record,) = records(world)
@@ -439,7 +439,7 @@ async def test_lost_tickets_are_sent_again_at_the_second_look() -> None:
         assert sorted(ticket.instance_id for ticket in tickets(world)) == pool
 
 
-async def test_an_end_that_is_owed_is_brought_about() -> None:
+async def test_a_termination_that_is_owed_is_carried_out() -> None:
     async with a_world() as world:
         (one,) = await with_pool(world, 1)
         mute(world, [one])
@@ -619,7 +619,7 @@ class Ground:
         return []
 
 
-async def test_what_the_pool_stands_on_is_mended_before_anything_else() -> None:
+async def test_gaps_in_the_infrastructure_are_closed_before_anything_else() -> None:
     ground = Ground(blocks=True)
     ports = replace(Memory().ports(LoopClock(), SeededChance(0)), infrastructure=ground)
     done = [action.what for action in await refresh(ports, Settings())]
@@ -628,7 +628,7 @@ async def test_what_the_pool_stands_on_is_mended_before_anything_else() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "shown"), [(True, ["make table"]), (False, ["make table"] + ["make queue"] * 3)])
-async def test_a_dry_run_mends_nothing_and_looks_no_further_than_it_can(blocks: bool, shown: list[str]) -> None:
+async def test_a_dry_run_closes_no_gap_and_stops_at_one_that_blocks(blocks: bool, shown: list[str]) -> None:
     ground = Ground(blocks=blocks)
     ports = replace(Memory().ports(LoopClock(), SeededChance(0)), infrastructure=ground)
     assert [action.what for action in await refresh(ports, Settings(), dry_run=True)] == shown

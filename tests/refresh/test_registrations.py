@@ -28,7 +28,7 @@ async def serving(world: World, *, online: bool) -> str:
 
 
 async def looks(world: World, times: int = 2, apart: float = 61.0) -> list[Action]:
-    """What that many refreshes did, of everything but queues and the unknown run."""
+    """What this many refreshes did, without queues and the unknown run."""
     found = []
     for n in range(times):
         await asyncio.sleep(apart if n else 0)
@@ -58,7 +58,7 @@ async def test_a_ghost_that_the_ci_counts_as_busy_is_left_and_tried_again() -> N
         assert world.memory.registrations == {}
 
 
-async def test_a_connected_runner_without_an_instance_is_told_and_not_touched() -> None:
+async def test_a_connected_runner_without_an_instance_is_reported_and_left_alone() -> None:
     async with a_world(settings=on_github()) as world:
         lists(world, GHOST, "i-gone", online=True)
         assert [(action.what, action.subject) for action in await looks(world, 3)] == [("spare", GHOST)] * 2
@@ -108,7 +108,7 @@ async def test_a_busy_instance_is_not_ended_because_the_ci_does_not_see_it() -> 
         assert world.memory.tables.instances[one].state is RUNNING
 
 
-async def test_one_more_look_that_shows_a_runner_spares_its_instance() -> None:
+async def test_a_second_list_that_shows_the_runner_spares_its_instance() -> None:
     async with a_world(settings=on_github()) as world:
         one = await serving(world, online=False)
         await looks(world, 1)
@@ -164,14 +164,14 @@ def failing(world: World, error: Exception) -> Ports:
 WARM = msgspec.structs.replace(on_github(), classes=small(idle_target=1).classes)
 
 
-async def test_an_outage_of_the_ci_keeps_the_pool_from_nothing_else() -> None:
+async def test_an_outage_of_the_ci_does_not_stop_the_other_work() -> None:
     async with a_world(settings=WARM) as world:
         actions = await refreshed(world, failing(world, Unavailable("GitHub did not answer")))
         assert [one.what for one in actions] == ["make queue", "cannot list runners", "create"]
         assert actions[1].reason == "GitHub did not answer"
 
 
-async def test_a_refusal_of_the_ci_is_told_when_the_rest_is_done() -> None:
+async def test_a_refusal_of_the_ci_is_raised_after_the_rest_is_done() -> None:
     async with a_world(settings=WARM) as world:
         with pytest.raises(Hindered, match="the token lacks Administration") as hindered:
             await refreshed(world, failing(world, PermissionDenied("the token lacks Administration")))
@@ -179,7 +179,7 @@ async def test_a_refusal_of_the_ci_is_told_when_the_rest_is_done() -> None:
         assert len(machines(world)) == 1
 
 
-async def test_that_most_lose_their_connection_at_once_is_not_believed() -> None:
+async def test_no_instance_is_ended_if_most_runners_disconnect_at_once() -> None:
     async with a_world(settings=on_github()) as world:
         running = ids(await provisioned(world, "4711", 10))
         for one in running:

@@ -1,4 +1,4 @@
-"""Where no service runs, every refresh follows the workflow runs: ended ones give back, lost jobs are run again."""
+"""Without a running service, refresh reconciles the workflow runs: ended ones give back, lost jobs are run again."""
 
 import asyncio
 
