@@ -66,15 +66,17 @@ async def release(
         # Clean or ended, nothing runs there any more: no result of a job can come.
         await jobs.conclude(ports, settings, run_id, by=by, why=OVER, running=True)
     await debts.pay_due(ports, settings, TAKE_OVER, by=by)
+
+    def having(*some: InstanceFate) -> tuple[str, ...]:
+        return tuple(id for id, fate in fates.items() if fate in some)
+
     return ReleaseOutcome(
         run_id=run_id,
-        offered=tuple(id for id, fate in fates.items() if fate is InstanceFate.OFFERED),
-        terminated=tuple(
-            id for id, fate in fates.items() if fate in (InstanceFate.TERMINATED, InstanceFate.TERMINATING)
-        ),
-        pending=tuple(id for id, fate in fates.items() if fate is InstanceFate.CLEANING),
+        offered=having(InstanceFate.OFFERED),
+        terminated=having(InstanceFate.TERMINATED, InstanceFate.TERMINATING),
+        pending=having(InstanceFate.CLEANING),
         duration=loop.time() - began,
-        busy=tuple(id for id, fate in fates.items() if fate is InstanceFate.BUSY),
+        busy=having(InstanceFate.BUSY),
     )
 
 

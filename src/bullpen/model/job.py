@@ -196,8 +196,4 @@ STEPS = steps_in(globals())
 
 
 def _held_by(event: Holder) -> tuple[Guard, ...]:
-    return (
-        Guard("fence", "is", event.fence),
-        Guard("worker", "is", event.worker),
-        Guard("epoch", "is", event.epoch),
-    )
+    return tuple(Guard(name, "is", getattr(event, name)) for name in ("fence", "worker", "epoch"))

@@ -118,8 +118,6 @@ def beat_directly(heartbeat: Heartbeat, stored: Worker | None, forgotten_epoch: 
     change = workers.receive(stored, direct_key(heartbeat.instance_id), beat, forgotten_epoch)
     if not isinstance(change, Change):
         return None
-    if change.after.token == heartbeat.seq:
-        return change
     return replace(change, after=replace(change.after, token=heartbeat.seq))
 
 

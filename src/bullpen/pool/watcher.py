@@ -7,7 +7,6 @@ where the engine has events. Otherwise its ticks grow from a tenth of a second t
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from bullpen.config import Timings
@@ -79,13 +78,11 @@ class Watcher:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for task in (self._nap, self._reader):
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(t for t in (self._nap, self._reader) if t is not None), return_exceptions=True)
+    async def __aexit__(self, *error: object) -> None:
+        tasks = [task for task in (self._nap, self._reader) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def first(self, cases: Mapping[str, Judge], timeout: float) -> tuple[str, PulseVerdict] | None:
         """The first verdict on any of these instances, by id; None if there is none in time."""

@@ -210,7 +210,7 @@ class ProvisionAttempt:
     def _decided(self) -> list[Member]:
         """The members of the attempt's own commit, whose answer was lost."""
         held = self.holdings.held
-        return [Member(held[id].instance, held[id].origin) for id in self.record.stored.members if id in held]
+        return [held[id] for id in self.record.stored.members if id in held]
 
     def _outcome(
         self, members: list[Member], failure: BullpenError | None = None, *, kept: Sequence[str] = ()

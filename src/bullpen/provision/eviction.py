@@ -199,10 +199,7 @@ class Headroom:
 
 
 def _by_class(fleets: Mapping[str, tuple[str, int]]) -> Counter[str]:
-    planned: Counter[str] = Counter()
-    for name, count in fleets.values():
-        planned[name] += count
-    return planned
+    return sum((Counter({name: count}) for name, count in fleets.values()), Counter())
 
 
 def _newest(listed: Iterable[Instance], seen: Mapping[str, Instance]) -> list[Instance]:

@@ -130,7 +130,10 @@ class Fleets:
         except Throttled:
             raise
         except Unavailable as error:
-            raise _without_answer(error) from error
+            raise Unavailable(
+                f"{error}; a fleet may still have launched",
+                remedy="Run `bullpen refresh`, which finds what was launched and ends it; then provision again.",
+            ) from error
 
     async def _register(self, plan: FleetPlan, machines: tuple[LaunchedMachine, ...]) -> list[Instance]:
         """Give each machine its record, together with the fleet's answer; if that fails they are ended at once."""
@@ -179,13 +182,6 @@ class Fleets:
             repository=record.needs.repository,
         )
         return instances.register(instances.absent(machine.id, now), event)
-
-
-def _without_answer(error: Unavailable) -> Unavailable:
-    return Unavailable(
-        f"{error}; a fleet may still have launched",
-        remedy="Run `bullpen refresh`, which finds what was launched and ends it; then provision again.",
-    )
 
 
 def _lack(plan: FleetPlan, answer: FleetAnswer) -> Lack | None:

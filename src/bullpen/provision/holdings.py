@@ -2,7 +2,6 @@
 it."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 from bullpen.errors import Conflict
@@ -10,19 +9,13 @@ from bullpen.model.instance import Instance
 from bullpen.model.transition import Change
 from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Discarded, Origin
-
-
-@dataclass(slots=True)
-class HeldInstance:
-    instance: Instance
-    origin: Origin
+from bullpen.provision.outcome import Discarded, Member, Origin
 
 
 class Holdings:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self.held: dict[str, HeldInstance] = {}
+        self.held: dict[str, Member] = {}
         self.losers: dict[str, tuple[Instance, Origin, str]] = {}  # given back, deregistration awaited
         self.discarded: list[Discarded] = []
         self.collisions = 0
@@ -46,7 +39,7 @@ class Holdings:
         return claimed  # type: ignore[no-any-return]
 
     def hold(self, instance: Instance, origin: Origin) -> None:
-        self.held[instance.id] = HeldInstance(instance, origin)
+        self.held[instance.id] = Member(instance, origin)
 
     def discard(self, instance_id: str, reason: str, outcome: InstanceFate) -> None:
         origin = self.held.pop(instance_id).origin

@@ -63,11 +63,11 @@ class Settlement:
         landed, at_work = await self._carry_out()
         for id, record in landed.items():
             if record is not None:
-                self.holdings.held[id].instance = record
+                self.holdings.hold(record, self.holdings.held[id].origin)
         await self._part_with(landed, at_work, keep={member.instance.id for member in members}, reason="surplus")
         await self._part_with_losers()
         await self._close(at_work)
-        return [Member(self.holdings.held[m.instance.id].instance, m.origin) for m in members if self._runs(m)]
+        return [self.holdings.held[member.instance.id] for member in members if self._runs(member)]
 
     def _runs(self, member: Member) -> bool:
         """True if a member serves the run. One that does not is no longer held."""
@@ -148,8 +148,7 @@ class Settlement:
     async def _surplus_at_work(self, members: list[Member]) -> list[Member]:
         asked_for = {member.instance.id for member in members}
         surplus = [id for id in self.holdings.held if id not in asked_for]
-        held = [self.holdings.held[id] for id in await self._at_work(surplus)]
-        return [Member(one.instance, one.origin) for one in held]
+        return [self.holdings.held[id] for id in await self._at_work(surplus)]
 
     async def _at_work(self, ids: list[str]) -> list[str]:
         return list(await busy.at_work(self.ports, self.settings, ids, hurry=self.stop.is_set()))
