@@ -100,9 +100,8 @@ class SimulatedAgent:
     def _patience(self, seconds: float, progress: AgentProgress) -> float:
         if progress.job is not None:
             return min(seconds, max(self._job_ends - asyncio.get_running_loop().time(), 0.001))
-        if progress.activity is not None:
-            return min(seconds, LOOK_FOR_JOBS)
-        return min(seconds, LOOK_FOR_JOBS) if self._memory.tables.jobs else seconds
+        may_change = progress.activity is not None or self._memory.tables.jobs
+        return min(seconds, LOOK_FOR_JOBS) if may_change else seconds
 
     async def _has_job(self, found: Instance | None) -> bool:
         if found is None or found.state is not RUNNING or not self._memory.tables.jobs:
@@ -131,9 +130,8 @@ class SimulatedAgent:
         self._job_ends = now + (float(arguments[0]) if program == "sleep" else 0.0)
         self._exit_code = 1 if program == "false" else 0
         await self._ports.logs.append(taken.id, taken.fence, 0, f"{' '.join(taken.command)}\n".encode())
-        bound = steps.Holder(
-            at=self._ports.clock.now(), by=self._id, worker=taken.worker, epoch=taken.epoch, fence=taken.fence
-        )
+        at = self._ports.clock.now()
+        bound = steps.Holder(at=at, by=self._id, worker=taken.worker, epoch=taken.epoch, fence=taken.fence)
         await self._ports.records.apply_each([steps.bind(taken, bound)])
         holder = LeaseHolder(taken.worker, taken.epoch)
         return progress.beat(holder).took(HeldJob(taken.id, taken.fence, record.round, now, holder, taken.timeout))

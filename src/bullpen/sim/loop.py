@@ -18,8 +18,7 @@ from typing import Any, TypeAlias, TypeVar, TypeVarTuple
 
 from bullpen.sim.frames import abandon, waits_at
 from bullpen.sim.outside import NotSimulated, without_the_outside
-from bullpen.sim.process import Callback, Process, current_process, enter, process_of
-from bullpen.sim.ready import Interleaving
+from bullpen.sim.process import Callback, Interleaving, Process, current_process, enter, process_of
 
 __all__ = ["Deadlock", "Livelock", "NotSimulated", "OutOfTime", "Process", "Stuck", "VirtualLoop", "current_process"]
 
@@ -139,11 +138,6 @@ class VirtualLoop(BaseEventLoop):
         self._timers_set += 1  # timers of the same instant fire in the order in which they were set
         heapq.heappush(self._timers, (when, self._timers_set, timer))
         return timer
-
-    def call_later(
-        self, delay: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def create_task(
         self, coro: _CoroutineLike[_T], *, name: object = None, context: Context | None = None, **kwargs: Any

@@ -1,30 +1,16 @@
 """What virtual time does not have: I/O, threads, subprocesses, signals. Asking for it is an error, at once."""
 
-from __future__ import annotations
-
+import asyncio
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
-_FILES = ["add_reader", "remove_reader", "add_writer", "remove_writer", "connect_read_pipe", "connect_write_pipe"]
-_SOCKETS = [
-    *(
-        "sock_recv",
-        "sock_recv_into",
-        "sock_recvfrom",
-        "sock_recvfrom_into",
-        "sock_sendall",
-        "sock_sendto",
-        "sock_connect",
-    ),
-    *("sock_accept", "sock_sendfile", "sendfile", "start_tls", "connect_accepted_socket", "getaddrinfo", "getnameinfo"),
-    *("create_connection", "create_server", "create_datagram_endpoint", "create_unix_connection", "create_unix_server"),
-]
-_PROCESSES = ["subprocess_exec", "subprocess_shell", "add_signal_handler", "remove_signal_handler"]
-_THREADS = ["run_in_executor", "set_default_executor", "call_soon_threadsafe"]
-# Not of the outside, but a factory may start tasks eagerly: inside a callback, where no process can be killed.
-_FACTORIES = ["set_task_factory"]
+_LIFE = ("run_forever", "run_until_complete", "stop", "is_running", "close", "is_closed", "shutdown_asyncgens")
+_WORK = ("time", "call_soon", "call_at", "call_later", "create_future", "create_task", "shutdown_default_executor")
+_ERRORS = ("call_exception_handler", "default_exception_handler", "get_exception_handler", "set_exception_handler")
+# No `set_task_factory`: one may start tasks eagerly, which is inside a callback, where no process can be killed.
+_SIMULATED = frozenset([*_LIFE, *_WORK, *_ERRORS, "get_debug", "set_debug", "get_task_factory"])
 
 
 class NotSimulated(RuntimeError):
@@ -33,8 +19,9 @@ class NotSimulated(RuntimeError):
 
 def without_the_outside(loop_class: _Class) -> _Class:
     """Make a loop class refuse every method that leads out of the simulation."""
-    for name in (*_FILES, *_SOCKETS, *_PROCESSES, *_THREADS, *_FACTORIES):
-        setattr(loop_class, name, _refusal(name))
+    for name in vars(asyncio.AbstractEventLoop):
+        if not name.startswith("_") and name not in _SIMULATED:
+            setattr(loop_class, name, _refusal(name))
     return loop_class
 
 
