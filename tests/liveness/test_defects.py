@@ -6,7 +6,8 @@ import pytest
 
 from bullpen.engines.memory import Failure
 from bullpen.errors import Conflict, Unavailable
-from bullpen.jobs import rescue
+from bullpen.jobs.queries import policy_of
+from bullpen.model import job_policy
 from bullpen.model.worker import ABSENT, ACTIVE, INACTIVE, Code, Rejected
 from liveness.fixtures import Crew, passes, requeued
 
@@ -30,7 +31,8 @@ async def test_a_late_reschedule_does_not_reset_a_job_that_runs_on_a_healthy_wor
     await crew.beats()
     await crew.beats("other")
     await crew.works()
-    late = rescue(crew.job(), crew.settings, crew.ports.clock.now(), by="a test", why="late")
+    now = crew.ports.clock.now()
+    late = job_policy.give_back(crew.job(), policy_of(crew.settings), now, by="a test", why="late")
     await crew.loses("w")
     await passes(crew.liveness(), 2)
     await crew.assigns("j", "other")

@@ -7,7 +7,7 @@ takes their results, `ending` has every other way out: cancelled, given back, it
 """
 
 from bullpen.jobs.assignment import StaleResult, finish, take
-from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded, rescue
+from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded
 from bullpen.jobs.queries import find, of_run
 from bullpen.jobs.request import JobRequest, check_served, checked, submit
 
@@ -23,7 +23,6 @@ __all__ = [
     "give_back",
     "give_up_stranded",
     "of_run",
-    "rescue",
     "submit",
     "take",
 ]

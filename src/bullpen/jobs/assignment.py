@@ -7,11 +7,11 @@ it.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.jobs.policy import of_settings
-from bullpen.jobs.queries import find
+from bullpen.jobs.queries import find, policy_of
 from bullpen.model import instance as instances
 from bullpen.model import job_policy
 from bullpen.model.instance import Instance
@@ -60,41 +60,27 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
 
 async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, instance: Instance) -> Job:
     now = ports.clock.now()
-    change = job_policy.assign(job, of_settings(settings), now, worker=worker, instance_id=instance.id)
+    change = job_policy.assign(job, policy_of(settings), now, worker=worker, instance_id=instance.id)
+    of_worker = {"state": ACTIVE, "epoch": worker.epoch, "leaving": None}
+    of_instance = {"state": instances.RUNNING, "run_id": instance.run_id, "round": instance.round}
     checks = (
-        Check(
-            Worker,
-            worker.id,
-            (
-                Guard("state", "is", ACTIVE),
-                Guard("epoch", "is", worker.epoch),
-                Guard("deadline", "after", now),
-                Guard("leaving", "is", None),
-            ),
-        ),
-        Check(
-            Instance,
-            instance.id,
-            (
-                Guard("state", "is", instances.RUNNING),
-                Guard("run_id", "is", instance.run_id),
-                Guard("round", "is", instance.round),
-            ),
-        ),
+        Check(Worker, worker.id, (*_unchanged(of_worker), Guard("deadline", "after", now))),
+        Check(Instance, instance.id, _unchanged(of_instance)),
     )
     (taken,) = await ports.records.apply(change, checks=checks)
     assert isinstance(taken, Job)
     return taken
 
 
+def _unchanged(fields: dict[str, Any]) -> tuple[Guard, ...]:
+    return tuple(Guard(name, "is", value) for name, value in fields.items())
+
+
 async def is_alone(ports: Ports, instance: Instance, lease: timedelta) -> bool:
     """True if no other runner of the run has beaten within a lease."""
     now = ports.clock.now()
-    others = [
-        one.id
-        for one in await ports.records.run_instances(instance.run_id)
-        if one.state is instances.RUNNING and one.id != instance.id
-    ]
+    found = await ports.records.run_instances(instance.run_id)
+    others = [one.id for one in found if one.state is instances.RUNNING and one.id != instance.id]
     beats = [pulse.heartbeat for pulse in (await ports.signals.read(others)).values()] if others else []
     return not any(beat is not None and beat.at + lease > now for beat in beats)
 
@@ -112,7 +98,7 @@ async def finish(
     """Report the end of an assignment: it counts if it is the current one, and only once. Raise NotFound."""
     while True:
         job = await find(ports, job_id)
-        policy, now = of_settings(settings), ports.clock.now()
+        policy, now = policy_of(settings), ports.clock.now()
         try:
             change = job_policy.finish(
                 job, policy, now, assignment=assignment, exit_code=exit_code, result=result, why=why

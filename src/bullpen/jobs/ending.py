@@ -1,22 +1,19 @@
 """How a job leaves its worker or ends without a result: cancelled, given back, its run over, or no runner left."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
-from bullpen.jobs.policy import of_settings
-from bullpen.jobs.queries import find, unfinished
+from bullpen.jobs.queries import PAGE, find, policy_of, unfinished
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model import job_policy
 from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment
 from bullpen.model.provision import OPEN
-from bullpen.model.transition import Change
 from bullpen.ports import Ports
 
-PAGE = 500
 BARE_RUNS = "runs with jobs and no runner"
 """The topic under which `Observations` keeps since when."""
 
@@ -30,19 +27,14 @@ async def cancel(ports: Ports, settings: Settings, job_id: str, *, by: str, why:
         now = ports.clock.now()
         try:
             if job.state is steps.QUEUED:
-                change = job_policy.give_up(job, of_settings(settings), now, by=by, why=why, result=Result.CANCELLED)
+                change = job_policy.give_up(job, policy_of(settings), now, by=by, why=why, result=Result.CANCELLED)
             else:
                 change = steps.ask_to_cancel(job, steps.CancelAsked(at=now, by=by, why=why))
             (landed,) = await ports.records.apply(change)
             assert isinstance(landed, Job)
             return landed
         except (Conflict, InvalidTransition):
-            continue  # taken, lost or ended between our look and our write: look again
-
-
-def rescue(job: Job, settings: Settings, now: datetime, *, by: str, why: str) -> Change[Job]:
-    """What becomes of a running job whose worker is lost or leaves: see `job_policy.give_back`."""
-    return job_policy.give_back(job, of_settings(settings), now, by=by, why=why)
+            continue  # taken, lost or ended between this read and this write
 
 
 async def give_back(ports: Ports, settings: Settings, job_id: str, assignment: Assignment, *, why: str) -> Job:
@@ -55,7 +47,8 @@ async def give_back(ports: Ports, settings: Settings, job_id: str, assignment: A
         if not assignment.is_current(job):
             return job
         try:
-            change = rescue(job, settings, ports.clock.now(), by=assignment.worker, why=why)
+            now = ports.clock.now()
+            change = job_policy.give_back(job, policy_of(settings), now, by=assignment.worker, why=why)
             (landed,) = await ports.records.apply(change)
             assert isinstance(landed, Job)
             return landed
@@ -101,7 +94,7 @@ async def _waiting_runs(ports: Ports) -> list[str]:
 
 
 async def _has_runner(ports: Ports, settings: Settings, run_id: str) -> bool:
-    """True if a runner lives, or is on its way. One that has been mute for as long as we would wait is none."""
+    """True if a runner lives, or is on its way. One that has been silent for as long as a job waits is none."""
     held = await ports.records.run_instances(run_id)
     if any(one.state is not instances.RUNNING for one in held):
         return True
@@ -118,7 +111,7 @@ async def _give_up(
     ports: Ports, settings: Settings, jobs: Sequence[Job], *, by: str, why: str, result: Result
 ) -> list[str]:
     """End each job as it was read; one that another process changed meanwhile is left to that process."""
-    policy, now = of_settings(settings), ports.clock.now()
+    policy, now = policy_of(settings), ports.clock.now()
     changes = [job_policy.give_up(job, policy, now, by=by, why=why, result=result) for job in jobs]
     landed = await ports.records.apply_each(changes)
     return [one.id for one in landed if isinstance(one, Job)]

@@ -1,10 +1,17 @@
-"""Read-only questions about jobs."""
+"""Read-only questions about jobs, and the settings that they go by."""
 
+from bullpen.config import Settings
 from bullpen.errors import NotFound
 from bullpen.model.job import Job
+from bullpen.model.job_policy import JobPolicy
 from bullpen.ports import Ports
 
 PAGE = 500
+
+
+def policy_of(settings: Settings) -> JobPolicy:
+    liveness = settings.liveness
+    return JobPolicy(verify=liveness.verify, purge=settings.timings.purge, losses=liveness.losses)
 
 
 async def find(ports: Ports, job_id: str) -> Job:
@@ -28,8 +35,6 @@ async def unfinished(ports: Ports, run_id: str) -> list[Job]:
 async def of_run(ports: Ports, run_id: str) -> list[Job]:
     """Every job of a run, in the order in which they were submitted."""
     found: list[Job] = []
-    after = ""
-    while page := await ports.jobs.of_run(run_id, PAGE, after):
+    while page := await ports.jobs.of_run(run_id, PAGE, found[-1].id if found else ""):
         found += page
-        after = page[-1].id
     return sorted(found, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))

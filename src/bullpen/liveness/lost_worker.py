@@ -1,4 +1,4 @@
-"""A lost worker, as its workflow run sees it.
+"""A lost worker: what it owes until its jobs are with others, and what its loss means to its workflow run.
 
 Where the CI is GitHub, the debt of a lost worker is not paid by giving its jobs to others: GitHub owns them. The debt
 stands until its run is reconciled: the job that it ran has been run again, or need not be, and the label that it served
@@ -14,16 +14,36 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bullpen.config import Settings
+from bullpen.errors import Conflict
 from bullpen.model import activity as activities
 from bullpen.model import label as labels
+from bullpen.model import worker as workers
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance
 from bullpen.model.times import later
-from bullpen.model.worker import Worker
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Worker
 from bullpen.ports import Ports, WorkflowJob
 
 LAG = 300.0  # seconds by which GitHub's answers may be behind
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
+TRIES = 3  # a worker that came back beats while its old epoch is settled
+
+_SETTLE = {ACTIVE: workers.settle_active, INACTIVE: workers.settle_inactive, CLEANED_UP: workers.settle_cleaned_up}
+
+
+async def settle(ports: Ports, worker: Worker, why: str, *, by: str) -> bool:
+    """Record that nothing of the lost epoch, as seen, is owed any more; True if this call wrote it."""
+    epoch = worker.lost_epoch
+    found: Worker | None = worker
+    for _ in range(TRIES):
+        if found is None or found.settled_epoch >= epoch:
+            return False
+        paid = workers.Rescheduled(at=ports.clock.now(), by=by, why=why, epoch=epoch)
+        (landed,) = await ports.records.apply_each([_SETTLE[found.state](found, paid)])
+        if not isinstance(landed, Conflict):
+            return True
+        found = landed.found
+    return False
 
 
 @dataclass(frozen=True, slots=True)

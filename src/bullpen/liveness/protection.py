@@ -17,12 +17,13 @@ loses the race for a control record declares no worker lost in that pass.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bullpen.config import Liveness
 from bullpen.errors import Conflict
 from bullpen.model import control as controls
 from bullpen.model.control import HELD, INGEST, Control
+from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.model.worker import ACTIVE, INACTIVE, Worker
 from bullpen.ports import Ports
@@ -82,7 +83,7 @@ class Protection:
         if control.state is HELD:
             if self.some_returned:
                 return controls.lift(control, controls.Holding(at=now, by=BY, why="workers are heard again"))
-            if control.held_since is not None and _after(control.held_since, self.rules.hold_max) <= now:
+            if control.held_since is not None and later(control.held_since, self.rules.hold_max) <= now:
                 return controls.lift(control, controls.Holding(at=now, by=BY, why=WAITED_ENOUGH))
             return None
         if not self.all_silent or _is_the_same_silence(control, silent):
@@ -120,7 +121,7 @@ def is_past_due(worker: Worker, recovered_at: datetime | None, now: datetime) ->
     """True if the lease is out, also when counted from when we could hear again."""
     if worker.deadline is None or worker.deadline > now:
         return False
-    return recovered_at is None or _after(recovered_at, worker.lease) <= now
+    return recovered_at is None or later(recovered_at, worker.lease) <= now
 
 
 async def note_ingest(ports: Ports, rules: Liveness, stored: dict[str, Control], now: datetime) -> dict[str, Control]:
@@ -209,7 +210,3 @@ async def _landed(ports: Ports, change: Change[Control]) -> Control:
     # Where the record cannot be read now, what was read before stays.
     landed: Control = (outcome.found or change.before) if isinstance(outcome, Conflict) else outcome
     return landed
-
-
-def _after(at: datetime, seconds: float) -> datetime:
-    return at + timedelta(seconds=seconds)

@@ -20,11 +20,12 @@ from functools import partial
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Refused, Unavailable
-from bullpen.jobs import give_up_stranded, rescue
+from bullpen.jobs import give_up_stranded
+from bullpen.jobs.queries import policy_of
 from bullpen.liveness import evidence
-from bullpen.liveness.debt import settle
 from bullpen.liveness.evidence import Evidence
-from bullpen.liveness.lost_worker import worker_loss
+from bullpen.liveness.lost_worker import settle, worker_loss
+from bullpen.model import job_policy
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.worker import CLEANED_UP, Worker, WorkerFate
@@ -78,7 +79,8 @@ class Rescheduler:
         unproven = [job.instance_id for job in overdue if job.side_effects]
         due = self._due(owing)
         seen = await evidence.gather(self._ports, [*(one.instance_id for one in due), *unproven])
-        await self._pay_all(due, seen, done)
+        for start in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in due[start : start + AT_ONCE]))
         for rest in (partial(self._requeue_unverified, overdue, seen), self._fail_stranded):
             try:
                 await rest(done)
@@ -91,10 +93,6 @@ class Rescheduler:
         keys = {one.id for one in owing}
         self._later = {key: entry for key, entry in self._later.items() if key in keys}
         return [one for one in owing if self._later.get(one.id, (0, time))[1] <= time]
-
-    async def _pay_all(self, due: Sequence[Worker], seen: Evidence, done: Rescheduling) -> None:
-        for start in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in due[start : start + AT_ONCE]))
 
     async def _try_to_pay(self, worker: Worker, seen: Evidence, done: Rescheduling) -> None:
         if worker_loss(self._settings, worker, seen.instances.get(worker.instance_id)) is not None:
@@ -143,10 +141,9 @@ class Rescheduler:
 
     async def _rescue(self, lost: Sequence[Job], why: str, done: Rescheduling) -> list[Conflict]:
         """Give them away, or up; returns the reason for those that could not be read or written."""
-        now = self._ports.clock.now()
-        landed = await self._ports.records.apply_each(
-            [rescue(job, self._settings, now, by=BY, why=why) for job in lost]
-        )
+        policy, now = policy_of(self._settings), self._ports.clock.now()
+        changes = [job_policy.give_back(job, policy, now, by=BY, why=why) for job in lost]
+        landed = await self._ports.records.apply_each(changes)
         for job in landed:
             if not isinstance(job, Conflict):
                 (done.given_up if job.state is FINISHED else done.requeued).append(job.id)

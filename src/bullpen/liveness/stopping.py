@@ -12,15 +12,14 @@ from dataclasses import dataclass
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
-from bullpen.jobs import rescue
-from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import worker_losses
+from bullpen.jobs.queries import policy_of
+from bullpen.liveness.lost_worker import settle, worker_losses
+from bullpen.model import job_policy
 from bullpen.model import worker as workers
 from bullpen.model.times import later
 from bullpen.model.worker import ABSENT, CLEANED_UP, Code, Rejected, Worker
 from bullpen.ports import Ports
 
-WHY = "its worker has stopped"
 JOBS = 500  # read at a time
 ROUNDS = 100  # of such portions; what is left then is paid by sweepers
 
@@ -60,8 +59,9 @@ async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> Stoppe
         if not held:
             await settle(ports, worker, "it has no jobs any more", by=worker.id)
             break
-        now = ports.clock.now()
-        landed = await ports.records.apply_each([rescue(job, settings, now, by=worker.id, why=WHY) for job in held])
+        event = {"by": worker.id, "why": "its worker has stopped"}
+        policy, now = policy_of(settings), ports.clock.now()
+        landed = await ports.records.apply_each([job_policy.give_back(job, policy, now, **event) for job in held])
         given |= dict.fromkeys(job.id for job in landed if not isinstance(job, Conflict))
         if all(isinstance(one, Conflict) and one.found is None for one in landed):
             break  # they cannot be written now: the debt stands

@@ -17,8 +17,7 @@ from dataclasses import replace
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated, Throttled
-from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import WorkerLoss, worker_losses
+from bullpen.liveness.lost_worker import WorkerLoss, settle, worker_losses
 from bullpen.model.worker import ACTIVE, Worker
 from bullpen.ports import Ports
 from bullpen.workflows import holdings
@@ -168,8 +167,7 @@ class WorkflowController:
         if run in self._tasks:
             self._missed.add(run)
             return None
-        task = asyncio.get_running_loop().create_task(self._try(replace(held, repository=owner)))
-        self._tasks[run] = task
+        task = self._tasks[run] = asyncio.get_running_loop().create_task(self._try(replace(held, repository=owner)))
         return task
 
     async def _try(self, held: RunHoldings) -> None:
@@ -177,14 +175,11 @@ class WorkflowController:
         async with self._places:
             try:
                 await self._runs.reconcile(held)
-            except BullpenError as exc:
-                self._back_off(held.run, exc)
-                if isinstance(exc, Outdated):
-                    raise
-                self._report.alarm(f"run {held.run} of {held.repository} could not be reconciled: {exc}")
             except Exception as exc:
                 self._back_off(held.run, exc)
-                raise
+                if isinstance(exc, Outdated) or not isinstance(exc, BullpenError):
+                    raise
+                self._report.alarm(f"run {held.run} of {held.repository} could not be reconciled: {exc}")
             else:
                 self._failed.pop(held.run, None)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from bullpen.config import Settings
 from bullpen.inventory import every_live
-from bullpen.liveness.debt import settle
-from bullpen.liveness.lost_worker import WorkerLoss, only_repository
+from bullpen.liveness.lost_worker import WorkerLoss, only_repository, settle
 from bullpen.model import label as labels
 from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.model.times import later

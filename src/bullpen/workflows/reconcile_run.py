@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
-from bullpen.liveness.debt import settle
+from bullpen.liveness.lost_worker import settle
 from bullpen.model.times import later
 from bullpen.ports import Ports, WorkflowRun
 from bullpen.workflows import release_ended

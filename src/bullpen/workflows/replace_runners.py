@@ -89,12 +89,7 @@ class RunnerReplacement:
         await self._replace(run, labels, jobs, RunHoldings(run.run), least=1)
 
     async def _replace(
-        self,
-        run: WorkflowRun,
-        labels: Sequence[str],
-        jobs: Sequence[WorkflowJob],
-        held: RunHoldings,
-        least: int = 0,
+        self, run: WorkflowRun, labels: Sequence[str], jobs: Sequence[WorkflowJob], held: RunHoldings, least: int = 0
     ) -> None:
         """Provide runners for the labels that jobs wait for."""
         for label in labels:

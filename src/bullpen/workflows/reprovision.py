@@ -119,16 +119,8 @@ class RunnerProvider:
     def _like(self, model: Provision, label: str, count: int) -> Request:
         """The request again. Raise ConfigError if the settings no longer allow it."""
         asked = model.needs
-        needs = self._settings.requirements(
-            asked.resource_class,
-            asked.usage_class,
-            asked.allowed_types,
-            asked.cpu,
-            asked.mem,
-            asked.trust_domain,
-            asked.repository,
-            asked.fallback,
-        )
+        machine = (asked.resource_class, asked.usage_class, asked.allowed_types, asked.cpu, asked.mem)
+        needs = self._settings.requirements(*machine, asked.trust_domain, asked.repository, asked.fallback)
         return Request(label, count, needs, model.max_runtime, spares_silent=True)
 
     async def _provision(self, request: Request) -> Outcome:
