@@ -45,12 +45,8 @@ async def gather_or_cancel(jobs: Sequence[Coroutine[Any, Any, T]], *, arm: Arm |
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-def on_event(event: asyncio.Event, act: Callable[[], None]) -> Callable[[], None]:
+def on_event(event: asyncio.Event, act: Callable[[], None]) -> Callable[[], object]:
     """Call `act` once when the event is set (at once if it is); returns how to call it off."""
     watcher = asyncio.get_running_loop().create_task(event.wait())
     watcher.add_done_callback(lambda task: None if task.cancelled() else act())
-
-    def call_off() -> None:
-        watcher.cancel()
-
-    return call_off
+    return watcher.cancel

@@ -10,7 +10,7 @@ everything back and ends the jobs.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from bullpen import jobs
@@ -103,7 +103,8 @@ async def run(
         return RunOutcome(outcome, interrupted=outcome.interrupted)
     try:
         submitted = await jobs.submit(ports, wanted, by=BY)
-        ended = await _Watch(ports, settings, request, submitted, tell, write).see_through(stop)
+        watch = _Watch(ports, settings, request, {job.id: job for job in submitted}, tell, write)
+        ended = await watch.see_through(stop)
     except Exception:
         await _give_back(ports, settings, request, tell)
         raise
@@ -144,30 +145,26 @@ async def _mute(ports: Ports, settings: Settings, runners: Sequence[Instance]) -
     return [one for one in runners if (beat := pulses[one.id].heartbeat) is not None and beat.at + patience <= now]
 
 
+@dataclass(slots=True)
 class _Watch:
-    """The jobs of a run until all have ended."""
+    """The jobs of a run, by id, until all have ended."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        request: Request,
-        submitted: Sequence[Job],
-        tell: Tell,
-        write: Write,
-    ) -> None:
-        self._ports = ports
-        self._settings = settings
-        self._request = request
-        self._jobs = {job.id: job for job in submitted}
-        self._followers = {job.id: JobLogTail(ports, job.id) for job in submitted}
-        self._tell = tell
-        self._write = write
-        self._liveness = LivenessController(ports, settings)
-        self._sweep_at = 0.0
-        self._replacement: asyncio.Task[Outcome] | None = None
-        self._replace_at = 0.0
-        self._stop_replacing = asyncio.Event()
+    _ports: Ports
+    _settings: Settings
+    _request: Request
+    _jobs: dict[str, Job]
+    _tell: Tell
+    _write: Write
+    _liveness: LivenessController = field(init=False)
+    _logs: dict[str, JobLogTail] = field(init=False)
+    _sweep_at: float = 0.0
+    _replacement: asyncio.Task[Outcome] | None = None
+    _replace_at: float = 0.0
+    _stop_replacing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._liveness = LivenessController(self._ports, self._settings)
+        self._logs = {id: JobLogTail(self._ports, id) for id in self._jobs}
 
     async def see_through(self, stop: asyncio.Event) -> list[Job]:
         """Return the jobs as they ended. After `stop` they are cancelled, and have `timings.settle` to end."""
@@ -185,7 +182,7 @@ class _Watch:
         """Read the jobs and pass on what they printed."""
         self._jobs |= await self._ports.jobs.jobs([*self._jobs])
         for id, job in self._jobs.items():
-            for line in await self._followers[id].new_lines(job):
+            for line in await self._logs[id].new_lines(job):
                 self._write(job, line)
         left = self._unfinished()
         ended, total = len(self._jobs) - left, len(self._jobs)
