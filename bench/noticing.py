@@ -13,7 +13,7 @@ from bullpen.liveness.heartbeat import record_heartbeat
 from bullpen.liveness.schema import HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.worker import ACTIVE
 from bullpen.ports import Ports
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import virtual_run
 
 SETTINGS = Settings()
 OURS = int(SETTINGS.timings.lease)

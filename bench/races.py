@@ -14,7 +14,7 @@ from bench.table import Measurement, Row, row
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
 from bullpen.engines.memory.compute import MemoryCompute
 from bullpen.model.fleet import FleetAnswer, FleetPlan
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import virtual_run
 
 DOMAINS = ("red", "blue")
 LONG_ENOUGH = timedelta(seconds=5)

@@ -15,7 +15,7 @@ from bullpen.ports import Message, Ports
 from bullpen.provision import Outcome, Request, provision
 from bullpen.release import ReleaseOutcome, release
 from bullpen.sim.agent import Temper
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import virtual_run
 from bullpen.sim.world import World
 
 T = TypeVar("T")

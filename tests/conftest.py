@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import virtual_run
 
 pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures"]
 

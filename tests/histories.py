@@ -21,8 +21,8 @@ from bullpen.provision import Outcome, Request, provision
 from bullpen.refresh import refresh
 from bullpen.release import ReleaseOutcome, release
 from bullpen.sim import invariants
+from bullpen.sim.loop import virtual_run
 from bullpen.sim.process import Process
-from bullpen.sim.run import virtual_run
 from bullpen.sim.world import World
 
 SETTINGS = Settings(

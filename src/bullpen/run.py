@@ -175,7 +175,9 @@ class _Watch:
             if stop.is_set():
                 await self._cancel()
         finally:
-            await self._end_replacing()
+            if self._replacement is not None:
+                self._stop_replacing.set()
+                await asyncio.gather(self._replacement, return_exceptions=True)
         return list(self._jobs.values())
 
     async def _all_ended(self) -> bool:
@@ -228,11 +230,6 @@ class _Watch:
         self._replacement = asyncio.get_running_loop().create_task(
             provision(self._ports, self._settings, request, stop=self._stop_replacing)
         )
-
-    async def _end_replacing(self) -> None:
-        if self._replacement is not None:
-            self._stop_replacing.set()
-            await asyncio.gather(self._replacement, return_exceptions=True)
 
     async def _cancel(self) -> None:
         self._tell(ProgressReport(WorkPhase.CANCEL, "cancelling the jobs"))

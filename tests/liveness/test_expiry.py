@@ -14,7 +14,7 @@ from bullpen.liveness.lease import Sweeper
 from bullpen.model import worker as workers
 from bullpen.model.instance import TERMINATED
 from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, LeaseExpired, Worker
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import virtual_run
 from liveness.fixtures import Crew, lost, passes, requeued, settings
 
 

@@ -14,9 +14,8 @@ from bullpen.liveness import LivenessController
 from bullpen.model.instance import TERMINATED
 from bullpen.model.job import QUEUED
 from bullpen.model.worker import ACTIVE
-from bullpen.sim.loop import VirtualLoop
+from bullpen.sim.loop import VirtualLoop, virtual_run
 from bullpen.sim.process import Process
-from bullpen.sim.run import virtual_run
 from liveness.fixtures import Crew, passes
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from bullpen.sim.loop import Deadlock, Livelock, NotSimulated, OutOfTime, Process, VirtualLoop
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import Deadlock, Livelock, NotSimulated, OutOfTime, VirtualLoop, virtual_run
+from bullpen.sim.process import Process
 
 
 def the_loop() -> VirtualLoop:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bullpen.sim.loop import Process, VirtualLoop
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import VirtualLoop, virtual_run
+from bullpen.sim.process import Process
 
 
 def the_loop() -> VirtualLoop:

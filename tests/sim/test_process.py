@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import pytest
 
-from bullpen.sim.loop import Deadlock, Process, VirtualLoop, current_process
-from bullpen.sim.run import virtual_run
+from bullpen.sim.loop import Deadlock, VirtualLoop, virtual_run
+from bullpen.sim.process import Process, current_process
 
 
 def the_loop() -> VirtualLoop:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullpen.sim.loop import Deadlock, Process, VirtualLoop
-from bullpen.sim.run import LeftBehind, virtual_run
+from bullpen.sim.loop import Deadlock, LeftBehind, VirtualLoop, virtual_run
+from bullpen.sim.process import Process
 
 
 def the_loop() -> VirtualLoop:

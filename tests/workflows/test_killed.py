@@ -10,9 +10,8 @@ from bullpen.engines.memory import Rates
 from bullpen.engines.memory.github import JobSpec
 from bullpen.errors import Unavailable
 from bullpen.ports import Conclusion, Ports
-from bullpen.sim.loop import VirtualLoop
+from bullpen.sim.loop import VirtualLoop, virtual_run
 from bullpen.sim.process import Process
-from bullpen.sim.run import virtual_run
 from bullpen.workflows.controller import WorkflowController
 from fixtures import requests
 from workflows.fixtures import Scene, a_scene, build

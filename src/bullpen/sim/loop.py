@@ -19,13 +19,12 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 from bullpen.sim.frames import abandon, waits_at
 from bullpen.sim.process import Callback, Interleaving, Process, current_process, enter, process_of
 
-__all__ = ["Deadlock", "Livelock", "NotSimulated", "OutOfTime", "Process", "Stuck", "VirtualLoop", "current_process"]
-
 _T = TypeVar("_T")
 _Class = TypeVar("_Class", bound=type)
 _Ts = TypeVarTuple("_Ts")
 _CoroutineLike: TypeAlias = Coroutine[Any, Any, _T] | Generator[Any, None, _T]
 
+A_DAY = 86_400.0
 CALLBACKS_PER_INSTANT = 1_000_000
 """So many callbacks without time passing are a loop that polls without sleeping: on virtual time it never ends."""
 
@@ -74,6 +73,10 @@ class Livelock(Stuck):
 
 class OutOfTime(Stuck):
     """The virtual time allowed is over."""
+
+
+class LeftBehind(RuntimeError):
+    """The main coroutine returned while tasks of living processes still ran: they were not awaited."""
 
 
 class _Handle(asyncio.Handle):
@@ -248,6 +251,36 @@ class VirtualLoop(BaseEventLoop):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         # Tasks freed after `close` complain here too, as pending or unheard. It is not read: they are abandoned.
         self.failures.append(context.get("exception") or RuntimeError(context["message"]))
+
+
+def virtual_run(
+    main: Coroutine[Any, Any, _T], *, seed: int = 0, timeout: float | None = A_DAY, allow_left_behind: bool = False
+) -> _T:
+    """Run `main` on a new VirtualLoop and return its result.
+
+    Raise what `main` raises, Stuck if it cannot end within `timeout` virtual seconds, an ExceptionGroup of failures
+    that were not awaited, and LeftBehind for tasks still running unless these are allowed. Work unfinished at the end,
+    of the living and of the dead, is abandoned as it stands.
+    """
+    loop = VirtualLoop(seed)
+    if timeout is not None:
+        loop.time_limit = timeout
+    try:
+        try:
+            result = loop.run_until_complete(main)
+        except BaseException as error:
+            # A main that waits for ever often waits for a task that failed: say so.
+            for failure in loop.unretrieved():
+                if failure is not error:
+                    error.add_note(f"meanwhile not awaited: {failure!r}")
+            raise
+        if failures := loop.unretrieved():
+            raise BaseExceptionGroup("failures that were not awaited", failures)
+        if not allow_left_behind and (tasks := loop.left_behind()):
+            raise LeftBehind(f"tasks that were not awaited still run:{loop.describe(tasks)}")
+        return result
+    finally:
+        loop.close()
 
 
 def _is_dead(process: Process | None) -> bool:
