@@ -26,11 +26,11 @@ def test_an_agent_in_a_zip_application_knows_its_build(tmp_path: Path) -> None:
     archive = tmp_path / "agent.pyz"
     archive.write_bytes(bz2.decompress(packed("bullpen.agent.__main__")))
     program = f"import sys; sys.path.insert(0, {str(archive)!r}); from bullpen.agent import build as it"
-    program += "; print(it.PACKAGE, it.build_id())"
+    program += "; print(it.__file__, it.build_id())"
     command = [sys.executable, "-I", "-S", "-c", program]
     said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
     assert said[0] == said[1]
-    assert said[0][0] == str(archive / "bullpen" / "agent")
+    assert said[0][0] == str(archive / "bullpen" / "agent" / "build.py")
     assert said[0][1].startswith(f"{__version__}+")
 
 

@@ -105,7 +105,7 @@ class Driven:
                 self.progress = progress.registered(record, self._failure("register"), keeps=self.keeps)
             case Step.DEREGISTER:
                 failure = self._failure("deregister")
-                self.progress = progress.hung_up(failure) if failure else progress.deregistered(record)
+                self.progress = progress.hung_up(failure) if failure else progress.deregistered()
             case Step.TAKE_JOB:
                 self.progress = progress.took(HeldJob("j-1", 1, record.round, 100.0, progress.holder))
             case Step.SETTLE_JOB:
@@ -218,7 +218,7 @@ def test_what_was_not_cleaned_is_never_attested() -> None:
 
 
 def test_a_claim_in_the_middle_of_cleaning_is_acknowledged_and_waits_for_its_end() -> None:
-    cleaning = registered(a_record()).deregistered(a_record()).cleaning_began(a_record(InstanceState.IDLE, round="r2"))
+    cleaning = registered(a_record()).deregistered().cleaning_began(a_record(InstanceState.IDLE, round="r2"))
     claim = a_record(InstanceState.CLAIMED, round="r3")
     assert next_of(claim, cleaning) == SendSignal(SignalKind.CLAIM_SEEN)
     assert isinstance(next_of(claim, cleaning.reported(SignalKind.CLAIM_SEEN, "r3", at=100.0)), Wait)
@@ -401,7 +401,6 @@ anything_done = st.builds(
     seen=st.none() | records,
     boot=st.builds(RoundAttempt, st.just(""), st.sampled_from(Phase), st.just("why")),
     registration=st.none() | outcomes,
-    removal=st.none() | st.builds(RoundAttempt, rounds, st.just(Phase.FAILED), st.just("why")),
     cleaning=st.none() | attempts,
     is_used=st.booleans(),
     kept_for=st.sampled_from(["", "a", "b"]),

@@ -275,6 +275,7 @@ def test_an_agent_that_meets_something_unexpected_tells_it_and_leaves_properly(t
 from pathlib import Path
 from bullpen.agent.config import Config
 from bullpen.agent.loop import AgentLoop
+from bullpen.agent.wakeup import ThreadWakeup
 
 class Surprise:
     def has_changed(self): raise RuntimeError("surprise")
@@ -283,7 +284,7 @@ class Surprise:
 
 directory = Path({str(tmp_path)!r})
 config = Config("i-{os.getpid():016x}", directory, directory, 5.0, 60.0, 60.0, "", 30.0, ())
-print("well", AgentLoop(config, Surprise(), None, print).run())
+print("well", AgentLoop(config, Surprise(), ThreadWakeup(), print).run())
 """
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", agent]

@@ -15,9 +15,8 @@ import pytest
 import bullpen
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
-from bullpen.agent.log_tail import LINES, Journal
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
-from bullpen.agent.shutdown import leave
+from bullpen.agent.shutdown import LINES, Journal, leave
 from bullpen.agent.store.base import StoreUnreachable
 from bullpen.model.activity import Activity
 

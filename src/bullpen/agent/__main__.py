@@ -12,19 +12,14 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config, load
 from bullpen.agent.loop import AgentLoop
-from bullpen.agent.store.base import AgentStore
 from bullpen.agent.store.sqlite import SqliteStore
+from bullpen.agent.wakeup import ThreadWakeup
 from bullpen.engines.sqlite.notify import Listener, socket_directory
-
-if TYPE_CHECKING:
-    from bullpen.agent.aws.interruption import Notices
-    from bullpen.agent.wakeup import Wakeups
 
 
 def log(line: str) -> None:
@@ -36,23 +31,12 @@ def log(line: str) -> None:
         os.write(2, f"{stamp}.{int(moment * 1000) % 1000:03d}Z {line}\n".encode(errors="replace"))
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where this agent runs, and as which instance. `notices` are those of EC2 that the machine will be taken away."""
-
-    config: Config  # with what the machine's metadata service says
-    store: AgentStore
-    wakeups: "Wakeups"
-    notices: "Notices | None" = None
-
-
-def _surroundings(config: Config) -> Surroundings:
+def _agent(config: Config) -> AgentLoop:
     """Raise ValueError where the configuration leaves no way to the store."""
     if not (config.serve_url or config.table):
-        return Surroundings(config, SqliteStore(config), Listener(socket_directory(config.home), config.instance_id))
-    from bullpen.agent.wakeup import ThreadWakeup
-
-    bell, notices, metadata = ThreadWakeup(), None, None
+        bell = Listener(socket_directory(config.home), config.instance_id)
+        return AgentLoop(config, SqliteStore(config), bell, log)
+    wakeup, notices, metadata = ThreadWakeup(), None, None
     if config.imds:
         from bullpen.agent.aws.imds import Metadata
         from bullpen.agent.aws.interruption import Notices
@@ -65,17 +49,17 @@ def _surroundings(config: Config) -> Surroundings:
             region=config.region or found.region,
             domain=config.domain or found.zone,
         )
-        notices = Notices(Metadata(), bell)
+        notices = Notices(Metadata(), wakeup)
         notices.start()
     if config.serve_url:
         from bullpen.agent.store.http import HttpStore
 
-        return Surroundings(config, HttpStore(config, bell), bell, notices)
+        return AgentLoop(config, HttpStore(config, wakeup), wakeup, log, notices)
     if metadata is None:
         raise ValueError(f"table {config.table} cannot be reached without the metadata service's credentials")
     from bullpen.agent.store.dynamodb import connect
 
-    return Surroundings(config, connect(config, metadata), bell, notices)
+    return AgentLoop(config, connect(config, metadata), wakeup, log, notices)
 
 
 def _shut_down(command: tuple[str, ...]) -> None:
@@ -85,7 +69,7 @@ def _shut_down(command: tuple[str, ...]) -> None:
     import subprocess
 
     try:
-        # Not awaited: it may end us first.
+        # Not awaited: it may end this process first.
         subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as exc:
         log(f"cannot end the machine: {exc}")
@@ -98,10 +82,9 @@ def main(arguments: list[str]) -> int:
         (path,) = arguments
         config = load(Path(path))
         os.chdir(config.directory)
-        found = _surroundings(config)
-        config = found.config
+        agent = _agent(config)
         status = 1
-        if AgentLoop(config, found.store, found.wakeups, log, found.notices).run():
+        if agent.run():
             status = 0
     except Exception as exc:
         log(f"cannot {'start' if status == 2 else 'go on'}: {exc}")

@@ -1,4 +1,4 @@
-"""The user as whom jobs run: never root, and not we."""
+"""The user as whom jobs run: never root, and not the agent's own."""
 
 from __future__ import annotations
 
@@ -68,11 +68,7 @@ def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None
     os.chown(directory, -1, account.group)
     directory.chmod(0o750)  # others get no access: what jobs write beside their places may be open to all
     for place in places:
-        _give(place, account)
-        for above, directories, files in os.walk(place):
-            for name in (*directories, *files):
-                _give(Path(above, name), account)
-
-
-def _give(path: Path, account: Account) -> None:
-    os.chown(path, account.user, account.group, follow_symlinks=False)
+        walked = os.walk(place)
+        inside = [Path(above, name) for above, names, files in walked for name in (*names, *files)]
+        for path in (place, *inside):
+            os.chown(path, account.user, account.group, follow_symlinks=False)

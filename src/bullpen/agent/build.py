@@ -7,13 +7,15 @@ shows in `bullpen workers`.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 from bullpen import __version__
 
-PACKAGE = os.path.dirname(__file__)
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
 PARTS = ("agent", "engines", "host", "model")  # the packages of Bullpen that an agent runs
 DIGITS = 12  # of the hash: enough to tell builds apart, short enough to read
 
@@ -21,33 +23,19 @@ DIGITS = 12  # of the hash: enough to tell builds apart, short enough to read
 @cache
 def build_id() -> str:
     """Computed once, before the first beat: it reads some two hundred small files."""
+    from importlib.resources import files  # not loaded before it is needed: it takes milliseconds of a start
+
     content = hashlib.sha256()
-    for name, source in sorted(_files() if os.path.isdir(PACKAGE) else _archived()):
+    for name, source in sorted(found for part in PARTS for found in _sources(files("bullpen") / part, part)):
         content.update(f"{name}\0{len(source)}\0".encode() + source)
     return f"{__version__}+{content.hexdigest()[:DIGITS]}"
 
 
-def _files() -> Iterator[tuple[str, bytes]]:
-    above = os.path.dirname(PACKAGE)
-    for part in PARTS:
-        for directory, _, names in os.walk(os.path.join(above, part)):
-            for name in names:
-                if name.endswith(".py"):
-                    path = os.path.join(directory, name)
-                    with open(path, "rb") as file:
-                        yield os.path.relpath(path, above), file.read()
-
-
-def _archived() -> Iterator[tuple[str, bytes]]:
-    """On EC2 the agent is a zip application."""
-    import zipfile
-
-    archive = PACKAGE
-    while not os.path.isfile(archive):
-        archive = os.path.dirname(archive)
-    above = f"{os.path.relpath(os.path.dirname(PACKAGE), archive)}/"
-    with zipfile.ZipFile(archive) as content:
-        for name in content.namelist():
-            inner = name.removeprefix(above)
-            if inner.partition("/")[0] in PARTS and name.endswith(".py"):
-                yield inner, content.read(name)
+def _sources(directory: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """The modules there, by name; on EC2 they are entries of a zip application."""
+    for entry in directory.iterdir():
+        below = f"{name}/{entry.name}"
+        if entry.is_dir():
+            yield from _sources(entry, below)
+        elif below.endswith(".py"):
+            yield below, entry.read_bytes()

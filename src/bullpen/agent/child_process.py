@@ -31,19 +31,33 @@ CANNOT_START = 127  # as a shell says it
 
 
 class Child:
-    """A running command and its output. `name` is unique on this machine and marks everything that it starts."""
+    """A running command of the instance, and its output. `task` is unique in the instance: with the instance's id it
+    marks everything that the command starts."""
 
     def __init__(
         self,
-        name: str,
+        config: Config,
+        task: str,
         command: Sequence[str],
-        environment: Mapping[str, str],
-        cwd: Path,
+        extra: Mapping[str, str],
         log: Sink,
         account: Account | None = None,
+        *,
         limit: int = LOG_LIMIT,
+        cwd: Path | None = None,
     ) -> None:
-        """Raise OSError or ValueError where the command cannot be started. The log is closed with the output."""
+        """Start it as `account`, or as the agent's user, with nothing of the agent's environment but what the launcher
+        chose, and `extra`. Raise OSError or ValueError where it cannot start. The log is closed with the output."""
+        name, places = f"{config.instance_id}/{task}", config.places
+        environment = {
+            **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
+            "HOME": str(places["home"]),
+            "TMPDIR": str(places["tmp"]),
+            "BULLPEN_INSTANCE": config.instance_id,
+            **(account.environment if account else {}),
+            **extra,
+            "BULLPEN_TASK": name,
+        }
         self._mark = f"BULLPEN_TASK={name}"
         self._tail = b""
         self._room = limit
@@ -53,13 +67,13 @@ class Child:
             os.set_blocking(self._output, False)
             self._process = subprocess.Popen(
                 command,
-                env={**environment, "BULLPEN_TASK": name},
-                cwd=cwd,
+                env=environment,
+                cwd=cwd or places["work"],
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                umask=0o022,  # as users have it; ours keeps to ourselves what we write
+                umask=0o022,  # as users have it; the agent's own lets no other user read what it writes
                 user=account.user if account else None,
                 group=account.group if account else None,
                 extra_groups=account.groups if account else None,
@@ -134,38 +148,13 @@ def start_script(config: Config) -> Child:
     path.write_text(config.pre_runner_script, encoding="utf-8")
     path.chmod(0o700)
     command = [str(path)] if config.pre_runner_script.startswith("#!") else ["/bin/sh", str(path)]
-    return start(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
+    return Child(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
 
 
 def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Account | None = None) -> Child:
-    """As `account`, or as ourselves."""
     if not order.command:
         log.close()
         raise ValueError("the job has no command")
     job = order.job
     known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
-    return start(config, f"{job.id}.{job.fence}", order.command, known, log, account)
-
-
-def start(
-    config: Config,
-    task: str,
-    command: Sequence[str],
-    extra: Mapping[str, str],
-    log: Sink,
-    account: Account | None = None,
-    *,
-    limit: int = LOG_LIMIT,
-    cwd: Path | None = None,
-) -> Child:
-    """In the instance's own places, with nothing of our environment but what the launcher chose, and `extra`."""
-    places = config.places
-    environment = {
-        **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
-        "HOME": str(places["home"]),
-        "TMPDIR": str(places["tmp"]),
-        "BULLPEN_INSTANCE": config.instance_id,
-        **(account.environment if account else {}),
-        **extra,
-    }
-    return Child(f"{config.instance_id}/{task}", command, environment, cwd or places["work"], log, account, limit)
+    return Child(config, f"{job.id}.{job.fence}", order.command, known, log, account)

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from math import inf
 
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, Phase, SignalKind
 
@@ -125,17 +126,14 @@ def _reason_to_end_the_job(sight: Observation, progress: AgentProgress) -> End |
         return None
     if job.holder != progress.holder:
         return End.LOST
-    if progress.told is not None:
-        return progress.told
-    return End.TIMED_OUT if job.timeout and sight.monotonic >= job.began + job.timeout else None
+    return progress.told or (End.TIMED_OUT if sight.monotonic >= job.times_out_at else None)
 
 
 def _until_something_is_due(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
-    waits = [left] if (left := _until_next_judgement(sight, progress, limits)) is not None else []
-    job = progress.job
-    if job is not None and job.timeout and job.exit_code is None:
-        waits.append(job.began + job.timeout - sight.monotonic)
-    return min(waits, default=None)
+    left, job = _until_next_judgement(sight, progress, limits), progress.job
+    if job is None or not job.timeout or job.exit_code is not None:
+        return left
+    return min(inf if left is None else left, job.times_out_at - sight.monotonic)
 
 
 def _reason_to_stop(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> str:
@@ -283,8 +281,7 @@ def _deregister(record: InstanceRecord, progress: AgentProgress) -> Action | Non
             return None  # the control plane may have heard of the end of the job before the agent did
         busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
         return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, busy), record, progress)
-    removal = progress.removal
-    if removal is not None and removal.phase is Phase.UNDER_WAY:
+    if progress.is_hanging_up:
         return None
     if progress.listens:
         return Step.HANG_UP

@@ -33,13 +33,12 @@ from bullpen.agent.decide import (
     Wait,
     decide,
 )
-from bullpen.agent.log_tail import Journal
 from bullpen.agent.preload import load_everything
-from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, LeaseHolder
-from bullpen.agent.shutdown import leave
+from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, LeaseHolder
+from bullpen.agent.shutdown import Journal, leave
 from bullpen.agent.store.base import AgentJobs, AgentStore, StoreUnreachable
-from bullpen.agent.tasks import Log, Tasks, story_of
-from bullpen.agent.unix_signals import UnixSignals
+from bullpen.agent.tasks import Log, Tasks, unexpected
+from bullpen.agent.wakeup import UnixSignals
 from bullpen.host.processes import become_subreaper, reap
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class AgentLoop:
     """Runs one instance. Everything it has done is in `_progress`; everything else is how to do the next thing."""
 
     def __init__(
-        self, config: Config, store: AgentStore, wakeups: Wakeups | None, log: Log, notices: Notices | None = None
+        self, config: Config, store: AgentStore, wakeups: Wakeups, log: Log, notices: Notices | None = None
     ) -> None:
         self._config = config
         self._store = store
@@ -90,12 +89,11 @@ class AgentLoop:
                 pass
             is_well = True
         except Exception as exc:
-            self._log(f"unexpected: {story_of(exc)}")
-            reason, is_well = f"unexpected error: {exc!r}", False
+            reason, is_well = unexpected(exc, self._log), False
         leave(self._config, self._store, self._record, self._progress, reason, self._log, self._tasks.leave)
-        for end in (self._wakeups, self._notices):
-            if end is not None:
-                end.close()
+        self._wakeups.close()
+        if self._notices is not None:
+            self._notices.close()
         return is_well
 
     def _turn(self) -> str:
@@ -147,12 +145,10 @@ class AgentLoop:
             self._lose_sight(exc)
 
     def _awaits_a_job(self) -> bool:
-        record = self._record
-        if self._config.ci or self._store.jobs is None or time.monotonic() < self._take_at:
+        if self._config.ci or self._progress.job is not None or time.monotonic() < self._take_at:
             return False
-        return (
-            isinstance(record, InstanceRecord) and record.state is InstanceState.RUNNING and self._progress.job is None
-        )
+        is_running = isinstance(self._record, InstanceRecord) and self._record.state is InstanceState.RUNNING
+        return is_running and self._store.jobs is not None
 
     def _beat_if_due(self) -> bool:
         """Send the heartbeat; True if that changed anything that the next decision looks at."""
@@ -220,14 +216,15 @@ class AgentLoop:
                     self._must_look = True
                     self._progress = self._tasks.ci.register(self._store, progress, record)
                 case Step.HANG_UP:
-                    self._progress = self._tasks.github.hang_up(progress, record)
+                    self._progress = self._tasks.github.hang_up(progress)
                 case Step.DEREGISTER:
                     self._store.deregister(progress.runner)
-                    self._progress = progress.deregistered(record)
+                    self._progress = progress.deregistered()
                 case Step.TAKE_JOB:
                     self._take_job(record)
                 case Step.SETTLE_JOB:
-                    self._settle_job()
+                    self._progress = self._tasks.job.settle(self._jobs, progress)
+                    self._must_look = True
                 case CleanInstance(keep):
                     self._progress = self._tasks.cleaning.begin(progress, record, keep)
         except StoreUnreachable as exc:
@@ -256,44 +253,24 @@ class AgentLoop:
         self._progress = self._tasks.job.begin(self._progress, order, record.run_id, lambda: self._jobs.open_log(job))
         self._must_look = True
 
-    def _settle_job(self) -> None:
-        job = self._progress.job
-        assert job is not None, "no job to settle"
-        accepted = self._jobs.settle_job(job)
-        self._progress = self._progress.job_settled()
-        self._must_look = True
-        self._log(
-            f"job {job.id} ended with {job.exit_code}"
-            + ("" if accepted else ", but the result was refused: the job is not this worker's any more")
-        )
-        if not accepted and job.end is End.RAN:
-            with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
-                log = self._jobs.open_log(job)
-                log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
-                log.close()
-
     # ---------------------------------------------------------------------------------------------------------- waiting
 
     def _wait(self, seconds: float | None) -> None:
         now = time.monotonic()
-        ends = [self._retry_at if self._retry_at > now else now + POLL]
-        if self._progress.seen is not None:
-            ends.append(self._beat_at)
-        if seconds is not None:
-            ends.append(now + seconds)
-        if (end := self._tasks.must_be_checked_at()) is not None:
-            ends.append(end)
+        ends = (
+            self._retry_at if self._retry_at > now else now + POLL,
+            self._beat_at if self._progress.seen is not None else None,
+            now + seconds if seconds is not None else None,
+            self._tasks.must_be_checked_at(),
+        )
         poll = select.poll()
-        poll.register(self._signals.fileno(), select.POLLIN)
-        if self._wakeups is not None:
-            poll.register(self._wakeups.fileno(), select.POLLIN)
-        for output in self._tasks.outputs():
-            poll.register(output, select.POLLIN)
-        poll.poll(max(0.0, min(ends) - now) * 1000)
+        for readable in (self._signals.fileno(), self._wakeups.fileno(), *self._tasks.outputs()):
+            poll.register(readable, select.POLLIN)
+        poll.poll(max(0.0, min(end for end in ends if end is not None) - now) * 1000)
         self._take_events()
 
     def _take_events(self) -> None:
-        if self._wakeups is not None and self._wakeups.drain():
+        if self._wakeups.drain():
             self._must_look = True
         before = self._progress.activity
         self._progress = self._tasks.check(self._progress)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ class InstanceState(StrEnum):
     CLAIMED = "claimed"
     RUNNING = "running"
     TERMINATED = "terminated"
+
+
+SERVING = (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
+"""A run has the instance, or is about to."""
 
 
 class SignalKind(StrEnum):
@@ -106,6 +111,10 @@ class HeldJob:
     exit_code: int | None = None
     end: End = End.RAN
 
+    @property
+    def times_out_at(self) -> float:
+        return self.began + (self.timeout or inf)
+
 
 @dataclass(frozen=True, slots=True)
 class AgentProgress:
@@ -119,7 +128,7 @@ class AgentProgress:
     activity_began: float = 0.0  # monotonic reading
     is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
-    removal: RoundAttempt | None = None  # we stop listening in this round
+    is_hanging_up: bool = False  # the agent has begun to stop listening
     left_registered: str = ""  # why the CI goes on knowing us, which is for good: nothing here can remove it any more
     cleaning: RoundAttempt | None = None
     is_used: bool = False  # a job could have run here since the last cleaning
@@ -161,7 +170,7 @@ class AgentProgress:
         """The CI has answered. Even a refusal leaves the instance used: how far the attempt went is not known."""
         attempt = RoundAttempt(record.round, Phase.FAILED if failure else Phase.DONE, failure)
         kept_for = record.trust_domain if keeps else ""
-        return replace(self, registration=attempt, removal=None, cleaning=None, is_used=True, kept_for=kept_for)
+        return replace(self, registration=attempt, is_hanging_up=False, cleaning=None, is_used=True, kept_for=kept_for)
 
     def registering(self, record: InstanceRecord, runner: str, *, keeps: bool = False) -> AgentProgress:
         """The CI may know us by this name from now on; that we listen for its jobs takes time."""
@@ -174,17 +183,17 @@ class AgentProgress:
         phase = Phase.FAILED if failure else Phase.DONE
         return replace(self, registration=RoundAttempt(self.registration.round, phase, failure))
 
-    def hanging_up(self, record: InstanceRecord) -> AgentProgress:
-        return replace(self, removal=RoundAttempt(record.round, Phase.UNDER_WAY))
+    def hanging_up(self) -> AgentProgress:
+        return replace(self, is_hanging_up=True)
 
     def hung_up(self, left_registered: str = "") -> AgentProgress:
         """Nothing listens any more. `left_registered` says why the registration stays at the CI, if it does."""
         left = left_registered or self.left_registered
-        return replace(self, removal=None, left_registered=left, listens=False, activity=None)
+        return replace(self, is_hanging_up=False, left_registered=left, listens=False, activity=None)
 
     def forgotten(self) -> AgentProgress:
         """The CI has forgotten us by itself: a registration may have been for one job."""
-        return replace(self, registration=None, removal=None, listens=False, runner="", activity=None)
+        return replace(self.deregistered(), listens=False, activity=None)
 
     def bound(self, activity: Activity | None, at: float) -> AgentProgress:
         return replace(self, activity=activity, activity_began=at, is_ending=False)
@@ -192,8 +201,8 @@ class AgentProgress:
     def ending(self) -> AgentProgress:
         return replace(self, is_ending=True)
 
-    def deregistered(self, record: InstanceRecord) -> AgentProgress:
-        return replace(self, registration=None, removal=None, runner="")
+    def deregistered(self) -> AgentProgress:
+        return replace(self, registration=None, is_hanging_up=False, runner="")
 
     def cleaning_began(self, record: InstanceRecord) -> AgentProgress:
         return replace(self, cleaning=RoundAttempt(record.round, Phase.UNDER_WAY))

@@ -1,19 +1,41 @@
-"""How an agent leaves, for whatever reason: it says so, ends everything below it, and gives back what it holds."""
+"""How an agent leaves, for whatever reason: it says so with the last lines of its log, ends everything below it, and
+gives back what it holds."""
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from bullpen.agent.config import Config
-from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord, SendSignal
-from bullpen.agent.log_tail import Journal
+from bullpen.agent.decide import ABSENT, UNKNOWN, NoRecord
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 
 PATIENCE = 5.0  # seconds for everything below us to end
+LINES = 30
+LONGEST = 300  # characters of a line that are kept; all of it is written
+
+
+class Journal:
+    """The agent's log: hands every line on, and remembers the last ones."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._lines: deque[str] = deque(maxlen=LINES)
+
+    def __call__(self, line: str) -> None:
+        self._lines.append(line[:LONGEST])
+        self._write(line)
+
+    def closing(self, reason: str, limit: int) -> str:
+        """The reason and, as far as there is room for them, the last lines before it."""
+        head = f"{reason}; its last lines:\n"
+        lines = "\n".join(self._lines)
+        room = limit - len(head)
+        return f"{head}{lines[-room:]}" if lines and room > 0 else reason[:limit]
 
 
 def leave(
@@ -28,8 +50,13 @@ def leave(
     """Leave nothing running and no registration behind, as far as the store can be reached. `hang_up` says goodbye to
     a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives us up."""
     log(f"stops: {reason}")
-    _say(store, record, progress, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT), log)
-    is_clear = True
+    known, is_clear = progress.seen if record is UNKNOWN else record, True
+    if isinstance(known, InstanceRecord) and (kind := last_report(known, progress)) is not None:
+        try:
+            store.report(kind, known, log.closing(f"the agent has stopped: {reason}", TEXT_LIMIT))
+        except Exception as exc:
+            # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
+            log(f"cannot report that it stops: {exc}")
     if progress.activity is not None:
         # To GitHub the job looks as if a user had cancelled it: the control plane must know that the machine left.
         try:
@@ -52,7 +79,9 @@ def leave(
         store.deregister(progress.runner)
     except StoreUnreachable as exc:
         log(f"leaves its registration behind: {exc}")
-    if is_clear and progress.activity is None and _is_over(record, progress):
+    # As long as the instance lives, what waits for this worker, or replaces it, judges by its beats.
+    is_over = known is ABSENT or (isinstance(known, InstanceRecord) and known.state is InstanceState.TERMINATED)
+    if is_clear and is_over and progress.activity is None:
         try:
             store.stop()
         except Exception as exc:
@@ -60,37 +89,14 @@ def leave(
     store.close()
 
 
-def last_report(record: InstanceRecord, progress: AgentProgress, text: str) -> SendSignal | None:
-    """The signal that ends a wait for this instance; None if no process waits, or a failure was reported already."""
-    if record.state is InstanceState.TERMINATED or _has_failed(record, progress):
+def last_report(record: InstanceRecord, progress: AgentProgress) -> SignalKind | None:
+    """The signal that ends a wait for this instance; None if no process waits, or a failure was reported already: what
+    went wrong first is what explains it."""
+    signal, round = progress.signal or (None, "")
+    if record.state is InstanceState.TERMINATED or (signal and round == record.round and signal.is_failure):
         return None
     if record.state is InstanceState.IDLE:
-        return SendSignal(SignalKind.CLEAN_FAILED, text)
+        return SignalKind.CLEAN_FAILED
     if record.state is InstanceState.CREATED and not progress.has_reported(SignalKind.OK, record.round):
-        return SendSignal(SignalKind.FAILED, text)
-    return SendSignal(SignalKind.REG_FAILED, text)
-
-
-def _is_over(record: InstanceRecord | NoRecord, progress: AgentProgress) -> bool:
-    """Whether our instance has ended. As long as it lives, those who wait for us, or replace us, judge by our beats."""
-    known = progress.seen if record is UNKNOWN else record
-    return known is ABSENT or (isinstance(known, InstanceRecord) and known.state is InstanceState.TERMINATED)
-
-
-def _has_failed(record: InstanceRecord, progress: AgentProgress) -> bool:
-    """What went wrong first is what explains it."""
-    return progress.signal is not None and progress.signal[1] == record.round and progress.signal[0].is_failure
-
-
-def _say(
-    store: AgentStore, record: InstanceRecord | NoRecord, progress: AgentProgress, text: str, log: Journal
-) -> None:
-    known = progress.seen if record is UNKNOWN else record
-    report = last_report(known, progress, text) if isinstance(known, InstanceRecord) else None
-    if report is None or not isinstance(known, InstanceRecord):
-        return
-    try:
-        store.report(report.kind, known, report.text)
-    except Exception as exc:
-        # Whatever went wrong may go wrong here as well; the rest of leaving matters more.
-        log(f"cannot report that it stops: {exc}")
+        return SignalKind.FAILED
+    return SignalKind.REG_FAILED

@@ -17,7 +17,7 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Slices
 from bullpen.agent.config import Config
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord
-from bullpen.agent.store.base import AgentStore, NoCredentials, Order, OwnList, Sink
+from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, Order, OwnList, Sink
 
 if TYPE_CHECKING:
     from bullpen.agent.github.runner import Actions
@@ -115,6 +115,20 @@ class JobTask:
     def give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
         return self.end(progress, End.RAN) if self._job is not None else progress
 
+    def settle(self, jobs: AgentJobs, progress: AgentProgress) -> AgentProgress:
+        """Report the end of the job. Raise StoreUnreachable."""
+        job = progress.job
+        assert job is not None, "no job to settle"
+        is_accepted = jobs.settle_job(job)
+        refused = "" if is_accepted else ", but the result was refused: the job is not this worker's any more"
+        self._log(f"job {job.id} ended with {job.exit_code}{refused}")
+        if not is_accepted and job.end is End.RAN:
+            with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
+                log = jobs.open_log(job)
+                log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
+                log.close()
+        return progress.job_settled()
+
 
 class Tasks:
     """All of them, and the output of their children. Each takes the progress so far and returns what became of it."""
@@ -169,7 +183,7 @@ class Tasks:
                 progress = task.check(progress)
             return progress
         except Exception as exc:
-            why = self._unexpected(exc)
+            why = unexpected(exc, self._log)
         # An unexpected error costs the task under way, never the agent: the task ends, and counts as failed.
         for child in self._printing:
             with suppress(Exception):
@@ -184,11 +198,7 @@ class Tasks:
         try:
             return self.github.admit(progress)
         except Exception as exc:
-            return self.github.give_up(progress, self._unexpected(exc))
-
-    def _unexpected(self, exc: Exception) -> str:
-        self._log(f"unexpected: {story_of(exc)}")
-        return f"unexpected error: {exc!r}"
+            return self.github.give_up(progress, unexpected(exc, self._log))
 
     def leave(self) -> None:
         """Stop GitHub's runner for good, if there is one."""
@@ -196,8 +206,9 @@ class Tasks:
             self.boot.actions.leave()
 
 
-def story_of(exc: Exception) -> str:
-    """With every line of code that led to it."""
+def unexpected(exc: Exception, log: Log) -> str:
+    """Log it, with every line of code that led to it. Returns it in a sentence."""
     from traceback import format_exception  # not loaded until something goes wrong: it takes milliseconds of a start
 
-    return "".join(format_exception(exc)).rstrip()
+    log(f"unexpected: {''.join(format_exception(exc)).rstrip()}")
+    return f"unexpected error: {exc!r}"

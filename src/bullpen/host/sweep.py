@@ -43,13 +43,6 @@ class EntryFate(Enum):
 Judge = Callable[[Path, os.stat_result], EntryFate]
 
 
-class Elsewhere(OSError):
-    """A directory that belongs to another mount: it is not ours to look into."""
-
-    def __init__(self) -> None:
-        super().__init__("something is mounted there")
-
-
 @dataclass(slots=True)
 class _Level:
     """An open directory on the way down, and what is left to look at in it."""
@@ -78,7 +71,7 @@ def remove_tree(path: str | os.PathLike[str]) -> dict[str, str]:
         return {}
     except OSError as failure:
         # A directory that is not empty is explained by what is still in it.
-        return troubles or {name: (failure.strerror or str(failure)).lower()}
+        return troubles or {name: reason_of(failure)}
     return {}  # a later pass has overcome what there was of troubles
 
 
@@ -111,7 +104,7 @@ def enter(name: str, parent: int, mount: int, *, unlock: bool = False) -> int:
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         if mount_of(handle) != mount:
-            raise Elsewhere
+            raise OSError("something is mounted there")
         if unlock and os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:
             # By way of the handle: a chmod by name would follow a symlink that has just taken its place.
             os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
@@ -129,6 +122,10 @@ def shown(path: Path) -> str:
     """A path fit for a message, whatever bytes its names are made of."""
     text = "/".join(path)
     return text if text.isprintable() else ascii(text)
+
+
+def reason_of(failure: OSError) -> str:
+    return (failure.strerror or str(failure)).lower()
 
 
 def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest: int) -> Generator[None, None, int]:
@@ -157,7 +154,7 @@ def _pass(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest:
                 # A directory that is not empty is explained by what is still in it.
                 if failure.errno != errno.ENOTEMPTY and len(troubles) < MOST_TROUBLES:
                     path = (*(above.name for above in levels), level.name if entry is None else entry.name)
-                    troubles[shown(path)] = (failure.strerror or str(failure)).lower()
+                    troubles[shown(path)] = reason_of(failure)
     finally:
         for level in levels:
             _leave(level)

@@ -173,7 +173,7 @@ class SimulatedAgent:
                 return progress.registered(record, temper.registration_failure)
             case Step.DEREGISTER:
                 await self._ci.remove(self._id)
-                return progress.deregistered(record)
+                return progress.deregistered()
             case CleanInstance(keep):
                 progress = progress.cleaning_began(record)
                 await asyncio.sleep(temper.cleans_in)

@@ -168,7 +168,7 @@ class Beats:
 def test_a_notice_is_in_the_next_beat_which_comes_at_once(tmp_path: Path, bell: ThreadWakeup) -> None:
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
     store, notices = Beats(), Notices(Service(), bell)  # type: ignore[arg-type]
-    agent = AgentLoop(config, store, None, print, notices)  # type: ignore[arg-type]
+    agent = AgentLoop(config, store, bell, print, notices)  # type: ignore[arg-type]
     agent._progress = AgentProgress(seen=RECORD, holder=LeaseHolder("worker", 1), began=0.0)
     agent._record, agent._must_look = RECORD, False
     agent._keep_in_touch()

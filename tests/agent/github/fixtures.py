@@ -23,6 +23,7 @@ from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.loop import AgentLoop
 from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import AgentStore, Grant, NoCredentials, OwnList, RunnerCredentials
+from bullpen.agent.wakeup import ThreadWakeup
 from bullpen.engines.github.naming import runner_name
 from bullpen.host.processes import end_tree, mark_of
 from bullpen.model.activity import Activity, parse
@@ -129,7 +130,7 @@ class Stage:
     def __init__(self, ground: Path, hub: FakeGithub, config: Config, store: Store) -> None:
         self.ground, self.hub, self.config, self.store = ground, hub, config, store
         self.log: list[str] = []
-        self.agent = AgentLoop(config, cast(AgentStore, store), None, self.log.append)
+        self.agent = AgentLoop(config, cast(AgentStore, store), ThreadWakeup(), self.log.append)
 
     def until(self, condition: Callable[[], object]) -> None:
         ends = time.monotonic() + PATIENCE
@@ -169,6 +170,7 @@ class Stage:
 
     def close(self) -> None:
         """Collect what has ended."""
+        self.agent._wakeups.close()
         actions = self.agent._tasks.boot.actions
         for child in actions._running() if actions is not None else ():
             child.exit_code()

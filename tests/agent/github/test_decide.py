@@ -88,17 +88,17 @@ def test_where_jobs_are_our_own_no_version_is_told() -> None:
 def test_given_back_it_hangs_up_then_deregisters_then_cleans() -> None:
     progress = SERVING
     assert next_after(progress, GIVEN_BACK) is Step.HANG_UP
-    progress = progress.hanging_up(GIVEN_BACK)
+    progress = progress.hanging_up()
     assert is_idle(next_after(progress, GIVEN_BACK))
     progress = progress.hung_up()
     assert next_after(progress, GIVEN_BACK) is Step.DEREGISTER
-    progress = progress.deregistered(GIVEN_BACK)
+    progress = progress.deregistered()
     assert next_after(progress, GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_OK)
     assert next_after(progress.reported(SignalKind.REMOVE_REG_OK, "r2", 0.0), GIVEN_BACK) == CleanInstance()
 
 
 def test_a_registration_that_is_left_behind_is_told_in_every_later_round_and_never_cleaned_over() -> None:
-    left = SERVING.hanging_up(GIVEN_BACK).hung_up("no token")
+    left = SERVING.hanging_up().hung_up("no token")
     assert next_after(left, GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_FAILED, "no token")
     later = replace(GIVEN_BACK, round="r3")
     told = left.reported(SignalKind.REMOVE_REG_FAILED, "r2", 0.0)
@@ -114,7 +114,7 @@ def test_a_registration_that_was_left_behind_before_it_is_given_back_is_told_the
 
 def test_given_back_while_it_registers_it_hangs_up_and_deregisters_as_well() -> None:
     assert next_after(REGISTERING, GIVEN_BACK) is Step.HANG_UP
-    assert next_after(REGISTERING.hanging_up(GIVEN_BACK).hung_up(), GIVEN_BACK) is Step.DEREGISTER
+    assert next_after(REGISTERING.hanging_up().hung_up(), GIVEN_BACK) is Step.DEREGISTER
 
 
 def test_given_back_after_its_runner_broke_it_deregisters_as_well() -> None:
@@ -125,7 +125,7 @@ def test_a_claim_of_another_run_waits_until_the_old_registration_is_gone() -> No
     other = replace(CLAIMED, run_id="4712", round="r3")
     seen = SERVING.reported(SignalKind.CLAIM_SEEN, "r3", 0.0)
     assert next_after(seen, other) is Step.HANG_UP
-    assert next_after(seen.hanging_up(other).hung_up(), other) is Step.DEREGISTER
+    assert next_after(seen.hanging_up().hung_up(), other) is Step.DEREGISTER
 
 
 def test_a_job_that_runs_is_not_stopped_when_it_is_given_back_and_that_is_said_once() -> None:
@@ -145,7 +145,7 @@ def test_a_job_whose_last_step_is_over_is_waited_for_in_silence() -> None:
 def test_once_that_job_has_ended_it_goes_on_as_usual() -> None:
     free = SERVING.reported(SignalKind.REMOVE_REG_FAILED, "r2", 0.0)
     assert next_after(free, GIVEN_BACK) is Step.HANG_UP
-    assert next_after(free.hung_up().deregistered(GIVEN_BACK), GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_OK)
+    assert next_after(free.hung_up().deregistered(), GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_OK)
 
 
 def test_under_a_job_too_the_threshold_ends_the_agent() -> None:
@@ -169,7 +169,7 @@ def test_a_job_that_runs_while_the_store_is_away_gets_what_it_may_need() -> None
 def test_a_runner_that_seems_forgotten_is_deregistered_and_cleaned_before_the_next_one() -> None:
     progress = SERVING.hung_up()
     assert next_after(progress) is Step.DEREGISTER
-    progress = progress.deregistered(RUNNING)
+    progress = progress.deregistered()
     assert next_after(progress) == CleanInstance(keep=False)
     progress = progress.cleaning_began(RUNNING).cleaned()
     assert next_after(progress) is Step.REGISTER
@@ -204,7 +204,7 @@ def test_a_machine_that_cannot_be_cleaned_between_jobs_ends() -> None:
 def test_with_notice_a_free_runner_hangs_up_and_does_not_come_back() -> None:
     assert next_after(SERVING, notice="spot") is Step.HANG_UP
     assert next_after(SERVING.hung_up(), notice="spot") == Step.DEREGISTER
-    assert is_idle(next_after(SERVING.hung_up().deregistered(RUNNING), notice="spot"))
+    assert is_idle(next_after(SERVING.hung_up().deregistered(), notice="spot"))
 
 
 def test_with_notice_a_job_that_runs_may_end() -> None:

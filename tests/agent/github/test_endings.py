@@ -151,7 +151,7 @@ def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_stage(github, direct=True) as stage:
-        monkeypatch.setattr("bullpen.agent.github.runner_files.strip", surprising)
+        monkeypatch.setattr("bullpen.agent.github.install.strip", surprising)
         stage.serves("4711")
         stage.releases()
         stage.until(lambda: stage.store.reports[-1][1] == "r2")

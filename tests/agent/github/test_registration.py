@@ -8,8 +8,8 @@ import pytest
 
 from bullpen.agent.account import Account
 from bullpen.agent.config import Config
+from bullpen.agent.github.install import RegistrationFiles
 from bullpen.agent.github.runner import Actions
-from bullpen.agent.github.runner_files import RegistrationFiles
 from bullpen.host import scheduled_jobs
 
 PROGRAMS = ("config.sh", "bin")

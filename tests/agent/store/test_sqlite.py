@@ -99,7 +99,7 @@ def put_job(database: sqlite3.Connection, id_: str = "j-1", **changes: Any) -> N
 
 
 def taken(store: SqliteStore, record: InstanceRecord = RUNNING) -> Order:
-    order = store.take_job(record)
+    order = store.jobs.take_job(record)
     assert order is not None
     return order
 
@@ -243,7 +243,7 @@ def test_a_runner_is_busy_from_taking_a_job_to_its_end(store: SqliteStore, datab
     store.beat(None)
     order = taken(store)
     assert database.execute("SELECT busy FROM registrations").fetchone() == (1,)
-    store.settle_job(replace(order.job, exit_code=3))
+    store.jobs.settle_job(replace(order.job, exit_code=3))
     assert database.execute("SELECT busy FROM registrations").fetchone() == (0,)
     assert database.execute("SELECT state, exit_code FROM jobs").fetchone() == ("finished", 3)
 
@@ -276,7 +276,7 @@ def test_a_job_goes_only_to_a_worker_that_can_do_it(
     put_job(database, capability=asked)
     store.beat(None)
     assert store.look() == replace(RUNNING, has_job=fits)
-    assert (store.take_job(RUNNING) is not None) is fits
+    assert (store.jobs.take_job(RUNNING) is not None) is fits
     store.close()
 
 
@@ -285,7 +285,7 @@ def test_a_job_that_waits_for_its_time_is_not_taken(store: SqliteStore, database
     put_job(database, not_before=2**60)
     store.beat(None)
     assert store.look() == RUNNING
-    assert store.take_job(RUNNING) is None
+    assert store.jobs.take_job(RUNNING) is None
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_the_store_says_when_a_job_must_end(
 ) -> None:
     order = with_job(store, database)
     database.execute(f"UPDATE jobs SET {change}")
-    assert store.standing(order.job) is end
+    assert store.jobs.standing(order.job) is end
 
 
 # --------------------------------------------------------------------------------------------------------------- leases

@@ -18,18 +18,17 @@ from bullpen.model import proof
 PATIENCE = 3.0  # seconds for an answer: the loop that sends the heartbeat may be waiting for it
 
 
-class Attested:
-    """A pass for `Caller`: fetched when first needed, and again when it was refused. Several threads may share it."""
+class Attested(FixedToken):
+    """Fetched when first needed, and again when it was refused. Several threads may share it."""
 
     def __init__(self, config: Config, metadata: Metadata) -> None:
+        super().__init__("")
         self._config = config
         self._metadata = metadata
         self._caller = Caller(config.serve_url, FixedToken(""), PATIENCE)
         self._lock = Lock()
-        self._token = ""
 
     def token(self) -> str:
-        """Raise ServiceAway if it gets none now."""
         with self._lock:
             if not self._token:
                 self._token = self._fetched()

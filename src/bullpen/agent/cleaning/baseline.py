@@ -16,7 +16,7 @@ from bullpen.agent.cleaning import attributes
 from bullpen.agent.cleaning.attributes import Attributes
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import ProcessIdentity, descendants, identify, name_of
-from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, shown
+from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, reason_of, shown
 
 
 class Fingerprint(NamedTuple):
@@ -113,7 +113,7 @@ def bring_back_attributes(baseline: Baseline, name: str, keep: KeepList, trouble
         try:
             attributes.bring_back(fd, baseline.attributes.get(path, attributes.NONE))
         except OSError as failure:
-            troubles[shown(path)] = _reason(failure)
+            troubles[shown(path)] = reason_of(failure)
 
     for _ in look(baseline.places[name], name, survives(baseline, keep), mend):
         yield None
@@ -173,7 +173,7 @@ def _looked_into(fd: int, path: Path, status: os.stat_result, mend: Mend | None)
     try:
         return FoundEntry(path, status, attributes=attributes.read(fd))
     except OSError as failure:
-        return FoundEntry(path, status, _reason(failure))
+        return FoundEntry(path, status, reason_of(failure))
 
 
 def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | None) -> Iterator[FoundEntry]:
@@ -185,7 +185,7 @@ def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | Non
             except FileNotFoundError:
                 continue  # gone while we looked
             except OSError as failure:
-                yield FoundEntry(below, None, _reason(failure))
+                yield FoundEntry(below, None, reason_of(failure))
                 continue
             if not (stat.S_ISDIR(status.st_mode) and enters(below, status)):
                 yield FoundEntry(below, status)
@@ -195,17 +195,13 @@ def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | Non
                 try:
                     inner = enter(entry.name, fd, mount)
                 except OSError as failure:
-                    yield FoundEntry(below, status, _reason(failure))
+                    yield FoundEntry(below, status, reason_of(failure))
                     continue
                 try:
                     yield _looked_into(inner, below, status, mend)
                     yield from _look_into(inner, below, mount, enters, mend)
                 finally:
                     os.close(inner)
-
-
-def _reason(failure: OSError) -> str:
-    return (failure.strerror or str(failure)).lower()
 
 
 def where(status: os.stat_result) -> tuple[int, int]:

@@ -39,16 +39,11 @@ Found = dict[tuple[int, int], str]  # what is open, by device and number, in a s
 MEMBER = -1  # in the place of a device: a process, by its pid
 
 
-class TooMany(Exception):
-    """There is more than we are going to look at."""
-
-
 class Holders:
     """Processes of other users that have something of the jobs' user; root's are trusted."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._seen = 0
 
     def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
         """Nothing: a process of another user is not ours to end."""
@@ -58,9 +53,8 @@ class Holders:
         until = time.monotonic() + LASTS
         lasting: Found | None = None
         while lasting is None or lasting:
-            try:
-                found = yield from self._look()
-            except TooMany:
+            found = yield from self._look()
+            if found is None:
                 yield f"processes of other users have more than {MOST} open files: too many to check"
                 return
             lasting = found if lasting is None else {one: found[one] for one in lasting if one in found}
@@ -69,9 +63,10 @@ class Holders:
             yield Turn.WAITING
         yield from lasting.values()
 
-    def _look(self) -> Generator[Turn, None, Found]:
+    def _look(self) -> Generator[Turn, None, Found | None]:
+        """None: there is more than MOST."""
         found: Found = {}
-        self._seen = 0
+        seen = 0
         for pid in map(int, filter(str.isdecimal, os.listdir(PROC))):
             users = users_of(pid)
             if not users or set(users) == {0} or any(map(self._account.owns, users)):
@@ -80,10 +75,10 @@ class Holders:
                 found[MEMBER, pid] = f"process {pid} ({name_of(process)}) runs with the group of {self._account.name}"
             for thread in _threads(pid):
                 for link in _links(thread):
-                    self._seen += 1
-                    if self._seen > MOST:
-                        raise TooMany
-                    if self._seen % STRIDE == 0:
+                    seen += 1
+                    if seen > MOST:
+                        return None
+                    if seen % STRIDE == 0:
                         yield Turn.WORKING
                     self._note(pid, link, found)
         return found

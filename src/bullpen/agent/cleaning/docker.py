@@ -43,12 +43,8 @@ KINDS = (
     DockerObjects("volume", ("volume", "ls", "--quiet"), ("volume", "rm", "--force")),
     DockerObjects("network", ("network", "ls", "--quiet", "--no-trunc", "--filter", "type=custom"), ("network", "rm")),
 )
-BUILD_CACHE = (
-    "builder",
-    "prune",
-    "--all",
-    "--force",
-)  # part of no baseline: removing it costs time, keeping it shows the next run what was built
+# Part of no baseline: removing it costs time, keeping it shows the next run what was built.
+BUILD_CACHE = ("builder", "prune", "--all", "--force")
 
 Holdings = dict[DockerObjects, dict[str, None]]
 

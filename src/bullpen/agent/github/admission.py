@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bullpen.agent.progress import InstanceRecord, InstanceState
+from bullpen.agent.progress import SERVING, InstanceRecord
 from bullpen.model.activity import Activity
 from bullpen.model.label import parse
-
-SERVING = (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 PROGRAMS = ("config.sh", "run.sh")
+REGISTRATION = re.compile(r"\.runner.*|\.credentials.*")  # what config.sh writes down of a registration
 OF_ANOTHER_LIFE = re.compile(r"\.runner.*|\.credentials.*|\.service|\.env|\.path|_diag|_work|run-helper\.sh")
 """What a runner writes once it is configured: not ours. Its `.env` wins over what we tell it, its hooks included."""
 SLICE = 4 * 1024 * 1024  # bytes copied at a time: a heartbeat fits in between
@@ -76,6 +77,30 @@ def strip(directory: Path, programs: Collection[str]) -> None:
         if troubles := remove_tree(directory / name):
             why = "; ".join(f"{path}: {trouble}" for path, trouble in troubles.items())
             raise OSError(f"{directory / name} cannot be removed ({why})")
+
+
+class RegistrationFiles:
+    """What config.sh writes down of a registration, as it is when this is made: before the first job.
+
+    The files lie beside GitHub's runner and belong to the user of the jobs. A job may change them: to have another
+    runner removed instead of this one, or to have the token sent elsewhere. So what removes a registration finds the
+    directory as it was when that was made.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Raise OSError."""
+        found = (path for path in directory.iterdir() if REGISTRATION.fullmatch(path.name))
+        self._files = {path.name: path.read_bytes() for path in found}
+
+    def bring_back(self, directory: Path, programs: Collection[str], account: Account | None) -> None:
+        """Leave nothing there but the programs and these files. Nothing of a job may run any more. Raise OSError."""
+        strip(directory, programs)
+        for name, content in self._files.items():
+            # Never through a link or file that a job may have put there.
+            with os.fdopen(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content)
+                if account is not None:
+                    os.fchown(file.fileno(), account.user, account.group)
 
 
 def _entries(top: Path) -> Iterator[Path]:

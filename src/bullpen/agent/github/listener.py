@@ -17,12 +17,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
 
 from bullpen.agent.child_process import Child
-from bullpen.agent.github.runner_files import RegistrationFiles
+from bullpen.agent.github.install import RegistrationFiles
 from bullpen.agent.store.base import RunnerCredentials, Sink
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
@@ -39,18 +39,6 @@ break in it: a user who chooses such a name only makes the agent take that user'
 
 Launch = Callable[[str, Sequence[str], Mapping[str, str], Sink, int], Child]
 """Start a command under a name: command, what to add to the environment, where output goes and how much of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """GitHub's runner as it lies on this instance."""
-
-    directory: Path
-    version: str = ""
-
-    @property
-    def is_configured(self) -> bool:
-        return (self.directory / ".runner").exists()
 
 
 class ListenerStage(Enum):
@@ -103,7 +91,8 @@ class RunnerListener:
     def __init__(
         self,
         launch: Launch,
-        installed: Installed,
+        directory: Path,
+        version: str,
         work: Path,
         hooks: Mapping[str, str],
         given: RunnerCredentials,
@@ -111,9 +100,9 @@ class RunnerListener:
         undo: Callable[[RegistrationFiles], str],
         removal: Callable[[], str],
     ) -> None:
-        """`hooks` are the variables that name them to run.sh. `undo` undoes whatever jobs have done to what
-        removes a registration, or says why it cannot; `removal` is a token to remove it with that holds now. Nothing is
-        started yet."""
+        """`directory` has GitHub's runner of this `version`; `hooks` are the variables that name them to run.sh. `undo`
+        undoes whatever jobs have done to what removes a registration, or says why it cannot; `removal` is a token to
+        remove it with that holds now. Nothing is started yet."""
         self.stage = ListenerStage.STARTING if given.jit else ListenerStage.CONFIGURING
         self.why = ""  # it is broken, or its registration stays behind
         self.has_job = False
@@ -121,7 +110,8 @@ class RunnerListener:
         self.is_bound = False  # whether that job was admitted; set by `Actions.check`
         self.until = 0.0  # a monotonic reading at which to look again, if it is not 0
         self.child: Child | None = None
-        self._launch, self._installed, self._work, self._hooks = launch, installed, work, hooks
+        self._launch, self._directory, self._version = launch, directory, version
+        self._work, self._hooks = work, hooks
         self._given, self._restarts, self._undo, self._removal = given, restarts, undo, removal
         self._registration: RegistrationFiles | None = None
         self._lines = Lines()
@@ -156,9 +146,7 @@ class RunnerListener:
         if code is None and not (self.until and now >= self.until):
             return
         said = self._said()
-        self.child.end()  # with what it left running
-        self.child.close()
-        self.child = None
+        self.drop(self.child)
         if code is None:
             said = f"it made no progress in time; {said}"
         self._ended(code, said, now)
@@ -176,9 +164,7 @@ class RunnerListener:
     def cut_off(self, why: str) -> None:
         """End it hard, with its job, of which nothing more runs: one that is asked to end has steps that always do."""
         if self.child is not None:
-            self.child.end()
-            self.child.close()
-            self.child = None
+            self.drop(self.child)
         self.until = 0.0
         self._break(why)
 
@@ -192,32 +178,29 @@ class RunnerListener:
         self._start(now, LISTENS_WITHIN, "run.sh", **told, **self._hooks)
 
     def _remove(self, now: float) -> None:
+        self.until = 0.0
         if not self.removes_itself:
-            self.stage, self.until = ListenerStage.OVER, 0.0  # the service removes it, by its name
+            self.stage = ListenerStage.OVER  # the service removes it, by its name
         elif self._registration is None:
-            # config.sh failed or was ended: GitHub may have heard of us before.
+            # config.sh failed or was ended: GitHub may have registered the runner before.
             unknown = "its registration may stay behind: whether GitHub registered it is not known"
-            self.stage, self.until, self.why = (
-                ListenerStage.OVER,
-                0.0,
-                f"{unknown}; {self.why}" if self.why else unknown,
-            )
+            self.stage, self.why = ListenerStage.OVER, f"{unknown}; {self.why}" if self.why else unknown
         elif trouble := self._undo(self._registration):
-            self.stage, self.until, self.why = ListenerStage.OVER, 0.0, f"its registration stays behind: {trouble}"
+            self.stage, self.why = ListenerStage.OVER, f"its registration stays behind: {trouble}"
         else:
             self.stage = ListenerStage.REMOVING
             self._given = replace(self._given, removal=self._removal())
-            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._installed.directory)}
+            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._directory)}
             self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
 
     def _ended(self, code: int | None, said: str, now: float) -> None:
         self.until = 0.0
-        if self.stage is ListenerStage.CONFIGURING and self._installed.is_configured:
-            self._registration = RegistrationFiles(self._installed.directory)
+        if self.stage is ListenerStage.CONFIGURING and self._is_configured:
+            self._registration = RegistrationFiles(self._directory)
         match self.stage:
             case ListenerStage.CONFIGURING if not self._is_wanted:
                 self._remove(now)
-            case ListenerStage.CONFIGURING if code == 0 and self._installed.is_configured:
+            case ListenerStage.CONFIGURING if code == 0 and self._is_configured:
                 self._run(now)
             case ListenerStage.CONFIGURING:
                 self._break(f"GitHub's runner could not be registered: {said}")
@@ -232,15 +215,15 @@ class RunnerListener:
 
     def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
         if code == DEPRECATED:
-            self._break(f"GitHub refuses runner version {self._installed.version}: use a newer one")
+            self._break(f"GitHub refuses runner version {self._version}: use a newer one")
         elif self.has_job and self.is_bound:
             # GitHub does not learn how the job ended, and waits for minutes: the control plane should know now.
             self._break(f"GitHub's runner ended while its job ran: {said}")
-        elif self._given.jit and self.jobs and not self._installed.is_configured:
+        elif self._given.jit and self.jobs and not self._is_configured:
             self.stage = ListenerStage.LOST
         elif (pause := self._restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
-        elif not self._given.jit and (not self._installed.is_configured or "has been deleted" in said):
+        elif not self._given.jit and (not self._is_configured or "has been deleted" in said):
             # A job may have made it look so, to go on using its copy of a registration that is never removed then.
             self._remove(now)
         else:
@@ -251,10 +234,19 @@ class RunnerListener:
 
     # ---------------------------------------------------------------------------------------------------------- helpers
 
+    @property
+    def _is_configured(self) -> bool:
+        return (self._directory / ".runner").exists()
+
+    def drop(self, child: Child) -> None:
+        child.end()  # with what it left running
+        child.close()
+        self.child = None
+
     def _start(self, now: float, within: float, program: str, *arguments: str, **told: str) -> None:
         self._lines = Lines()
         self.until = now + within
-        command = [str(self._installed.directory / program), *arguments]
+        command = [str(self._directory / program), *arguments]
         try:
             self.child = self._launch(program, command, told, self._lines, sys.maxsize)
         except (OSError, ValueError) as exc:

@@ -16,15 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bullpen.agent.child_process import Child, start
+from bullpen.agent.child_process import Child
 from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import Config
 from bullpen.agent.github.admission import AdmissionRequest, activity_of, refusal
-from bullpen.agent.github.install import PROGRAMS, install, strip
+from bullpen.agent.github.install import PROGRAMS, RegistrationFiles, install, strip
 from bullpen.agent.github.job_hooks import Hooks
-from bullpen.agent.github.listener import STOPPED_WITHIN, Installed, Lines, ListenerStage, Restarts, RunnerListener
-from bullpen.agent.github.runner_files import RegistrationFiles
+from bullpen.agent.github.listener import STOPPED_WITHIN, Lines, ListenerStage, Restarts, RunnerListener
 from bullpen.agent.progress import AgentProgress, InstanceRecord, Phase
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.host.processes import ProcessIdentity, TreeSurvived, descendants, end_tree, identify, mark_of
@@ -50,6 +49,7 @@ class Actions:
             raise ValueError("GitHub's runner refuses to run as root: name users for jobs in local.runner-users")
         self.version = ""
         self._config, self._account, self._log = config, account, log
+        self._user = account.user if account is not None else None  # all its processes belong to jobs
         self._directory = config.directory / "runner"
         self._hooks: Hooks | None = None
         self._listener: RunnerListener | None = None
@@ -120,19 +120,20 @@ class Actions:
             return began.hung_up().listening(why)
         self._hooks.open()
         self._job = self._judged = 0
-        work, told = self._config.places["work"], self._hooks.variables
-        installed = Installed(self._directory, self.version)
-        undo, removal = self._undo, partial(_removal, store, given)
-        self._listener = RunnerListener(self._launch, installed, work, told, given, self._restarts, undo, removal)
+        runner, version, work = self._directory, self.version, self._config.places["work"]
+        hooks, restarts, removal = self._hooks.variables, self._restarts, partial(_removal, store, given)
+        self._listener = RunnerListener(
+            self._launch, runner, version, work, hooks, given, restarts, self._undo, removal
+        )
         self._listener.begin(time.monotonic())
         return self._follow(began)
 
-    def hang_up(self, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
+    def hang_up(self, progress: AgentProgress) -> AgentProgress:
         """Begin to leave GitHub; `check` notes when it is done."""
         if self._listener is None:
             return progress.hung_up()
         self._listener.stop(time.monotonic())
-        return self._follow(progress.hanging_up(record))
+        return self._follow(progress.hanging_up())
 
     @property
     def awaits_word(self) -> bool:
@@ -214,14 +215,14 @@ class Actions:
             case ListenerStage.BROKEN if begun is not None and begun.phase is not Phase.FAILED:
                 self._log(f"cannot serve jobs any more: {listener.why}")
                 return progress.listening(listener.why)
-            case ListenerStage.LOST if progress.removal is None:
+            case ListenerStage.LOST if not progress.is_hanging_up:
                 self._log("GitHub has removed its registration")
                 self._hang_up()
                 return progress.forgotten()
             case ListenerStage.OVER:
                 self._log(f"stopped listening{f', but {listener.why}' if listener.why else ''}")
                 self._hang_up()
-                if listener.why and progress.removal is None:
+                if listener.why and not progress.is_hanging_up:
                     progress = progress.listening(listener.why)  # the agent did not ask it to stop
                 return progress.hung_up(listener.why)
         return progress
@@ -234,8 +235,7 @@ class Actions:
         if listener is None or progress.registration is None:
             return progress
         if listener.child is not None:
-            listener.child.end()
-            listener.child.close()
+            listener.drop(listener.child)
         left = f"its registration stays behind: {why}" if listener.removes_itself else ""
         return progress.listening(why).hung_up(left)
 
@@ -255,11 +255,6 @@ class Actions:
         self._listener = None
         if self._hooks is not None:
             self._hooks.close()
-
-    @property
-    def _user(self) -> int | None:
-        """As whom nothing runs on this machine but our jobs; None if that is what we are."""
-        return self._account.user if self._account is not None else None
 
     def _undo(self, registration: RegistrationFiles) -> str:
         """What jobs have done to our removing of a registration, or why it cannot be undone. What they left running
@@ -282,7 +277,7 @@ class Actions:
         self._children += 1  # a name is used once: it marks what the child starts
         # In its own directory: there it looks for its libraries before it goes there itself.
         where, name = self._directory, f"{name}.{self._children}"
-        return start(self._config, name, command, told, log, self._account, limit=limit, cwd=where)
+        return Child(self._config, name, command, told, log, self._account, limit=limit, cwd=where)
 
 
 def _removal(store: AgentStore, given: RunnerCredentials) -> str:

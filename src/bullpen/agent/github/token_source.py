@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bullpen.agent.progress import InstanceRecord
@@ -24,33 +25,25 @@ class CredentialIssuer:
 
     def issue(self, content: str, expires: float, record: InstanceRecord) -> RunnerCredentials:
         """What the stored secret gives for the record's round. Raise NoCredentials if it expired or cannot be read."""
-        if expires <= time.time():
-            raise NoCredentials(MISSING)
+        pool, url, group, token, removal, oldest = _texts(
+            content, expires, "pool", "url", "group", "registration", "removal", "oldest"
+        )
         self._last = max(fresh_number(time.time()), self._last + 1)
-        try:
-            found = json.loads(content)
-            made = RunnerCredentials(
-                runner=runner_name(str(found["pool"]), self._instance_id, record.round, self._last),
-                label=record.run_id,
-                url=str(found["url"]),
-                group=str(found["group"]),
-                token=str(found["registration"]),
-                removal=str(found["removal"]),
-                oldest=str(found["oldest"]),
-            )
-        except (ValueError, KeyError, TypeError):
-            raise NoCredentials(MISSING) from None  # not the cause: it quotes what it could not read
-        return made
+        name = runner_name(pool, self._instance_id, record.round, self._last)
+        return RunnerCredentials(name, record.run_id, url, group, token, removal, oldest=oldest)
 
 
 def removal_of(content: str, expires: float) -> str:
     """The token that removes registrations. Raise NoCredentials as `issue` does."""
-    try:
+    return _texts(content, expires, "removal")[0]
+
+
+def _texts(content: str, expires: float, *names: str) -> list[str]:
+    with suppress(ValueError, KeyError, TypeError):
         if expires > time.time():
-            return str(json.loads(content)["removal"])
-    except (ValueError, KeyError, TypeError):
-        pass  # it is as good as none
-    raise NoCredentials(MISSING)
+            found = json.loads(content)
+            return [str(found[name]) for name in names]
+    raise NoCredentials(MISSING)  # without the cause: it quotes what it could not read
 
 
 def read_file(home: Path) -> tuple[str, float]:

@@ -11,7 +11,7 @@ import json
 import random
 import time
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds
@@ -23,33 +23,24 @@ class ServiceAway(Exception):
     """The service did not answer, or not now; nothing is known about what it did."""
 
 
-class Badge(Protocol):
-    """What lets us in."""
-
-    def token(self) -> str:
-        """The token to show. Raise ServiceAway if there is none now."""
-
-    def refused(self, token: str) -> None:
-        """The service does not know it (any more)."""
-
-
 class FixedToken:
-    """A token that was given to us once and for all."""
+    """What lets the agent in: one token for good. A subclass may fetch another one when that was refused."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def token(self) -> str:
+        """The token to show. Raise ServiceAway if there is none now."""
         return self._token
 
     def refused(self, token: str) -> None:
-        """There is no other."""
+        """The service does not know it (any more)."""
 
 
 class Caller:
     """One connection to the service. Not for two threads."""
 
-    def __init__(self, url: str, shown: Badge, patience: float) -> None:
+    def __init__(self, url: str, shown: FixedToken, patience: float) -> None:
         self._url = urlsplit(url)
         self._badge = shown
         self._patience = patience

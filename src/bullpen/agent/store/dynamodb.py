@@ -23,7 +23,7 @@ from bullpen.agent.aws.imds import Metadata, NoMetadata
 from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
+from bullpen.agent.progress import SERVING, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
@@ -130,9 +130,7 @@ class DynamoStore:
     def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
             return self._credentials(record)
-        states = {
-            f":{state}": text(state) for state in (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
-        }
+        states = {f":{state}": text(state) for state in SERVING}
         check = {
             "TableName": self._config.table,
             "Key": raw_key("Instance", self._id),
@@ -163,7 +161,7 @@ class DynamoStore:
         found = self.look()
         if not isinstance(found, InstanceRecord) or (found.run_id, found.round) != (record.run_id, record.round):
             return OwnList.MOVED_ON
-        if found.state not in (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING):
+        if found.state not in SERVING:
             return OwnList.MOVED_ON
         self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
         return self._issuer.issue(*self._secret(), record)
@@ -177,7 +175,10 @@ class DynamoStore:
         from bullpen.agent.github import token_source
 
         item = self._call("GetItem", Key=raw_key("Secret", token_source.NAME), ConsistentRead=True).get("Item", {})
-        return _secret(item)
+        try:
+            return item["content"]["S"], items.parse_moment(item["expiresAt"]["S"]).timestamp()
+        except (KeyError, TypeError, ValueError):
+            return "", 0.0  # as one that has ended
 
     def deregister(self, runner: str = "") -> None:
         self._call("DeleteItem", Key=raw_key("Registration", self._id))
@@ -246,13 +247,6 @@ def _record(item: Item) -> InstanceRecord:
     threshold = found.threshold.timestamp()
     owned = (state, found.run_id, found.round, threshold, found.attested, found.trust_domain)
     return InstanceRecord(*owned, repository=found.repository)
-
-
-def _secret(item: Item) -> tuple[str, float]:
-    try:
-        return item["content"]["S"], items.parse_moment(item["expiresAt"]["S"]).timestamp()
-    except (KeyError, TypeError, ValueError):
-        return "", 0.0  # as one that has ended
 
 
 def _entries(instance_id: str, leaving: datetime | None) -> Item:

@@ -27,7 +27,7 @@ from bullpen.agent.store.base import (
     RunnerCredentials,
     StoreUnreachable,
 )
-from bullpen.agent.store.connection import Answer, Badge, Caller, FixedToken, ServiceAway
+from bullpen.agent.store.connection import Answer, Caller, FixedToken, ServiceAway
 from bullpen.agent.store.log_buffer import HttpLog
 from bullpen.agent.wakeup import ThreadWakeup
 
@@ -272,7 +272,7 @@ class HttpStore:
         self._poll.close()  # here, because only this thread uses it
 
 
-def _badge(config: Config) -> Badge:
+def _badge(config: Config) -> FixedToken:
     """An agent on EC2 starts without a token: it proves which instance it is."""
     if config.token or not config.imds:
         return FixedToken(config.token)

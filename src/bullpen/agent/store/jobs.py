@@ -1,4 +1,4 @@
-"""Jobs as an agent beside the store takes and ends them, each within the caller's transaction.
+"""Jobs as an agent beside the store takes and ends them.
 
 What happens to a job is decided by `bullpen.model.job_policy`, as the server decides it; here is how it is written.
 """
@@ -6,74 +6,98 @@ What happens to a job is decided by `bullpen.model.job_policy`, as the server de
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 
-from bullpen.agent import progress
 from bullpen.agent.config import Config
-from bullpen.agent.progress import End
+from bullpen.agent.progress import End, HeldJob, InstanceRecord, LeaseHolder
+from bullpen.agent.store.base import Order
 from bullpen.agent.store.rows import JOBS, WORKERS, micros
+from bullpen.agent.store.sqlite import LogFile, SqliteStore
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job_policy
-from bullpen.model.job import Job, Result
+from bullpen.model.job import Result
 from bullpen.model.job_policy import Assignment, JobPolicy
 
 
-def take(connection: sqlite3.Connection, config: Config, key: str, run_id: str, round: str, at: datetime) -> Job | None:
-    """Assign the next job that suits this worker while its lease holds and its instance runs in this round."""
-    worker = WORKERS.read(connection, key)
-    serves = connection.execute(_SERVES, (config.instance_id, run_id, round)).fetchone()
-    if worker is None or not worker.takes_jobs(at) or not serves:
-        return None
-    job_id = next_job(connection, config, key, run_id, at)
-    found = JOBS.read(connection, job_id) if job_id else None
-    if found is None:
-        return None
-    change = job_policy.assign(found, _policy(config), at, worker=worker, instance_id=config.instance_id)
-    return JOBS.land(connection, change)
+class LocalJobs:
+    """See `base.AgentJobs`. `key` is the worker's; it has none before its first heartbeat."""
+
+    def __init__(self, store: SqliteStore, config: Config, key: str) -> None:
+        self._store, self._config, self._key = store, config, key
+        self._policy = JobPolicy(verify=config.verify, purge=config.purge, losses=config.losses)
+
+    def take_job(self, record: InstanceRecord) -> Order | None:
+        assert self._key, "a job is taken only after a first heartbeat"
+        id_, run_id = self._config.instance_id, record.run_id
+        with self._store.transaction(tells_control=True) as connection:
+            at = datetime.now(UTC)
+            worker = WORKERS.read(connection, self._key)
+            serves = connection.execute(_SERVES, (id_, run_id, record.round)).fetchone()
+            if worker is None or not worker.takes_jobs(at) or not serves:
+                return None
+            job_id = self.next_job(connection, run_id, at)
+            found = JOBS.read(connection, job_id) if job_id else None
+            if found is None:
+                return None
+            change = job_policy.assign(found, self._policy, at, worker=worker, instance_id=id_)
+            taken = JOBS.land(connection, change)
+            connection.execute(_IS_BUSY, (1, id_))
+        holder = LeaseHolder(taken.worker, taken.epoch)
+        job = HeldJob(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
+        return Order(job, taken.command, taken.index)
+
+    def next_job(self, connection: sqlite3.Connection, run_id: str, at: datetime) -> str | None:
+        """The id of the job that `take_job` would take: the oldest that may run now, those that were lost first."""
+        can, now = self._config.capabilities, micros(at)
+        query = _NEXT.format(marks=", ".join("?" * len(can)))
+        row = connection.execute(
+            query, (run_id, now, *can, self._key, run_id, now, self._config.instance_id)
+        ).fetchone()
+        return row[0] if row else None
+
+    def standing(self, job: HeldJob) -> End | None:
+        with self._store.translated():
+            stored = JOBS.read(self._store.connected(), job.id)
+        if stored is None or not _assignment(job).is_current(stored):
+            return End.LOST
+        return End.CANCELLED if stored.cancelling else None
+
+    def settle_job(self, job: HeldJob) -> bool:
+        with self._store.transaction(tells_control=True) as connection:
+            is_accepted = job.end is not End.LOST and self._finish(connection, job)
+            connection.execute(_IS_BUSY, (0, self._config.instance_id))
+        return is_accepted
+
+    def _finish(self, connection: sqlite3.Connection, job: HeldJob) -> bool:
+        stored = JOBS.read(connection, job.id)
+        assert job.exit_code is not None, "a job that has not ended"
+        if stored is None:
+            return False
+        assignment, code, (result, why), at = _assignment(job), job.exit_code, verdict(job), datetime.now(UTC)
+        try:
+            change = job_policy.finish(
+                stored, self._policy, at, assignment=assignment, exit_code=code, result=result, why=why
+            )
+        except (Conflict, InvalidTransition):
+            return assignment.has_finished(stored, code)
+        JOBS.land(connection, change)
+        return True
+
+    def give_back_job(self, job: HeldJob, why: str) -> None:
+        with self._store.transaction(tells_control=True) as connection:
+            stored = JOBS.read(connection, job.id)
+            if stored is not None and _assignment(job).is_current(stored):
+                at, by = datetime.now(UTC), job.holder.worker
+                JOBS.land(connection, job_policy.give_back(stored, self._policy, at, by=by, why=why))
+
+    def open_log(self, job: HeldJob) -> LogFile:
+        logs = self._config.home / "jobs"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        return LogFile(logs / f"{job.id}.{job.fence}.log")
 
 
-def next_job(connection: sqlite3.Connection, config: Config, key: str, run_id: str, at: datetime) -> str | None:
-    """The id of the job that `take` would assign: the oldest that may run now, those that were lost first."""
-    can = config.capabilities
-    now = micros(at)
-    row = connection.execute(
-        _NEXT.format(marks=", ".join("?" * len(can))), (run_id, now, *can, key, run_id, now, config.instance_id)
-    ).fetchone()
-    return row[0] if row else None
-
-
-def standing(connection: sqlite3.Connection, held: progress.HeldJob) -> End | None:
-    """Why a job that runs here must end, as the store has it; None: it may go on."""
-    stored = JOBS.read(connection, held.id)
-    if stored is None or not _assignment(held).is_current(stored):
-        return End.LOST
-    return End.CANCELLED if stored.cancelling else None
-
-
-def finish(connection: sqlite3.Connection, config: Config, held: progress.HeldJob, at: datetime) -> bool:
-    """Write the job's end; False if it was refused, because the assignment is not the current one."""
-    stored = JOBS.read(connection, held.id)
-    assert held.exit_code is not None, "a job that has not ended"
-    if stored is None:
-        return False
-    assignment, (result, why) = _assignment(held), verdict(held)
-    try:
-        change = job_policy.finish(
-            stored,
-            _policy(config),
-            at,
-            assignment=assignment,
-            exit_code=held.exit_code,
-            result=result,
-            why=why,
-        )
-    except (Conflict, InvalidTransition):
-        return assignment.has_finished(stored, held.exit_code)
-    JOBS.land(connection, change)
-    return True
-
-
-def verdict(held: progress.HeldJob) -> tuple[Result, str]:
+def verdict(held: HeldJob) -> tuple[Result, str]:
     """The result of a job that has ended, and why."""
     match held.end:
         case End.CANCELLED:
@@ -85,24 +109,13 @@ def verdict(held: progress.HeldJob) -> tuple[Result, str]:
     return (Result.SUCCEEDED, "") if held.exit_code == 0 else (Result.FAILED, f"exit code {held.exit_code}")
 
 
-def give_back(connection: sqlite3.Connection, config: Config, held: progress.HeldJob, why: str, at: datetime) -> None:
-    """The agent leaves: the job goes to another worker now, and not when the lease runs out."""
-    stored = JOBS.read(connection, held.id)
-    if stored is not None and _assignment(held).is_current(stored):
-        change = job_policy.give_back(stored, _policy(config), at, by=held.holder.worker, why=why)
-        JOBS.land(connection, change)
-
-
-def _assignment(held: progress.HeldJob) -> Assignment:
+def _assignment(held: HeldJob) -> Assignment:
     return Assignment(held.holder.worker, held.holder.epoch, held.fence)
 
 
-def _policy(config: Config) -> JobPolicy:
-    return JobPolicy(verify=config.verify, purge=config.purge, losses=config.losses)
-
-
+_IS_BUSY = "UPDATE registrations SET busy = ? WHERE name = ?"
 _SERVES = "SELECT 1 FROM instances WHERE id = ? AND state = 'running' AND run_id = ? AND round = ?"
-# A job that we lost goes to another worker of the run, while there is one whose lease holds.
+# A job that this worker lost goes to another worker of the run, while there is one whose lease holds.
 _NEXT = """
 SELECT id FROM jobs
 WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?)

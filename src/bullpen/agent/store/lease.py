@@ -20,22 +20,11 @@ from bullpen.agent.progress import HeldJob, LeaseHolder
 from bullpen.agent.store.rows import JOBS, WORKERS
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job as jobs
+from bullpen.model import worker as workers
 from bullpen.model.transition import Change
-from bullpen.model.worker import (
-    CLEANED_UP,
-    Accepted,
-    Beat,
-    Card,
-    Code,
-    Rejected,
-    Rescheduled,
-    Stopped,
-    receive,
-    resurrect,
-    settle_cleaned_up,
-    stop,
-)
+from bullpen.model.worker import Accepted, Code, Rejected, Worker
 
+_FORGOTTEN = "SELECT epoch FROM forgotten_workers WHERE id = 1"
 _HOLDS = "SELECT 1 FROM jobs WHERE worker = ? AND state = 'running' LIMIT 1"
 
 
@@ -52,12 +41,12 @@ class Lease:
         self.key = f"{self._config.instance_id}/{os.urandom(4).hex()}"
         self.epoch = 0
         self._token = 0
-        self._request = _drawn()
+        self._request = os.urandom(8).hex()
 
     def beat(
         self, connection: sqlite3.Connection, at: datetime, leaving: datetime | None, activity: str
     ) -> Accepted | Rejected:
-        beat = Beat(
+        beat = workers.Beat(
             at=at,
             by=self._config.instance_id,
             token=self._token,
@@ -69,37 +58,39 @@ class Lease:
             activity=activity,
         )
         stored = WORKERS.read(connection, self.key)
-        outcome = receive(stored, self.key, beat, _forgotten_epoch(connection) if stored is None else 0)
+        forgotten = connection.execute(_FORGOTTEN).fetchone()[0] if stored is None else 0
+        outcome = workers.receive(stored, self.key, beat, forgotten)
         if not isinstance(outcome, Change):
             return outcome
         if self.epoch == 0:
             connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", (self.key, self._card()))
-        return Accepted.of(WORKERS.land(connection, outcome), resurrected=outcome.step == resurrect.step)
+        return Accepted.of(WORKERS.land(connection, outcome), resurrected=outcome.step == workers.resurrect.step)
 
     def _card(self) -> str:
         config = self._config
-        card = Card(config.capabilities, self._build, self._host, os.getpid(), __version__)
+        card = workers.Card(config.capabilities, self._build, self._host, os.getpid(), __version__)
         return json.dumps(asdict(card))
 
     def stop(self, connection: sqlite3.Connection, at: datetime) -> None:
         """Report that this worker has stopped, without waiting for its lease. Jobs that it holds are owed to others."""
         stored = WORKERS.read(connection, self.key)
-        if stored is None or stored.state is CLEANED_UP or (stored.token, stored.epoch) != (self._token, self.epoch):
+        token, epoch, why = self._token, self.epoch, "it has stopped"
+        if stored is None or stored.state is workers.CLEANED_UP or (stored.token, stored.epoch) != (token, epoch):
             return
         purge_at = at + timedelta(seconds=self._config.purge)
-        said = Stopped(at=at, by=self.key, why="it has stopped", token=self._token, epoch=self.epoch, purge_at=purge_at)
-        stopped = WORKERS.land(connection, stop(stored, said))
+        said = workers.Stopped(at=at, by=self.key, why=why, token=token, epoch=epoch, purge_at=purge_at)
+        stopped = WORKERS.land(connection, workers.stop(stored, said))
         if not self._config.ci and not connection.execute(_HOLDS, (self.key,)).fetchone():
             # GitHub may have given this runner a job unknown to the agent: the controller of its runs settles that.
-            settled = Rescheduled(at=at, by=self.key, why="it has no jobs any more", epoch=stopped.lost_epoch)
-            WORKERS.land(connection, settle_cleaned_up(stopped, settled))
+            settled = workers.Rescheduled(at=at, by=self.key, why="it has no jobs any more", epoch=stopped.lost_epoch)
+            WORKERS.land(connection, workers.settle_cleaned_up(stopped, settled))
 
     def heard(self, outcome: Accepted | Rejected) -> bool:
         """Note the answer; False if it says to try again, with another token or as another worker."""
         if isinstance(outcome, Accepted):
             self.epoch, self._token = outcome.epoch, outcome.token
             # A new one only now: until it is answered, the same beat again must not count twice.
-            self._request = _drawn()
+            self._request = os.urandom(8).hex()
             return True
         if outcome.code is Code.MISMATCH:
             self._token = outcome.token
@@ -119,12 +110,3 @@ def bind(connection: sqlite3.Connection, held: HeldJob, holder: LeaseHolder, at:
     except (Conflict, InvalidTransition):
         return
     JOBS.land(connection, change)
-
-
-def _forgotten_epoch(connection: sqlite3.Connection) -> int:
-    (epoch,) = connection.execute("SELECT epoch FROM forgotten_workers WHERE id = 1").fetchone()
-    return int(epoch)
-
-
-def _drawn() -> str:
-    return os.urandom(8).hex()

@@ -39,7 +39,9 @@ class Rows(Generic[R]):
         row = connection.execute(f"SELECT {columns} FROM {self.table} WHERE id = ?", (id,)).fetchone()
         if row is None:
             return None
-        return self.kind(**{name: self._decoded(name, value) for name, value in zip(names, row, strict=True)})
+        stored = dict(zip(names, row, strict=True))
+        decoded = {name: decode(stored[name]) for name, decode in self.decoders.items() if stored[name] is not None}
+        return self.kind(**stored | decoded)
 
     def land(self, connection: sqlite3.Connection, change: Change[R]) -> R:
         """Write the difference and the line of the story; returns the record as stored."""
@@ -56,10 +58,6 @@ class Rows(Generic[R]):
             values = (after.id, line.version % STORY_LENGTH, line.version, line.step, line.state)
             connection.execute(_TELL, (*values, micros(line.at), line.by, line.why))
         return after
-
-    def _decoded(self, name: str, value: Any) -> Any:
-        decode = self.decoders.get(name)
-        return value if decode is None or value is None else decode(value)
 
 
 def _column(field: str) -> str:

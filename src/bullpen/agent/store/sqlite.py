@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
-from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import TEXT_LIMIT, Grant, Order, OwnList, RunnerCredentials, Sink, StoreUnreachable
+from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
+from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
 from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 
 if TYPE_CHECKING:
     from bullpen.agent.github.token_source import CredentialIssuer
+    from bullpen.agent.store.jobs import LocalJobs
     from bullpen.agent.store.lease import Lease
 
 PATIENCE = 1.0
@@ -47,33 +47,29 @@ class SqliteStore:
         self._issuer: CredentialIssuer | None = None
 
     @property
-    def jobs(self) -> SqliteStore:
-        return self
+    def jobs(self) -> LocalJobs:
+        from bullpen.agent.store.jobs import LocalJobs  # not loaded at the start: see `beat`
+
+        return LocalJobs(self, self._config, self._lease.key if self._lease is not None else "")
 
     def has_changed(self) -> bool:
         """True if another process has written since the last call: this catches lost wake-ups."""
-        with self._translated():
-            (version,) = self._connected().execute("PRAGMA data_version").fetchone()
-            changed = bool(version != self._version)
-            self._version = version
-            return changed
+        with self.translated():
+            before = self._version
+            (self._version,) = self.connected().execute("PRAGMA data_version").fetchone()
+            return self._version != before
 
     def look(self) -> InstanceRecord | NoRecord:
-        with self._translated():
-            connection = self._connected()
+        with self.translated():
+            connection = self.connected()
             row = connection.execute(_LOOK, (self._id,)).fetchone()
             if row is None:
                 return ABSENT
             state, run_id, round, threshold, attested, trust_domain, repository = row
-            has_job = state == InstanceState.RUNNING and self._lease is not None and self._has_job(connection, run_id)
+            can_take = state == InstanceState.RUNNING and self._lease is not None
+            has_job = can_take and self.jobs.next_job(connection, run_id, _now()) is not None
             owned = (InstanceState(state), run_id, round, threshold / 1e6, bool(attested), trust_domain)
             return InstanceRecord(*owned, has_job, repository)
-
-    def _has_job(self, connection: sqlite3.Connection, run_id: str) -> bool:
-        from bullpen.agent.store import jobs
-
-        assert self._lease is not None, "a job is taken only after a first heartbeat"
-        return jobs.next_job(connection, self._config, self._lease.key, run_id, _now()) is not None
 
     def beat(self, job: HeldJob | None, leaving: datetime | None = None, activity: str = "") -> Grant:
         # Loaded with the first heartbeat, not at the start: the model costs tens of milliseconds, and a provision waits
@@ -84,7 +80,7 @@ class SqliteStore:
         self._lease = lease = self._lease or Lease(self._config)
         while True:
             at = _now()
-            with self._transaction() as connection:
+            with self.transaction() as connection:
                 outcome = lease.beat(connection, at, leaving, activity)
                 if isinstance(outcome, Accepted) and job is not None:
                     bind(connection, job, LeaseHolder(lease.key, outcome.epoch), at)
@@ -97,79 +93,41 @@ class SqliteStore:
 
     def stop(self) -> None:
         if self._lease is not None:
-            with self._transaction(tells_control=True) as connection:
+            with self.transaction(tells_control=True) as connection:
                 self._lease.stop(connection, _now())
 
-    def standing(self, job: HeldJob) -> End | None:
-        from bullpen.agent.store import jobs
-
-        with self._translated():
-            return jobs.standing(self._connected(), job)
-
     def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
-        with self._transaction(tells_control=True) as connection:
+        with self.transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
 
     def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         if self._config.ci == "github":
             return self._credentials(record)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(_REGISTER, (self._id, record.run_id, record.round))
-        with self._translated():
-            found = self._connected().execute("SELECT label, round FROM registrations WHERE name = ?", (self._id,))
+        with self.translated():
+            found = self.connected().execute("SELECT label, round FROM registrations WHERE name = ?", (self._id,))
             is_listed = found.fetchone() == (record.run_id, record.round)
         return OwnList.LISTED if is_listed else OwnList.MOVED_ON
 
     def _credentials(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
         from bullpen.agent.github import token_source
 
-        with self._translated():
-            found = self._connected().execute(_IS_OURS, (self._id, record.run_id, record.round)).fetchone()
+        with self.translated():
+            found = self.connected().execute(_IS_OURS, (self._id, record.run_id, record.round)).fetchone()
         if found is None:
             return OwnList.MOVED_ON
         self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
         return self._issuer.issue(*token_source.read_file(self._config.home), record)
 
     def deregister(self, runner: str = "") -> None:
-        with self._transaction(tells_control=True) as connection:
+        with self.transaction(tells_control=True) as connection:
             connection.execute("DELETE FROM registrations WHERE name = ?", (self._id,))
 
     def removal_token(self) -> str:
         from bullpen.agent.github import token_source
 
         return token_source.removal_of(*token_source.read_file(self._config.home))
-
-    def take_job(self, record: InstanceRecord) -> Order | None:
-        from bullpen.agent.store import jobs
-
-        assert self._lease is not None, "a job is taken only after a first heartbeat"
-        with self._transaction(tells_control=True) as connection:
-            taken = jobs.take(connection, self._config, self._lease.key, record.run_id, record.round, _now())
-            if taken is None:
-                return None
-            connection.execute("UPDATE registrations SET busy = 1 WHERE name = ?", (self._id,))
-        holder = LeaseHolder(taken.worker, taken.epoch)
-        job = HeldJob(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
-        return Order(job, taken.command, taken.index)
-
-    def settle_job(self, job: HeldJob) -> bool:
-        from bullpen.agent.store import jobs
-
-        with self._transaction(tells_control=True) as connection:
-            accepted = job.end is not End.LOST and jobs.finish(connection, self._config, job, _now())
-            connection.execute("UPDATE registrations SET busy = 0 WHERE name = ?", (self._id,))
-        return accepted
-
-    def give_back_job(self, job: HeldJob, why: str) -> None:
-        from bullpen.agent.store import jobs
-
-        with self._transaction(tells_control=True) as connection:
-            jobs.give_back(connection, self._config, job, why, _now())
-
-    def open_log(self, job: HeldJob) -> Sink:
-        logs = self._config.home / "jobs"
-        logs.mkdir(mode=0o700, exist_ok=True)
-        return LogFile(logs / f"{job.id}.{job.fence}.log")
 
     def close(self) -> None:
         if self._connection is not None:
@@ -178,10 +136,10 @@ class SqliteStore:
             self._connection = None
 
     @contextmanager
-    def _transaction(self, *, tells_control: bool = False) -> Iterator[sqlite3.Connection]:
-        with self._translated():
+    def transaction(self, *, tells_control: bool = False) -> Iterator[sqlite3.Connection]:
+        with self.translated():
             with self._turnstile.hold():
-                connection = self._connected()
+                connection = self.connected()
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
@@ -189,7 +147,7 @@ class SqliteStore:
                 notify.broadcast(self._sockets)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, TurnstileTimeout, ValueError) as exc:  # ValueError: a state we do not know
@@ -199,7 +157,7 @@ class SqliteStore:
             self.close()
             raise
 
-    def _connected(self) -> sqlite3.Connection:
+    def connected(self) -> sqlite3.Connection:
         found = os.stat(self._path)
         if (found.st_dev, found.st_ino) != self._file:
             # Moved away or replaced: a connection to the old file would go on working, unseen by other processes.
