@@ -29,6 +29,7 @@ SINGLE, BATCH = "/v1/heartbeats", "/v1/heartbeats/batch"
 LARGEST = {SINGLE: 128 * 1024, BATCH: 4 * 1024 * 1024}
 """Bytes of a body: a thousand activities fit into a beat, a thousand beats into a batch."""
 
+BEATING = (Operator, AgentIdentity)  # callers with workers
 MOST_KEYS = 4  # new keys of one agent within `KEYS_WITHIN`
 KEYS_WITHIN = 3600.0  # seconds
 KEYS_ALLOWED = f"{MOST_KEYS} new keys an hour"
@@ -95,7 +96,7 @@ class Heartbeats:
     def receive(self, path: str, speaker: Speaker | None, body: bytes, reply: Reply) -> None:
         """Read a body and have it written; `reply` is called once, at once if something is wrong with the body."""
         try:
-            if not isinstance(speaker, Operator | AgentIdentity):
+            if not isinstance(speaker, BEATING):
                 raise forbidden("a run's token is valid for its own run only: a run has no worker")
             if path == BATCH:
                 self._receive_batch(speaker, body, reply)
@@ -130,7 +131,12 @@ class Heartbeats:
         items = self._decoded(body)
         if not 1 <= len(items) <= MOST_BEATS:
             raise bad_input("heartbeats: too many or none", "heartbeats", len(items), f"1 to {MOST_BEATS} beats")
-        checked = [item if isinstance(item, Problem) else self._admitted_or_problem(item, speaker) for item in items]
+        checked: list[tuple[HeartbeatRequest, str] | Problem] = []
+        for item in items:
+            try:
+                checked.append(item if isinstance(item, Problem) else self._admitted(item, speaker))
+            except Problem as problem:
+                checked.append(problem)
         good = [item for item in checked if not isinstance(item, Problem)]
 
         def done(results: Results) -> None:
@@ -181,14 +187,6 @@ class Heartbeats:
         if beat.domain:  # ignored: a wrong one would make a whole domain look silent
             beat = msgspec.structs.replace(beat, domain="")
         return beat, speaker.instance_id
-
-    def _admitted_or_problem(
-        self, beat: HeartbeatRequest, speaker: Operator | AgentIdentity
-    ) -> tuple[HeartbeatRequest, str] | Problem:
-        try:
-            return self._admitted(beat, speaker)
-        except Problem as problem:
-            return problem
 
     def _refuse(self, problem: Problem, reply: Reply) -> None:
         reply(problem.status, self._encode(problem.answer), problem.headers)
