@@ -22,7 +22,7 @@ from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job as jobs
 from bullpen.model import worker as workers
 from bullpen.model.transition import Change
-from bullpen.model.worker import Accepted, Code, Rejected, Worker
+from bullpen.model.worker import Accepted, Code, Rejected
 
 _FORGOTTEN = "SELECT epoch FROM forgotten_workers WHERE id = 1"
 _HOLDS = "SELECT 1 FROM jobs WHERE worker = ? AND state = 'running' LIMIT 1"
