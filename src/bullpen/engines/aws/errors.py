@@ -8,23 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ChecksumError,
-    ClientError,
-    ConnectionError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    IncompleteReadError,
-    LoginError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
 from botocore.parsers import ResponseParserError
 
 from bullpen.errors import BullpenError, ConfigError, PermissionDenied, Refused, Throttled, Unavailable
@@ -94,12 +78,12 @@ async def call(client: Any, method: str, /, *, expecting: Collection[str] = (), 
     subject = f"{client.meta.service_model.service_id} {client.meta.method_to_api_mapping[method]}"
     try:
         answer: dict[str, Any] = await getattr(client, method)(**request)
-    except ClientError as exc:
+    except exceptions.ClientError as exc:
         code = exc.response.get("Error", {}).get("Code", "")
         if code in expecting:
             raise Declined(code, _message(exc), exc.response) from exc
         raise _of_answer(subject, code, exc) from exc
-    except (BotoCoreError, ResponseParserError, OSError, TimeoutError) as exc:
+    except (exceptions.BotoCoreError, ResponseParserError, OSError, TimeoutError) as exc:
         raise _of_client(subject, exc) from exc
     return answer
 
@@ -120,7 +104,7 @@ def translated_opening(service: str) -> Iterator[None]:
     """Opening a session or a client makes no call, but reads the environment and the AWS configuration."""
     try:
         yield
-    except (BotoCoreError, OSError) as exc:
+    except (exceptions.BotoCoreError, OSError) as exc:
         raise _of_client(f"AWS ({service})", exc) from exc
     except ValueError as exc:
         raise ConfigError(
@@ -128,7 +112,7 @@ def translated_opening(service: str) -> Iterator[None]:
         ) from exc
 
 
-def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
+def _of_answer(subject: str, code: str, exc: exceptions.ClientError) -> BullpenError:
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if not code or code.isdigit():
         # No error of AWS has such a code: the client makes it from the status, and takes the whole page for a message.
@@ -151,27 +135,32 @@ def _of_answer(subject: str, code: str, exc: ClientError) -> BullpenError:
 def _of_client(subject: str, exc: Exception) -> BullpenError:
     text = f"{subject}: {_cut(str(exc))}"
     match exc:
-        case NoCredentialsError() | PartialCredentialsError():
+        case exceptions.NoCredentialsError() | exceptions.PartialCredentialsError():
             return PermissionDenied(f"{subject}: no AWS credentials ({_cut(str(exc))})", remedy=_SIGN_IN)
-        case CredentialRetrievalError() | SSOError() | LoginError() | TokenRetrievalError():
+        case (
+            exceptions.CredentialRetrievalError()
+            | exceptions.SSOError()
+            | exceptions.LoginError()
+            | exceptions.TokenRetrievalError()
+        ):
             return PermissionDenied(text, remedy=_SIGN_IN)
-        case NoRegionError():
+        case exceptions.NoRegionError():
             return ConfigError(f"{subject}: no region", remedy="Set aws.region, or AWS_DEFAULT_REGION.")
-        case ProfileNotFound():
+        case exceptions.ProfileNotFound():
             return ConfigError(text, remedy="Name a profile that exists in AWS_PROFILE, or none.")
-        case ParamValidationError():
+        case exceptions.ParamValidationError():
             return Refused(text)
-        case ConnectionError() | HTTPClientError() | OSError() | TimeoutError():
+        case exceptions.ConnectionError() | exceptions.HTTPClientError() | OSError() | TimeoutError():
             return Unavailable(text, remedy="See aws.region, aws.endpoints and the network.")
         case ResponseParserError():  # its text is the whole answer, a page of HTML maybe
             return Unavailable(f"{subject}: {_FOREIGN}", remedy=_WAY)
-        case ChecksumError() | IncompleteReadError():
+        case exceptions.ChecksumError() | exceptions.IncompleteReadError():
             return Unavailable(f"{subject}: the answer is damaged ({_cut(str(exc))})")
         case _:
             return ConfigError(text, remedy="See aws.region, aws.endpoints and the AWS configuration of this machine.")
 
 
-def _message(exc: ClientError) -> str:
+def _message(exc: exceptions.ClientError) -> str:
     return _cut(exc.response.get("Error", {}).get("Message", "") or "no message")
 
 

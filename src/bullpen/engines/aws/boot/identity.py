@@ -72,13 +72,11 @@ def attestor(settings: Settings) -> Attestor | None:
     """None where agents bring their token with them, or need none."""
     if settings.engines.pool != "aws" or not settings.agent.serve_url:
         return None
-    return Attestor(settings, settings.aws.region or _default_region())
+    if not (region := settings.aws.region):
+        from botocore.session import get_session
 
-
-def _default_region() -> str:
-    from botocore.session import get_session
-
-    return str(get_session().get_config_variable("region") or "")
+        region = str(get_session().get_config_variable("region") or "")
+    return Attestor(settings, region)
 
 
 def _check(given: InstanceProof, now: datetime) -> None:

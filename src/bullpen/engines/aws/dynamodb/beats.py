@@ -42,17 +42,17 @@ log = get_logger("bullpen.engines.aws")
 
 
 class DynamoBeats:
-    """What `ports.Workers.beat` promises, on the table of a pool."""
+    """The beats of `ports.Workers`, on the table of a pool."""
 
     def __init__(self, table: TableClient) -> None:
         self._table = table
-        self.forgotten = ForgottenEpoch(table)
+        self._forgotten = ForgottenEpoch(table)
 
-    async def receive(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
+    async def beat(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
         """Keys side by side, the beats of one key one after the other; the answers in order."""
         answers: dict[int, Accepted | Rejected] = {}
         first = [beat.at for _, beat in beats if beat.token == 0]
-        forgotten_epoch = await self.forgotten.read(max(first)) if first else 0
+        forgotten_epoch = await self._forgotten.read(max(first)) if first else 0
         turns = asyncio.Semaphore(AT_ONCE)
         places: dict[str, list[int]] = {}
         for place, (key, _) in enumerate(beats):

@@ -23,8 +23,7 @@ from bullpen.ports import Registration, RegistrationCredentials, Removal
 KIND = "Registration"
 ATTEMPTS = 8
 
-AT_ONCE = 16
-"""Runs asked at once for their jobs."""
+AT_ONCE = 16  # runs asked at once for their jobs
 
 
 class DynamoCI:

@@ -32,8 +32,7 @@ class ForgottenEpoch:
 
     async def read(self, now: datetime) -> int:
         """By the wall clock, which goes on while the machine sleeps."""
-        age = None if self._read_at is None else (now - self._read_at).total_seconds()
-        if age is None or not 0 <= age < LASTS:
+        if self._read_at is None or not 0 <= (now - self._read_at).total_seconds() < LASTS:
             item = await self._table.get(KEY)
             self._known = max(self._known, _epoch_in(item) if item else 0)
             self._read_at = now

@@ -33,10 +33,13 @@ class DynamoLogs:
         self._ends: dict[str, int] = {}
 
     async def append(self, job_id: str, fence: int, offset: int, content: bytes) -> int:
-        log = _kind(job_id, fence)
+        log, until = _kind(job_id, fence), min(offset + len(content), LOG_LIMIT)
         end = self._ends.pop(log, None)
-        if end is None or end < min(offset + len(content), LOG_LIMIT):
-            end = await self._append(log, offset, content, end)
+        if end is None or end < min(offset, LOG_LIMIT):
+            end = await self._end(log)
+        while offset <= end < until:
+            new = content[end - offset :][: min(CHUNK, LOG_LIMIT - end)]
+            end = end + len(new) if await self._add(log, end, new) else await self._end(log)
         if end < min(offset, LOG_LIMIT):
             raise Refused(f"{job_id}: its log has {end} bytes, none at {offset} yet")
         while len(self._ends) >= ENDS:
@@ -56,17 +59,8 @@ class DynamoLogs:
         # No chunk begins at `offset`: it is at the end, or inside the last chunk.
         return (printed or await self._rest_of_chunk(log, offset))[:limit]
 
-    async def _append(self, log: str, offset: int, content: bytes, end: int | None) -> int:
-        """Write what is not there yet; where the log then ends."""
-        if end is None or end < min(offset, LOG_LIMIT):
-            end = await self._end(log)
-        while offset <= end < min(offset + len(content), LOG_LIMIT):
-            new = content[end - offset :][: min(CHUNK, LOG_LIMIT - end)]
-            end = end + len(new) if await self._add(log, end, new) else await self._end(log)
-        return end
-
     async def _add(self, log: str, at: int, content: bytes) -> bool:
-        """Put a chunk at what was the end; False if there is one already, be it our own from a lost answer."""
+        """Put a chunk at what was the end; False if there is one already, maybe this one, whose answer was lost."""
         expression = Expression()
         ttl = number(int(self._clock.now().timestamp()) + LOGS_LAST)
         writes = expression.update({"content": {"B": content}, "ttl": ttl})

@@ -43,17 +43,16 @@ class DynamoObservations:
         if remember:
             turns = asyncio.Semaphore(AT_ONCE)
 
-            async def note(key: str) -> None:
+            async def write(key: str) -> None:
                 async with turns:
-                    await _noted(self._table, raw_key(kind, key), now, OBSERVATIONS_LAST)
-
-            async def forget(key: str) -> None:
-                async with turns:
-                    await self._table.delete(raw_key(kind, key))
+                    if key in before:
+                        await self._table.delete(raw_key(kind, key))
+                    else:
+                        await _noted(self._table, raw_key(kind, key), now, OBSERVATIONS_LAST)
 
             # A note that says nothing goes as well: the next look finds none, and makes its own.
             old = [key for key, at in before.items() if key not in since or at is None]
-            await gather_or_cancel([*(note(key) for key in since if key not in before), *map(forget, old)])
+            await gather_or_cancel([write(key) for key in (*(key for key in since if key not in before), *old)])
         return since
 
     async def first_missing(self, instance_id: str, now: datetime) -> datetime:

@@ -81,7 +81,7 @@ class DynamoRecords:
             walk = self._table.walk(offers, ("SK", side, f"ID#{start}"), index="pool", page=OFFERS_PAGE)
             while not walk.over and len(requested) < limit:
                 for offer in decode_listed(Instance, await walk.page()):
-                    if _fits(offer, needs, now):
+                    if judge(offer.ticket(), needs, 0, 0, now) is Verdict.TAKE:
                         fitting[offer.usage_class].append(offer)
         return [offer for of_class in fitting.values() for offer in of_class][:limit]
 
@@ -161,7 +161,3 @@ def decode_listed(kind: type[R], items: Sequence[Item]) -> list[R]:
         except Refused as exc:
             log.warning("record ignored", error=exc, remedy=exc.remedy)
     return found
-
-
-def _fits(offer: Instance, needs: Requirements, now: datetime) -> bool:
-    return judge(offer.ticket(), needs, 0, 0, now) is Verdict.TAKE

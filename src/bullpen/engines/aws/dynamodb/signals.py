@@ -16,17 +16,7 @@ from typing import TypeVar
 from bullpen.engines.aws.dynamodb.beats import stored_worker
 from bullpen.engines.aws.dynamodb.expressions import Expression
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
-from bullpen.engines.aws.dynamodb.items import (
-    Item,
-    key_of,
-    moment,
-    name_of,
-    number,
-    parse_moment,
-    raw_id,
-    raw_key,
-    text,
-)
+from bullpen.engines.aws.dynamodb.items import Item, key_of, moment, name_of, number, parse_moment, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient, Unmet
 from bullpen.engines.aws.dynamodb.writes import land_together
 from bullpen.errors import Conflict, Unavailable
@@ -57,8 +47,7 @@ REMEMBERED = 10_000
 FOLLOWED = 8
 """Workers of one instance that are asked for: the last that began, and others. No instance costs thousands of reads."""
 
-LONGEST_KEY = 1024
-"""Bytes that DynamoDB takes for a sort key."""
+LONGEST_KEY = 1024  # bytes that DynamoDB takes for a sort key
 
 ATTEMPTS = 8
 
@@ -193,9 +182,10 @@ class BootFailures:
         said = {id: _boot_text(items[key["PK"]["S"]]) for id, key in keys.items() if key["PK"]["S"] in items}
         if not said:
             return {}
+        names = {name_of(key_of(Instance, id)): id for id in said}
         records = await self._table.get_many([key_of(Instance, id) for id in said], ("round", "runId", "state"))
         return {
-            (id := raw_id(one)): Signal(id, Kind.FAILED, one["runId"]["S"], one["round"]["S"], 1, said[id])
+            (id := names[name_of(one)]): Signal(id, Kind.FAILED, one["runId"]["S"], one["round"]["S"], 1, said[id])
             for one in records
             if one["state"]["S"] == CREATED.value
         }

@@ -21,8 +21,7 @@ from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError, Refused, Throttled, Unavailable
 from bullpen.ports import Chance
 
-BATCH_LIMIT = 100
-"""Keys that one BatchGetItem takes."""
+BATCH_LIMIT = 100  # keys that one BatchGetItem takes
 
 PATIENCE = 6.0
 """Seconds after its first failure for which a request is repeated, whatever the reasons: longer than any rival's
@@ -63,7 +62,6 @@ class Patience:
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._loop = asyncio.get_running_loop()
         self._until: float | None = None
         self._attempts = 0
 
@@ -71,7 +69,7 @@ class Patience:
         """Until the next attempt. Raise the failure of this one if there is no time for another."""
         pause = self._chance.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**self._attempts))
         self._attempts += 1
-        now = self._loop.time()
+        now = asyncio.get_running_loop().time()
         self._until = self._until or now + PATIENCE
         if now + pause >= self._until and self._attempts >= LEAST_ATTEMPTS:
             raise failure
@@ -99,8 +97,7 @@ class TableClient:
 
     async def get(self, key: Item) -> Item | None:
         """Consistent."""
-        found = await self.get_many([key])
-        return found[0] if found else None
+        return next(iter(await self.get_many([key])), None)
 
     async def get_many(self, keys: Sequence[Item], only: Collection[str] = ()) -> list[Item]:
         """Consistent, in no order; absent ones are missing. With `only`, the keys and just these attributes."""

@@ -18,7 +18,6 @@ from bullpen.ports.tokens import KEPT, StoredToken, TokenBook
 
 TOKEN, AGENT_SECRET = "Token", "AgentSecret"
 REQUIRED = "REQUIRED"
-PREFIX = "ID#"
 
 
 class DynamoTokens:
@@ -29,7 +28,7 @@ class DynamoTokens:
 
     async def read(self) -> TokenBook:
         items = await self._table.walk(("PK", f"TYPE#{TOKEN}")).all()
-        tokens = [_token(item) for item in items if item["SK"]["S"].startswith(PREFIX)]
+        tokens = [_token(item) for item in items if item["SK"]["S"].startswith("ID#")]
         # A token counts without its mark, too.
         return TokenBook(bool(items), tuple(sorted(tokens, key=lambda one: one.name)))
 

@@ -24,13 +24,12 @@ from bullpen.errors import Conflict
 from bullpen.model import worker as workers
 from bullpen.model.control import Control
 from bullpen.model.transition import Change
-from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Accepted, Beat, Card, Rejected, Worker, WorkerFate
+from bullpen.model.worker import ACTIVE, CLEANED_UP, INACTIVE, Card, Worker, WorkerFate
 
 PORTION = 500
 """Workers looked at together: five reads by key."""
 
-TIMERS_PAGE = 1000
-"""Timers read at a time from one part of the index."""
+TIMERS_PAGE = 1000  # timers read at a time from one part of the index
 
 AT_ONCE = 32
 """Timers moved at once. Each by an update of its own: a transaction costs twice as much, and saves only requests."""
@@ -39,21 +38,16 @@ CENSUS_LASTS = 5.0
 """Seconds for which a count is remembered: it reads an entry of every worker, and a sweep needs it to the tenth."""
 
 
-class DynamoWorkers:
+class DynamoWorkers(DynamoBeats):
     """`ports.Workers` on the table of a pool."""
 
     def __init__(self, table: TableClient, *, census_lasts: float = CENSUS_LASTS) -> None:
-        self._table = table
-        self._beats = DynamoBeats(table)
+        super().__init__(table)
         self._census_lasts = census_lasts
+        # Kept by `rearm`: for `suspects` the timers of leases that are out, for `to_clean` what was due at that moment.
         self._silent: LeaseTimers | None = None
-        """Kept by `rearm` for `suspects`: the timers of leases that are out."""
         self._cleaning: tuple[datetime, list[Item]] | None = None
-        """Kept by `rearm` for `to_clean`: the moment, and whose cleanup was due then."""
         self._census: tuple[float, dict[tuple[str, str], int]] | None = None
-
-    async def beat(self, beats: Sequence[tuple[str, Beat]]) -> list[Accepted | Rejected]:
-        return await self._beats.receive(beats)
 
     async def workers(self, keys: Sequence[str]) -> dict[str, Worker]:
         items = await self._table.get_many([key_of(Worker, key) for key in keys])
@@ -72,7 +66,7 @@ class DynamoWorkers:
             suspects = {one.id for one in found if _is_suspect(one, now)}
             silent += [timer for timer in due if id_of(Worker, timer) in suspects]
             is_first = any(one.version == 0 for one in found)
-            epoch = await self._beats.forgotten.read(now) if is_first else 0
+            epoch = await self._forgotten.read(now) if is_first else 0
             changes = [change for one in found if (change := _looked_at(one, now, epoch)) is not None]
             moved += await self._move(changes[: limit - moved])
         return moved + await self._bring_back(now, limit - moved)

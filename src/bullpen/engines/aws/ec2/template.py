@@ -175,16 +175,13 @@ class Templates:
 
     async def compared(self, wanted: Template) -> tuple[str, str]:
         """The id of the stored template, and what is wrong with it; empty if it is as it should be."""
+        answer, expecting = dict[str, Any](), (*TEMPLATE_MISSING, NO_VERSION)
+        asked = {"LaunchTemplateName": wanted.name, "Versions": [PINNED]}
         try:
-            answer = await ask(
-                self._cloud,
-                "describe_launch_template_versions",
-                expecting=(*TEMPLATE_MISSING, NO_VERSION),
-                LaunchTemplateName=wanted.name,
-                Versions=[PINNED],
-            )
+            answer = await ask(self._cloud, "describe_launch_template_versions", expecting=expecting, **asked)
         except Declined as declined:
-            return "", "its version 1 is missing" if declined.code == NO_VERSION else MISSING
+            if declined.code != NO_VERSION:
+                return "", MISSING
         versions = answer.get("LaunchTemplateVersions", ())
         if not versions:
             return "", "its version 1 is missing"

@@ -10,15 +10,13 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from bullpen.config import Settings
 from bullpen.engines.aws.boot.userdata import LIMIT, own_user_data
 from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.ec2.template import Template, desired_templates
 from bullpen.engines.aws.errors import Declined, call
 from bullpen.engines.aws.infrastructure.permissions import check_permissions
-from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, PolicyScope, place_of
+from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, place_of
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.ports import Clock, Gap
@@ -50,10 +48,11 @@ async def examine(
         now = clock.now()
     except BullpenError as exc:  # whatever else is asked would fail for the same reason
         return [Finding("credentials", Health.FAILED, str(exc), exc.remedy)]
+    region = (await cloud.client("dynamodb")).meta.region_name  # permissions are asked of what there is, not a pattern
     findings = [
         Finding("credentials", Health.OK, who["Arn"]),
         check_clock(who, now),
-        await check_permissions(cloud, who["Arn"], await _place(cloud, settings, who["Account"])),
+        await check_permissions(cloud, who["Arn"], place_of(settings, who["Account"], region=region)),
         await guarded("table", partial(_gaps, "table", table_gaps)),
         await guarded("queues", partial(_gaps, "queues", queue_gaps)),
     ]
@@ -77,12 +76,6 @@ async def examine(
         **{f"{market} quota": partial(ground.quota, market) for market in QUOTA_CODES},
     }
     return findings + [await guarded(name, check) for name, check in checks.items()]
-
-
-async def _place(cloud: Cloud, settings: Settings, account: str) -> PolicyScope:
-    """With the region that is really used: permissions are asked of what there is, not of a pattern."""
-    region = (await cloud.client("dynamodb")).meta.region_name
-    return place_of(replace(settings, aws=replace(settings.aws, region=region)), account)
 
 
 async def _gaps(name: str, look: Callable[[], Gaps]) -> Finding:
@@ -201,10 +194,8 @@ class AccountChecks:
 
     async def quota(self, market: str) -> Finding:
         """Against what the limits would allow, in machines of the smallest class."""
-        quotas, named = (
-            await self._cloud.client("service-quotas"),
-            {"ServiceCode": "ec2", "QuotaCode": QUOTA_CODES[market]},
-        )
+        quotas = await self._cloud.client("service-quotas")
+        named = {"ServiceCode": "ec2", "QuotaCode": QUOTA_CODES[market]}
         try:
             answer = await call(quotas, "get_service_quota", expecting=(NO_APPLIED_VALUE,), **named)
         except Declined:

@@ -71,9 +71,8 @@ def questions(place: PolicyScope, principal: str) -> Iterator[Question]:
                 if _is_needed(action, resource):
                     needed.setdefault(_context(statement, resource), []).extend(_real(resource, place, principal))
             for context, resources in needed.items():
-                if not resources:
-                    continue  # a form of it that this caller has not, as a user is no role
-                groups.setdefault((tuple(resources), context), []).append(action)
+                if resources:  # none: a form of it that this caller has not, as a user is no role
+                    groups.setdefault((tuple(resources), context), []).append(action)
         for (together, context), actions in groups.items():
             yield Question(tuple(actions), together, context)
 
@@ -88,7 +87,7 @@ def _is_needed(action: str, resource: str) -> bool:
 
 
 def _real(resource: str, place: PolicyScope, principal: str) -> list[str]:
-    """What stands behind a resource of ours that is written shorter than it is."""
+    """What stands behind a resource that the policy writes shorter than it is."""
     if resource in (place.iam_arn("role/*"), place.iam_arn("user/*")):
         return [principal] if principal.startswith(resource.removesuffix("*")) else []
     if resource == place.arn("servicequotas", "ec2/*"):

@@ -75,9 +75,10 @@ class PolicyScope:
         return f"{name}.{self.dns_suffix or ('amazonaws.com.cn' if self.partition == 'aws-cn' else 'amazonaws.com')}"
 
 
-def place_of(settings: Settings, account: str = "*", role: str = "") -> PolicyScope:
+def place_of(settings: Settings, account: str = "*", role: str = "", region: str = "") -> PolicyScope:
     """The place that the settings name. A role is taken to be called as its instance profile, unless it is named."""
     aws = settings.aws
+    region = region or aws.region
     profile = aws.instance_profile.rpartition("instance-profile/")[2] or "*"
     return PolicyScope(
         pool=aws.pool,
@@ -86,9 +87,9 @@ def place_of(settings: Settings, account: str = "*", role: str = "") -> PolicySc
         image=aws.image or "*",
         subnets=aws.subnets or ("*",),
         security_groups=aws.security_groups or ("*",),
-        region=aws.region or "*",
+        region=region or "*",
         account=account,
-        partition=partition_of(aws.region),
+        partition=partition_of(region),
         makes_templates=aws.manage == "refresh",
         served=bool(settings.agent.serve_url),
         on_github=settings.on_github,
@@ -110,11 +111,9 @@ def workflow(place: PolicyScope, *, launch: bool = False) -> Policy:
     With `launch` it may: it is trusted like the control plane. In no form it reaches an item that holds a secret, or
     writes the settings that others work by.
     """
-    if launch:
-        written = (*CLAIMED, *LAUNCHED)
-        records = _records(place, written, tuple(dict.fromkeys((*SEEN, *written))))
-        return _policy([*records, *_tickets(place), *_launching(place)])
-    return _policy([*_records(place, CLAIMED, (*SEEN, *CLAIMED)), *_tickets(place)])
+    written = (*CLAIMED, *LAUNCHED) if launch else CLAIMED
+    records = _records(place, written, tuple(dict.fromkeys((*SEEN, *written))))
+    return _policy([*records, *_tickets(place), *(_launching(place) if launch else ())])
 
 
 def instance(place: PolicyScope) -> Policy:
@@ -176,7 +175,9 @@ def _launching(place: PolicyScope) -> list[Statement]:
         tagged_at_birth.append(templates)
         creators.append("CreateLaunchTemplate")
     tagging = {"StringEquals": {"ec2:CreateAction": creators}}
+    passing = {"StringEquals": {"iam:PassedToService": place.service("ec2")}}
     spot = "spot.amazonaws.com"  # instant fleets need no role of EC2 Fleet's own
+    linked, for_spot = place.iam_arn(f"role/aws-service-role/{spot}/*"), {"StringEquals": {"iam:AWSServiceName": spot}}
     statements = [
         _allow("LaunchTaggedOnly", launch, made, place.tagged("RequestTag")),
         _allow("LaunchFromPoolTemplates", launch, [templates], place.tagged("ResourceTag")),
@@ -184,18 +185,8 @@ def _launching(place: PolicyScope) -> list[Statement]:
         _allow("TagOnLaunch", ["ec2:CreateTags"], tagged_at_birth, tagging),
         _allow("DescribeTypes", ["ec2:DescribeInstanceTypes"], ["*"]),
         _allow("DescribeTemplates", ["ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions"], ["*"]),
-        _allow(
-            "PassInstanceRole",
-            ["iam:PassRole"],
-            [place.iam_arn(f"role/{place.role}")],
-            {"StringEquals": {"iam:PassedToService": place.service("ec2")}},
-        ),
-        _allow(
-            "CreateSpotServiceRole",
-            ["iam:CreateServiceLinkedRole"],
-            [place.iam_arn(f"role/aws-service-role/{spot}/*")],
-            {"StringEquals": {"iam:AWSServiceName": spot}},
-        ),
+        _allow("PassInstanceRole", ["iam:PassRole"], [place.iam_arn(f"role/{place.role}")], passing),
+        _allow("CreateSpotServiceRole", ["iam:CreateServiceLinkedRole"], [linked], for_spot),
     ]
     if place.makes_templates:  # for runs that ask for types of their own
         statements.append(_templates(place, "Create", "RequestTag"))

@@ -6,16 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from bullpen.engines.aws.boot.archive import archive
+from bullpen.engines.aws.dynamodb import schema
 from bullpen.engines.aws.dynamodb.items import Item, moment, raw_key
-from bullpen.engines.aws.dynamodb.schema import (
-    SCHEMA,
-    SCHEMA_KEY,
-    attribute_definitions,
-    indexes,
-    recovery_specification,
-    table_definition,
-    ttl_specification,
-)
 from bullpen.engines.aws.errors import Declined, call
 from bullpen.engines.aws.infrastructure import table_diff
 from bullpen.engines.aws.session import Cloud
@@ -56,17 +48,17 @@ class Tending:
         if self._cloud.settings.manage == "refresh":  # else the owner of the table decides what a backup is worth
             backups = await self._look("describe_continuous_backups", "ContinuousBackupsDescription", *NOT_TOLD)
             found += table_diff.recovery_gaps(self._pool, backups)
-        found += table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
+        found += table_diff.mark_gaps(self._pool, await self._item(schema.SCHEMA_KEY))
         return found if await self._item(_agent_key(), ProjectionExpression="PK") else [*found, agent]
 
     async def make_table(self) -> None:
         with suppress(Declined):  # two refreshes at once wait for one table
-            await self._ask("create_table", expecting=(IN_USE,), **table_definition(self._pool))
+            await self._ask("create_table", expecting=(IN_USE,), **schema.table_definition(self._pool))
         await self._until_active()
 
     async def make_index(self, name: str) -> None:
         """DynamoDB makes one index at a time, and none while another one goes away."""
-        (index,) = (one for one in indexes() if one["IndexName"] == name)
+        (index,) = (one for one in schema.indexes() if one["IndexName"] == name)
         for _ in range(TRIES):
             # Refused while the table is changed otherwise: then it is asked for again, once that is over.
             table = await self._until(lambda table: name in _index_states(table) or _is_at_rest(table))
@@ -74,7 +66,7 @@ class Tending:
                 break
             request = {
                 "TableName": self._pool,
-                "AttributeDefinitions": attribute_definitions(table["KeySchema"], index["KeySchema"]),
+                "AttributeDefinitions": schema.attribute_definitions(table["KeySchema"], index["KeySchema"]),
                 "GlobalSecondaryIndexUpdates": [{"Create": index}],
             }
             try:
@@ -90,25 +82,25 @@ class Tending:
 
     async def let_expire(self) -> None:
         try:
-            await self._ask("update_time_to_live", expecting=(INVALID,), **ttl_specification(self._pool))
+            await self._ask("update_time_to_live", expecting=(INVALID,), **schema.ttl_specification(self._pool))
         except Declined as declined:  # on already, says DynamoDB with the same code as for what it cannot do
             if table_diff.expiry_gaps(self._pool, await self._expiry()):
                 raise Refused(f"DynamoDB UpdateTimeToLive: {declined.message}") from declined
 
     async def enable_recovery(self) -> None:
         """The next refresh tries again what cannot be done now; an emulator never can."""
-        request = recovery_specification(self._pool)
+        request = schema.recovery_specification(self._pool)
         with suppress(Declined):
             await self._ask("update_continuous_backups", expecting=(UNKNOWN, NOT_NOW), **request)
 
     async def mark(self) -> None:
         """Never over what a newer program wrote."""
-        item = {**SCHEMA_KEY, "schema": {"N": str(SCHEMA)}}
+        item = {**schema.SCHEMA_KEY, "schema": {"N": str(schema.SCHEMA)}}
         request = {"TableName": self._pool, "Item": item, "ConditionExpression": "attribute_not_exists(PK)"}
         try:
             await self._ask("put_item", expecting=(STANDS_THERE,), **request)
         except Declined:
-            table_diff.mark_gaps(self._pool, await self._item(SCHEMA_KEY))
+            table_diff.mark_gaps(self._pool, await self._item(schema.SCHEMA_KEY))
 
     async def store_agent(self) -> None:
         """Its key is its checksum: every writer writes the same."""

@@ -17,8 +17,7 @@ from bullpen.errors import Refused, Unavailable
 from bullpen.ports import Chance, Clock, Message
 from bullpen.structured_log import get_logger
 
-BATCH = 10
-"""Messages that one request carries."""
+BATCH = 10  # messages that one request carries
 
 LONGEST_DELAY = 900
 """Seconds. SQS hides nothing for longer; seen early, a ticket that was put back is judged and put back once more."""
@@ -76,13 +75,8 @@ class SqsQueue(Queues):
         return sum(int(answer["Attributes"][name]) for name in _COUNTS)
 
     async def _take_batch(self, resource_class: str, most: int) -> list[str]:
-        answer = await self.ask(
-            "receive_message",
-            resource_class,
-            MaxNumberOfMessages=most,
-            WaitTimeSeconds=0,
-            MessageAttributeNames=[EXPIRES],
-        )
+        request = {"MaxNumberOfMessages": most, "WaitTimeSeconds": 0, "MessageAttributeNames": [EXPIRES]}
+        answer = await self.ask("receive_message", resource_class, **request)
         messages = answer.get("Messages", [])
         if not messages:
             return []
