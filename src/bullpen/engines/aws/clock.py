@@ -1,6 +1,6 @@
 """The store's clock: the wall clock, corrected by the `Date` of DynamoDB's answers.
 
-An answer says the time to the second, at some moment between its request and its arrival. So it bounds by how much our
+An answer says the time to the second, at some moment between its request and its arrival. So it bounds by how much this
 clock may be off; only what lies outside of that bound is corrected, and a clock that is right stays as it is. It costs
 no request: every answer carries the time.
 

@@ -40,13 +40,13 @@ def archive() -> Archive:
 
 
 def packed(module: str, beside: Mapping[str, bytes] | None = None) -> bytes:
-    """A zip application that calls `main` of a module of ours with its arguments, packed with bzip2."""
+    """A zip application that calls `main` of a module of Bullpen with its arguments, packed with bzip2."""
     files = {"__main__.py": MAIN.format(module=module).encode(), **(beside or {}), **_sources(module)}
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for name, source in sorted(files.items()):
             entry = zipfile.ZipInfo(name, BEGINNING)
-            entry.create_system = 3  # as on Linux, wherever we are
+            entry.create_system = 3  # as on Linux, wherever this runs
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, source)
     return bz2.compress(content.getvalue())
@@ -54,7 +54,7 @@ def packed(module: str, beside: Mapping[str, bytes] | None = None) -> bytes:
 
 @cache
 def _sources(module: str) -> Mapping[str, bytes]:
-    """The modules of ours that one needs, itself included: the name in the archive → the source.
+    """The modules of Bullpen that one needs, itself included: the name in the archive → the source.
 
     Found once: every look at the launch templates asks for the user data, and following imports is what takes time.
     """

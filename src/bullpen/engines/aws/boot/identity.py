@@ -41,7 +41,7 @@ class Attestor:
         self._send = send or _post
 
     async def instance(self, given: InstanceProof, now: datetime) -> str:
-        """The id of the instance that signed. Raise PermissionDenied if none of ours has, Unavailable without STS."""
+        """The id of the instance that signed. Raise PermissionDenied for any other caller, Unavailable without STS."""
         _check(given, now)
         signed = {
             "authorization": given.authorization,

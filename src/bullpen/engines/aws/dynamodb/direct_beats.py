@@ -1,7 +1,7 @@
 """Workers that beat by themselves: agents that write their heartbeat into the table, without `bullpen serve`.
 
 Such an agent writes a number that it counts up (`seq`, the worker's token) and the length of its lease. It sets no
-deadline, for its clock is not ours: a sweeper accepts the beat when it first sees the number, by its own clock.
+deadline, for its clock is another one: a sweeper accepts the beat when it first sees the number, by its own clock.
 The number is then the worker's request id as well, by which every process knows that it has been seen.
 """
 

@@ -116,7 +116,7 @@ def held_kind(worker_id: str) -> str:
 
 
 def has_landed(change: Change[Any], stamp: str, item: Item) -> bool:
-    """Whether the item that failed our condition was written by this very change."""
+    """Whether the item that failed the condition was written by this very change."""
     if item.get("stamp") == text(stamp):
         return True
     if not change.draws_round:

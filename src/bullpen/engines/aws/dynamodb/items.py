@@ -183,7 +183,7 @@ class Shape:
     exists: str = "PK"  # the attribute that an item of this record has from its first write on
     to_key: Callable[[str], str] = str
     of_key: Callable[[str], str] = str
-    unwritten: Mapping[str, Any] = field(default_factory=dict)  # what is so until our first write
+    unwritten: Mapping[str, Any] = field(default_factory=dict)  # what is so until the first write of the control plane
 
 
 def _shape(
@@ -283,7 +283,7 @@ def slot_of(line: StoryLine) -> str:
 
 
 def decode_story(item: Item) -> list[StoryLine]:
-    """Oldest first. What is no line of ours is left out: a story explains, it decides nothing."""
+    """Oldest first. A line that cannot be read is left out: a story explains, it decides nothing."""
     lines = []
     for value in item.get("story", {}).get("M", {}).values():
         try:

@@ -131,7 +131,7 @@ class DynamoRecords:
         return 0
 
     async def _note_epochs(self, changes: Sequence[Change[Any]]) -> None:
-        """Before workers become tombstones. Killed in between, we have noted an epoch that still stands: no harm."""
+        """Before workers become tombstones. Killed in between, the process has noted an epoch that still stands."""
         afters = [change.after for change in changes]
         epochs = [one.epoch for one in afters if isinstance(one, Worker) and one.state is CLEANED_UP]
         await self._forgotten.raise_to(max(epochs, default=0))

@@ -172,7 +172,7 @@ class TableClient:
     async def call(
         self, method: str, *, expecting: Collection[str] = (), patience: Patience | None = None, **request: Any
     ) -> dict[str, Any]:
-        """Any call of DynamoDB, repeated while that may help; a table that is missing or not ours is a ConfigError.
+        """Any call of DynamoDB, repeated while that may help; a table that is missing or foreign is a ConfigError.
 
         A caller that repeats for its own reason passes its `patience`, which then bounds both.
         """

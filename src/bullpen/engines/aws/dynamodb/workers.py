@@ -131,7 +131,7 @@ class DynamoWorkers(DynamoBeats):
         items = await self._table.get_many([key_of(Worker, key) for key in keys], only=("card",))
         found = {}
         for item in items:
-            with suppress(KeyError, ValueError):  # one that says nothing, or nothing that we understand
+            with suppress(KeyError, ValueError):  # one that says nothing, or nothing that can be read
                 found[id_of(Worker, item)] = decode_part(Card, item["card"])
         return found
 

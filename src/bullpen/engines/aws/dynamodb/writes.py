@@ -1,7 +1,7 @@
 """How changes land: one by one update, several in a transaction, each with as few requests as that takes.
 
 A write may land and its answer be lost; the client then repeats it, and the repeat fails on what the first attempt
-wrote. So every failed condition is judged by the item that it met: ours is success, anything else a Conflict.
+wrote. So every failed condition is judged by the item that it met: its own write is success, anything else a Conflict.
 
 An item that cannot be read or written is a Conflict as well, without a record and with the refusal as its text: it
 concerns its own change, and must not fail the others.

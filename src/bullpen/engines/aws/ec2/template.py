@@ -99,7 +99,7 @@ def retired(found: Iterable[Found], desired: Iterable[Template], settings: Setti
 
 
 def _is_superseded(one: Found, settings: Settings) -> bool:
-    """Whether its version and its generation are no newer than ours, and one of them is older: an order, so that no two
+    """Whether its version and its generation are not newer than here, and one of them is older: an order, so no two
     programs supersede each other. Of equals none is known to be the right one."""
     version, own_version = _order(one.version), _order(__version__)
     own_class = settings.classes.get(one.resource_class)
@@ -129,7 +129,7 @@ def template_tags(aws: Aws, wanted: Template) -> dict[str, str]:
 
 
 class Templates:
-    """The templates of a pool. Only those with our tag are ever changed or deleted."""
+    """The templates of a pool. Only those with its tag are ever changed or deleted."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -189,7 +189,7 @@ class Templates:
         return versions[0]["LaunchTemplateId"], f"{', '.join(wrong)} differ from the settings" if wrong else ""
 
     async def found(self) -> list[Found]:
-        """Every template with our tag."""
+        """Every template with the tag of the pool."""
         own = [{"Name": f"tag:{POOL_TAG}", "Values": [self._pool]}]
         look = partial(ask, self._cloud, "describe_launch_templates")
         return [_found(one) for one in await all_pages(look, "LaunchTemplates", Filters=own, MaxResults=PAGE)]

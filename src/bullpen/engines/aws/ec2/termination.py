@@ -32,8 +32,8 @@ class Ending:
 async def terminate(cloud: Cloud, ids: Sequence[str], *, are_seen: bool = True) -> Ending:
     """End these machines, all in one call if none of them is bad. To end one twice is no mistake.
 
-    We may end only what carries our tag. A machine that does not exist carries none, so where EC2 does not list them
-    (`are_seen`) a denial says no more than that they are missing.
+    The policy allows to end only what carries the pool's tag. A machine that does not exist carries none, so where EC2
+    does not list them (`are_seen`) a denial says no more than that they are missing.
     """
     ending = Ending()
     expected = (MISSING, MALFORMED, PROTECTED) if are_seen else (MISSING, MALFORMED, PROTECTED, UNTAGGED)

@@ -62,7 +62,7 @@ async def _denied(cloud: Cloud, principal: str, question: Question) -> list[str]
 
 def questions(place: PolicyScope, principal: str) -> Iterator[Question]:
     """What the control plane does, each action on what it is done to and with what the call brings along. A policy that
-    allows no more than this, statement by statement otherwise than ours, is as good."""
+    allows no more than this, in other statements than `policies` prints, is as good."""
     for statement in control_plane(place)["Statement"]:
         groups: dict[tuple[tuple[str, ...], Context], list[str]] = {}
         for action in statement["Action"]:

@@ -23,7 +23,7 @@ class Published:
         self._table = table
 
     async def read(self) -> Publication:
-        """Raise ConfigError if there is no such table, Refused for what is not ours."""
+        """Raise ConfigError if there is no such table, Refused for what another program wrote."""
         item = await self._table.get(KEY)
         if item is None:
             return Publication()
