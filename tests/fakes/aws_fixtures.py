@@ -62,7 +62,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_account() -> Iterator[None]:
-    """No test meets a real account, whatever the environment and the home of whoever runs it say."""
+    """No test meets a real account, whatever the environment and the home of the user say."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
@@ -73,7 +73,7 @@ def no_account() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def models_read_once() -> Iterator[None]:
-    """AWS's service descriptions are megabytes of JSON, and every session would read them anew."""
+    """AWS's service descriptions are megabytes of JSON, and every session would read them again."""
     import botocore.session
 
     with pytest.MonkeyPatch.context() as patch:
@@ -136,6 +136,6 @@ def _engines_required() -> bool:
 
 
 def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shared by the worker processes of one run, and by nobody else."""
+    """Shared by the worker processes of one run only."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

@@ -39,7 +39,7 @@ class SimulatorMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks of AWS. `context` are the condition keys of the request."""
+    """A request to AWS. `context` are its condition keys."""
 
     action: str
     resource: str
@@ -89,7 +89,7 @@ def fetch() -> Path:
     if not modules.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "iam.lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="iam-", dir=cache) as aside:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # of several who fetch at once, one does
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes that fetch at once, one does
             if not modules.exists():
                 made = Path(aside) / "made"
                 for name in PACKAGES:

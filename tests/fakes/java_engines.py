@@ -1,7 +1,7 @@
 """The real engines behind the AWS tests: DynamoDB Local and ElasticMQ in one Java process, on loopback only.
 
     fetch     jars by Maven, one class by javac, once per content of `engines/`, into the user's cache
-    running   one process for everybody who names the same folder; it ends with the last of them, however they end
+    running   one process for all users of the same folder; it ends with the last of them, however they end
 
 Everything waits for a bounded time. `python tests/fakes/java_engines.py` fetches beforehand.
 """
@@ -64,7 +64,7 @@ def install_tools() -> None:
 
 
 def fetch() -> Path:
-    """The folder with `lib/` and `classes/`, made if it is not there. Of several who fetch at once, one does."""
+    """The folder with `lib/` and `classes/`, made if it is not there. Of several at once, one fetches."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bullpen" / "test-engines"
     sources = [SOURCES / "pom.xml", SOURCES / "Engines.java"]
     home = cache / hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
@@ -75,7 +75,7 @@ def fetch() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "lock", FETCHING_TAKES + COMPILING_TAKES):
         if not home.is_dir():
-            # Made aside and renamed: a folder of this name is always whole, whenever whoever made it was killed.
+            # Made aside and renamed: a folder of this name is always whole, even if its maker was killed.
             for left in cache.glob("making-*"):
                 shutil.rmtree(left, ignore_errors=True)
             aside = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
@@ -88,8 +88,8 @@ def fetch() -> Path:
 def running(shared: Path) -> Iterator[Engines]:
     """The engines of all processes that name this folder: the first starts them, and they end with the last.
 
-    Their standard input is a named pipe that each of us holds open for writing. The kernel closes it for whoever is
-    killed, and the engines end at its end: there is no count to go wrong, and nobody to stop them by hand.
+    Their standard input is a named pipe that each user holds open for writing. The kernel closes it for a user that is
+    killed, and the engines end with the last one: there is no count to go wrong, and nothing to stop by hand.
     """
     pipe, ports = shared / "engines.pipe", shared / "engines.ports"
     with _locked(shared / "engines.lock", STARTING_TAKES + FETCHING_TAKES):
@@ -167,7 +167,7 @@ def _hold(pipe: Path) -> int | None:
     """Keep engines that run from ending; None if none do."""
     try:
         return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:  # no pipe, or nobody reads it
+    except OSError:  # no pipe, or no process reads it
         return None
 
 

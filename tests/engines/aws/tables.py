@@ -34,7 +34,7 @@ async def a_cloud_with_a_table(aws: Aws) -> AsyncIterator[Cloud]:
 async def a_table(aws: Aws) -> AsyncIterator[TableClient]:
     async with a_cloud_with_a_table(aws) as cloud:
         table = TableClient(cloud, SystemChance())
-        await table.heed_mark()  # here, so that whoever counts requests counts the test's own
+        await table.heed_mark()  # here, so that a test that counts requests counts only its own
         yield table
 
 

@@ -70,7 +70,7 @@ def test_another_process_under_another_hash_seed_makes_the_same_bytes() -> None:
     assert made == {f"{archive().sha256}\n".encode()}
 
 
-def test_nothing_of_the_machine_that_makes_it_gets_in() -> None:
+def test_the_archive_contains_nothing_of_the_machine_that_makes_it() -> None:
     with zipfile.ZipFile(io.BytesIO(bz2.decompress(archive().content))) as found:
         entries = found.infolist()
     assert [entry.filename for entry in entries] == sorted(entry.filename for entry in entries)

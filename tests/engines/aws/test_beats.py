@@ -121,7 +121,7 @@ async def test_a_beat_whose_answer_was_lost_counts_once(
         assert await stored(workers) == worker
 
 
-async def test_a_beat_that_meets_what_somebody_else_wrote_fails_alone(
+async def test_a_beat_that_meets_an_item_of_another_program_fails_alone(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:

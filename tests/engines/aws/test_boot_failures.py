@@ -1,4 +1,4 @@
-"""A served machine without an agent says why in a partition of its own, and whoever waits for the machine hears it."""
+"""A served machine without an agent says why in a partition of its own, and `read` shows it."""
 
 from pathlib import Path
 
@@ -48,19 +48,19 @@ async def test_a_boot_that_failed_is_a_failure_of_the_round_that_waits_for_it(
         assert reaching(Kind.OK, RECORD.round)(pulse) == SignalFailed("UD_FAILED: no Python")
 
 
-async def test_the_word_of_a_machine_without_a_record_that_boots_counts_for_nothing(
+async def test_a_failure_of_a_machine_without_a_record_that_boots_is_ignored(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         claimed = encode(RECORD) | {"state": text(CLAIMED.value)}
         await bench.table.put({**key_of(Instance, ID), **claimed})
         await leave_word(bench.table, ID, "too late")
-        await leave_word(bench.table, "i-1", "of nobody")
+        await leave_word(bench.table, "i-1", "of no record")
         await leave_word(bench.table, "i-2", "of another account", account="999999999999")
         assert await served(bench.table).read([ID, "i-1", "i-2"]) == dict.fromkeys([ID, "i-1", "i-2"], Pulse())
 
 
-async def test_only_those_are_asked_about_that_were_never_heard(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_only_machines_that_never_reported_are_asked_about(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         signals = served(bench.table)
         await signals.report(Signal("i-1", Kind.OK, "", "round-1", 1))
@@ -86,7 +86,7 @@ async def test_a_machine_that_writes_anything_spoils_no_read(engines: Engines, a
 
 
 @pytest.mark.slow
-async def test_whoever_waits_for_a_machine_that_finds_no_agent_hears_of_it(
+async def test_a_provision_that_waits_for_a_machine_without_an_agent_reads_why(
     tmp_path: Path, cloud: Control, aws_settings: MakeSettings
 ) -> None:
     """A real boot, from the real user data; nothing is served, so no agent could report."""

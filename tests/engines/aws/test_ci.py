@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real_loop
 
 
 @pytest.mark.parametrize("lie", [{"name": "i-2"}, {"label": "run-2"}, {"round": "another"}])
-async def test_nobody_registers_for_a_run_or_a_round_that_is_not_its_own(
+async def test_an_instance_registers_only_for_its_own_run_and_round(
     engines: Engines, aws_settings: MakeSettings, lie: dict[str, Any]
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -33,7 +33,7 @@ async def test_nobody_registers_for_a_run_or_a_round_that_is_not_its_own(
         assert await ci.registrations() == [Registration("i-1", "run-1", busy=False)]
 
 
-async def test_an_instance_on_offer_serves_nobody(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_an_instance_on_offer_cannot_register(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         instance = await land(DynamoRecords(bench.table), on_offer("i-1"))
         assert not await DynamoCI(bench.table).register("i-1", "", instance.round)
@@ -49,7 +49,9 @@ async def test_a_registration_whose_answer_was_lost_stands(engines: Engines, aws
         assert await ci.registrations() == []
 
 
-async def test_who_holds_a_running_job_is_busy_until_it_has_ended(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_a_runner_with_a_running_job_is_busy_until_the_job_has_ended(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
     async with a_bench(engines, aws_settings) as bench:
         ci, records = DynamoCI(bench.table), DynamoRecords(bench.table)
         instance = await land(records, running("i-1"))

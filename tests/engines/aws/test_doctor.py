@@ -63,10 +63,10 @@ async def found(settings: Settings, check: Callable[[AccountChecks], Awaitable[F
         ),
         ({}, AccountChecks.profile, "ok", f"{PROFILE} with role", ""),
         (
-            {"instance_profile": "nobody"},
+            {"instance_profile": "missing"},
             AccountChecks.profile,
             "failed",
-            "nobody does not exist",
+            "missing does not exist",
             "iam-policy instance",
         ),
     ],
@@ -186,7 +186,7 @@ async def test_every_action_that_is_not_allowed_is_named(cloud: Control, caller:
 @pytest.mark.parametrize(
     ("caller", "principal"), [(USER, USER), (ROLE_SESSION, "arn:aws:iam::123456789012:role/operators")]
 )
-async def test_of_a_session_the_role_is_asked_about(caller: str, principal: str) -> None:
+async def test_permissions_of_a_session_are_those_of_its_role(caller: str, principal: str) -> None:
     assert principal_of(caller) == principal
 
 
@@ -233,12 +233,12 @@ def test_an_action_is_asked_about_only_on_what_it_is_done_to(cloud: Control, act
     assert not [resource for resource in on if never in resource]
 
 
-def test_what_is_asked_about_names_its_region_and_account(cloud: Control) -> None:
+def test_simulated_resources_name_their_region_and_account(cloud: Control) -> None:
     asked = questions(place_of(settings_on(cloud), "123456789012"), USER)
     assert not [resource for one in asked for resource in one.resources if ":*:" in resource]
 
 
-async def test_who_may_not_ask_is_warned_not_failed(cloud: Control) -> None:
+async def test_credentials_that_may_not_ask_get_a_warning_not_a_failure(cloud: Control) -> None:
     cloud.refuse("SimulatePrincipalPolicy", "AccessDenied")
     finding = await permissions(cloud, USER)
     assert finding.health is Health.WARNING
@@ -246,7 +246,7 @@ async def test_who_may_not_ask_is_warned_not_failed(cloud: Control) -> None:
     assert "iam-policy control-plane" in finding.remedy
 
 
-async def test_the_root_user_is_told_to_be_somebody_else(cloud: Control) -> None:
+async def test_the_root_user_gets_a_warning(cloud: Control) -> None:
     finding = await permissions(cloud, "arn:aws:iam::123456789012:root")
     assert finding.health is Health.WARNING
     assert cloud.calls() == {}

@@ -49,7 +49,7 @@ def test_a_call_that_fails_so_names_the_call_the_code_and_what_ec2_says(code: st
     assert refusal.remedy.endswith(".")
 
 
-def test_a_code_that_nobody_knows_decides_nothing() -> None:
+def test_an_unknown_code_decides_nothing() -> None:
     assert error_codes.fleet_error({"ErrorCode": "Novelty"}).cause is Cause.OTHER
     assert error_codes.refusal("CreateFleet", "Novelty", "") is None
 
@@ -84,7 +84,7 @@ def test_a_type_that_one_zone_does_not_sell_is_a_matter_of_capacity() -> None:
     assert error_codes.judged("InvalidFleetConfiguration", message)[0] is Cause.CAPACITY
 
 
-def test_the_quotas_of_on_demand_and_spot_are_told_apart() -> None:
+def test_the_quotas_of_on_demand_and_spot_have_different_remedies() -> None:
     on_demand, spot = (
         error_codes.judged("VcpuLimitExceeded", "")[1],
         error_codes.judged("MaxSpotInstanceCountExceeded", "")[1],

@@ -42,8 +42,8 @@ ANSWERS: dict[str, tuple[Fault, type[errors.BullpenError], str]] = {
     ),
     "throttled": (Failure("ThrottlingException"), errors.Throttled, ""),
     "a fault of theirs": (Failure("InternalServerError", status=500), errors.Unavailable, ""),
-    "nobody answers": (Refuse(), errors.Unavailable, "aws.endpoints"),
-    "an answer of somebody else": (Says("<html>"), errors.Unavailable, ""),
+    "no answer": (Refuse(), errors.Unavailable, "aws.endpoints"),
+    "an answer of another service": (Says("<html>"), errors.Unavailable, ""),
     "a page of a proxy": (Says(PAGE, 403), errors.Refused, "HTTPS_PROXY"),
     "a page of a gateway": (Says(PAGE, 502), errors.Unavailable, ""),
     "something new": (Failure("SomethingNewException"), errors.Refused, ""),
@@ -69,7 +69,7 @@ async def test_an_error_names_the_call_first_and_what_to_do(
         assert str(raised.value).startswith("DynamoDB BatchGetItem: ")
         assert remedy in raised.value.remedy
         assert "not-a-secret" not in str(raised.value)
-        assert "<" not in str(raised.value), "the page itself tells nobody anything"
+        assert "<" not in str(raised.value), "the page itself explains nothing"
 
 
 SETUPS: dict[str, tuple[dict[str, str | None], dict[str, Any], type[errors.BullpenError], str]] = {
@@ -82,9 +82,9 @@ SETUPS: dict[str, tuple[dict[str, str | None], dict[str, Any], type[errors.Bullp
     "half of them": ({"AWS_SECRET_ACCESS_KEY": None}, {}, errors.PermissionDenied, "Sign in again"),
     "no region": ({"AWS_DEFAULT_REGION": None}, {}, errors.ConfigError, "aws.region, or AWS_DEFAULT_REGION"),
     "an impossible region": ({}, {"region": "eu central"}, errors.ConfigError, "aws.region"),
-    "an unknown profile": ({"AWS_PROFILE": "nobody"}, {}, errors.ConfigError, "AWS_PROFILE"),
+    "an unknown profile": ({"AWS_PROFILE": "missing"}, {}, errors.ConfigError, "AWS_PROFILE"),
     "an endpoint that is no URL": ({}, {"endpoints": {"dynamodb": "somewhere"}}, errors.ConfigError, "aws.endpoints"),
-    "an endpoint where nobody is": (
+    "an endpoint where nothing listens": (
         {},
         {"endpoints": {"dynamodb": "http://127.0.0.1:1"}},
         errors.Unavailable,

@@ -86,7 +86,7 @@ async def test_an_answer_is_a_name_a_refusal_or_none(status: int, content: bytes
     [
         session_of(INSTANCE, role="another-role"),
         session_of(INSTANCE, account="210987654321"),
-        session_of("somebody"),
+        session_of("a-person"),
         session_of(f"{INSTANCE}/x"),
         f"arn:aws:sts::123456789012:federated-user/{INSTANCE}",
         f"arn:aws:iam::123456789012:user/{INSTANCE}",
@@ -115,7 +115,7 @@ async def test_an_sts_that_is_not_there_is_no_refusal() -> None:
 async def test_a_machine_is_known_by_the_credentials_of_its_role(
     cloud: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both from the cloud: what the machine signs with, and who checks it."""
+    """Both from the cloud: the credentials that the machine signs with, and the service that checks them."""
     async with client_of(cloud) as ec2:
         await a_template(ec2)
         first, second = ids_of(await ec2.create_fleet(**a_fleet(2)))

@@ -203,7 +203,7 @@ async def test_a_queue_with_other_attributes_is_corrected(settings: Settings) ->
         assert await site.infrastructure.gaps() == []
 
 
-async def test_an_edited_template_is_made_anew(settings: Settings, cloud: Control) -> None:
+async def test_an_edited_template_is_created_again(settings: Settings, cloud: Control) -> None:
     async with a_site(settings) as site:
         await site.founded()
         ((name, before),) = cloud.look()["templates"].items()
@@ -229,7 +229,7 @@ async def test_two_refreshes_at_once_make_one_of_each(settings: Settings, cloud:
         assert len(cloud.look()["templates"]) == 1
 
 
-async def test_where_somebody_else_makes_everything_all_that_is_missing_is_named_at_once(
+async def test_where_another_tool_creates_everything_all_that_is_missing_is_named_at_once(
     aws_settings: MakeSettings, cloud: Control
 ) -> None:
     settings = aws_settings(**on(cloud, manage="external"))
@@ -241,7 +241,7 @@ async def test_where_somebody_else_makes_everything_all_that_is_missing_is_named
         assert "Terraform" in caught.value.remedy
 
 
-async def test_where_somebody_else_makes_everything_the_agent_is_still_ours_to_store(
+async def test_where_another_tool_creates_everything_refresh_still_stores_the_agent(
     aws_settings: MakeSettings, cloud: Control
 ) -> None:
     async with a_site(aws_settings(**on(cloud))) as site:
@@ -300,7 +300,7 @@ async def test_a_table_that_could_not_be_restored_gets_point_in_time_recovery(
 
 
 @pytest.mark.parametrize("answer", [Failure("AccessDeniedException"), Failure("UnknownOperationException")])
-async def test_who_may_not_see_backups_is_not_kept_from_anything_else(
+async def test_credentials_that_may_not_see_backups_can_do_everything_else(
     aws_settings: MakeSettings, cloud: Control, engines: Engines, answer: Failure
 ) -> None:
     async with Proxy(engines.dynamodb) as proxy:
@@ -312,7 +312,7 @@ async def test_who_may_not_see_backups_is_not_kept_from_anything_else(
             assert await site.infrastructure.gaps() == []
 
 
-async def test_whoever_makes_the_table_themselves_decides_about_backups(
+async def test_where_another_tool_creates_the_table_refresh_leaves_backups_alone(
     aws_settings: MakeSettings, cloud: Control, engines: Engines
 ) -> None:
     async with Proxy(engines.dynamodb) as proxy:

@@ -121,7 +121,7 @@ def test_every_update_of_a_record_names_every_entry_of_its_indexes() -> None:
     assert set(derived(change.after)) <= set(written)
 
 
-# ---- who is where
+# ---- keys and entries in indexes
 
 
 def where(record: Any) -> dict[str, str]:
@@ -147,7 +147,7 @@ def test_requirements_stored_before_there_was_a_fallback_are_read() -> None:
     assert decode(Provision, item).needs == replace(asked, fallback=None)
 
 
-def test_a_closed_provision_is_only_told() -> None:
+def test_a_closed_provision_is_only_in_the_history_of_its_run() -> None:
     opened = open_provision().after
     assert where(opened) == {
         "runKey": "TOLD#run-1",
@@ -158,7 +158,7 @@ def test_a_closed_provision_is_only_told() -> None:
     assert where(replace(opened, state=provision.ABORTED)) == {"runKey": "TOLD#run-1"}
 
 
-def test_a_job_is_where_somebody_looks_for_it() -> None:
+def test_a_job_has_an_entry_in_every_index_that_is_asked_for_it() -> None:
     queued = Job(id="j-1", state=job.QUEUED, version=1, run_id="run-1", command=("true",), queued_at=NOW)
     assert where(queued) == {
         "runKey": "JOBS#run-1",
@@ -198,7 +198,7 @@ def test_a_worker_that_owes_its_jobs_does_not_go() -> None:
     assert derived(replace(tomb, settled_epoch=2))["ttl"] is not None
 
 
-def test_a_beat_that_nobody_has_looked_at_is_a_worker_whose_lease_is_not_set() -> None:
+def test_a_beat_that_no_sweeper_has_seen_is_a_worker_without_a_lease() -> None:
     found = decode(Worker, {**key_of(Worker, direct_key("i-1")), "seq": {"N": "3"}, "updatedAt": text(moment(NOW))})
     assert found == Worker(id="i-1/direct", state=worker.ACTIVE, version=0, epoch=1, token=3, beat_at=NOW)
     change = worker.rearm(found, worker.Rearmed(at=NOW, by="sweep", due_at=later(60)))
@@ -207,7 +207,7 @@ def test_a_beat_that_nobody_has_looked_at_is_a_worker_whose_lease_is_not_set() -
     assert "#seq = :" in condition
 
 
-def test_nobody_gives_up_a_worker_over_a_beat_that_he_has_not_seen() -> None:
+def test_no_sweeper_gives_up_a_worker_over_a_beat_that_it_has_not_seen() -> None:
     seen = Worker(id="i-1/direct", state=worker.ACTIVE, version=4, token=9, epoch=1, deadline=NOW)
     lost = worker.lose_lease(seen, worker.LeaseExpired(at=NOW, by="sweep", deadline=NOW, cleanup_at=later(60)))
     request = update_of(lost, "stamp")
@@ -215,11 +215,11 @@ def test_nobody_gives_up_a_worker_over_a_beat_that_he_has_not_seen() -> None:
     assert {"N": "9"} in request["ExpressionAttributeValues"].values()
 
 
-def test_a_story_with_a_line_that_is_none_is_told_without_it() -> None:
+def test_a_story_leaves_out_an_unreadable_line() -> None:
     assert decode_story({"story": {"M": {"1": {"S": "once upon a time"}, "2": {"M": {}}}}}) == []
 
 
 @pytest.mark.parametrize("value", [{"S": "x"}, {"M": {"pid": {"S": "x"}}}])
-def test_a_card_that_is_none_is_a_value_error(value: dict[str, Any]) -> None:
+def test_an_unreadable_card_is_a_value_error(value: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Bullpen cannot read"):
         decode_part(Card, value)

@@ -21,9 +21,7 @@ from fakes.proxy import Answer, Call, Forward
 pytestmark = pytest.mark.real_loop
 
 
-async def test_a_job_behind_pages_of_others_that_nobody_can_do_is_found(
-    engines: Engines, aws_settings: MakeSettings
-) -> None:
+async def test_a_job_behind_pages_of_unsuitable_jobs_is_found(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         records, jobs = DynamoRecords(bench.table), DynamoJobs(bench.table)
         await records.apply_each([submit(f"j-{n:03}", capability="gpu") for n in range(PAGE + 20)])
@@ -33,7 +31,7 @@ async def test_a_job_behind_pages_of_others_that_nobody_can_do_is_found(
         assert bench.requests() == {"Query": 3, "BatchGetItem": 3}  # as many as asked for, and then whole pages
 
 
-async def test_of_a_long_queue_no_more_jobs_are_read_than_asked_for(
+async def test_no_more_jobs_of_a_long_queue_are_read_than_asked_for(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -62,7 +60,7 @@ async def test_a_run_with_a_long_queue_costs_no_more_than_its_page(
         assert bench.requests() == {"Query": 2}  # a page, and the rest
 
 
-async def test_a_job_that_nobody_can_read_is_left_out_of_an_answer(
+async def test_an_unreadable_job_is_left_out_of_an_answer(
     engines: Engines, aws_settings: MakeSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -75,7 +73,7 @@ async def test_a_job_that_nobody_can_read_is_left_out_of_an_answer(
 
 
 @pytest.mark.parametrize("marker", ["000000000001", "000000000001#", "0-none-of-ours"])
-async def test_a_marker_that_somebody_else_wrote_hides_no_job_that_is_held(
+async def test_a_marker_of_another_program_hides_no_job_that_is_held(
     engines: Engines, aws_settings: MakeSettings, caplog: pytest.LogCaptureFixture, marker: str
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:

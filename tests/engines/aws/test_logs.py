@@ -1,4 +1,4 @@
-"""What DynamoLogs promises beyond every Logs: chunks without gap or overlap, whoever races and whatever is lost."""
+"""What DynamoLogs promises beyond every Logs: chunks without gap or overlap, despite races and lost answers."""
 
 import asyncio
 

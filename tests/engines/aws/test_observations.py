@@ -14,14 +14,14 @@ from fakes.proxy import Answer, Call, Forward
 pytestmark = pytest.mark.real_loop
 
 
-async def test_of_two_who_note_the_same_at_once_the_first_one_s_time_stays(
+async def test_when_two_processes_note_the_same_key_at_once_the_earlier_time_stays(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
         observations = DynamoObservations(bench.table)
 
         async def overtaken(call: Call, forward: Forward) -> Answer | None:
-            """Somebody else notes it between our look and our note."""
+            """Another process notes it between the look and the note of this one."""
             await observations.observe("ghosts", ["i-1"], NOW)
             return await forward(call.body)
 
@@ -31,7 +31,7 @@ async def test_of_two_who_note_the_same_at_once_the_first_one_s_time_stays(
 
 
 @pytest.mark.parametrize("said", ["yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"])
-async def test_a_note_that_says_nothing_is_made_anew(engines: Engines, aws_settings: MakeSettings, said: str) -> None:
+async def test_an_unreadable_note_is_replaced(engines: Engines, aws_settings: MakeSettings, said: str) -> None:
     async with a_bench(engines, aws_settings) as bench:
         observations = DynamoObservations(bench.table)
         await bench.table.put({**raw_key("Observation#ghosts", "i-1"), "since": text(said)})

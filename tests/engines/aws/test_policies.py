@@ -1,4 +1,4 @@
-"""The IAM policies: no call of the engine is missing from them, none stands there that nobody makes.
+"""The IAM policies allow every call that the engine makes, and no other.
 
 What the engine calls is read off its sources: every text that is the name of a method of one of its clients.
 """
@@ -21,7 +21,7 @@ from bullpen.engines.aws.infrastructure.policies import Policy, PolicyScope, con
 SOURCES = Path(bullpen.__file__).parent
 ENGINE = [source for source in (SOURCES / "engines/aws").rglob("*.py") if source.name != "policies.py"]
 AGENT = [SOURCES / "agent/store/dynamodb.py", SOURCES / "agent/aws/boot.py"]
-SERVICES = ("dynamodb", "sqs", "ec2", "iam", "service-quotas")  # everybody may ask STS who they are
+SERVICES = ("dynamodb", "sqs", "ec2", "iam", "service-quotas")  # every principal may ask STS for its identity
 PREFIXES = {"service-quotas": "servicequotas"}
 
 # IAM's own names of what a call does, where that is not the call's.
@@ -148,7 +148,7 @@ def test_everything_that_can_be_tied_to_the_pool_is() -> None:
 
 
 @pytest.mark.parametrize("action", ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])
-def test_nothing_without_our_tag_is_ended(action: str) -> None:
+def test_nothing_without_the_tag_of_the_pool_is_ended(action: str) -> None:
     (statement,) = (one for one in control_plane(PLACE)["Statement"] if action in one["Action"])
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/bullpen:pool": "bullpen"}}
 
@@ -196,7 +196,7 @@ def test_with_serve_an_instance_may_do_exactly_what_its_boot_does() -> None:
     assert kinds == {"dynamodb:GetItem": ["TYPE#Agent"], "dynamodb:PutItem": [own]}
 
 
-def test_who_makes_no_templates_tags_none() -> None:
+def test_a_control_plane_that_creates_no_templates_may_not_tag_any() -> None:
     (tagging,) = (
         one
         for one in control_plane(PolicyScope(pool="bullpen", role="r", profile="p", makes_templates=False))["Statement"]
@@ -205,7 +205,7 @@ def test_who_makes_no_templates_tags_none() -> None:
     assert "launch-template" not in str(tagging)
 
 
-def test_where_somebody_else_makes_everything_nothing_can_be_made() -> None:
+def test_where_another_tool_creates_everything_the_control_plane_may_create_no_infrastructure() -> None:
     external = control_plane(PolicyScope(pool="bullpen", role="r", profile="p", makes_templates=False))
     makers = ("Create", "Delete", "Update", "Set", "Tag")
     made = {action for action in allowed(external) if action.partition(":")[2].startswith(makers)}

@@ -90,7 +90,7 @@ async def test_a_look_at_an_empty_queue_costs_one_request(engines: Engines, aws_
         assert bench.proxy.counts == {"ReceiveMessage": 1}
 
 
-async def test_of_many_takers_no_two_get_the_same_message(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_no_two_takers_get_the_same_message(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench, opened(aws_settings().aws) as elsewhere:
         other = SqsQueue(elsewhere, bench.clock, SystemChance())
         bodies = sorted(f"body {n}" for n in range(100))
@@ -119,7 +119,7 @@ async def test_a_message_that_expired_counts_until_it_is_received(engines: Engin
         assert await bench.queue.count("small") == 0
 
 
-async def test_a_message_of_somebody_else_need_not_say_when_it_ends(
+async def test_a_message_of_another_program_need_not_say_when_it_expires(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -193,7 +193,7 @@ async def test_a_message_that_was_not_deleted_comes_twice_and_is_gone_then(
         assert await bench.queue.take("small", 10) == []
 
 
-async def test_what_one_request_got_is_handed_out_though_another_failed(
+async def test_messages_of_one_request_are_returned_although_another_request_failed(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:

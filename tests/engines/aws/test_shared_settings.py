@@ -1,4 +1,4 @@
-"""Settings in the pool's table: written by refresh, read by whoever is told nothing else."""
+"""Settings in the pool's table: written by refresh, read by processes that know only the pool."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.real_loop
-async def test_what_was_published_last_is_what_is_read(aws_settings: MakeSettings) -> None:
+async def test_the_last_published_settings_are_read(aws_settings: MakeSettings) -> None:
     async with a_table(aws_settings().aws) as table:
         published = Published(table)
         assert await published.read() == Publication()
@@ -29,7 +29,7 @@ async def test_what_was_published_last_is_what_is_read(aws_settings: MakeSetting
 
 @pytest.mark.real_loop
 @pytest.mark.parametrize("content", ["no json", "[]"])
-async def test_what_somebody_else_wrote_there_is_refused(aws_settings: MakeSettings, content: str) -> None:
+async def test_an_item_of_another_program_is_refused(aws_settings: MakeSettings, content: str) -> None:
     async with a_table(aws_settings().aws) as table:
         await table.put({**KEY, "content": text(content)})
         with pytest.raises(Refused, match="TYPE#Meta/ID#settings"):

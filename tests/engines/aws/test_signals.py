@@ -59,7 +59,7 @@ async def test_a_signal_whose_answer_was_lost_was_stored(engines: Engines, aws_s
         assert not await signals.report(SIGNAL)
 
 
-async def test_what_somebody_else_wrote_is_taken_for_none_and_hides_nothing(
+async def test_an_item_of_another_program_counts_as_no_signal_and_hides_none(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -71,7 +71,9 @@ async def test_what_somebody_else_wrote_is_taken_for_none_and_hides_nothing(
 
 
 @pytest.mark.parametrize("said", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-async def test_a_heartbeat_of_another_age_is_none(engines: Engines, aws_settings: MakeSettings, said: str) -> None:
+async def test_a_heartbeat_with_a_time_out_of_bounds_is_ignored(
+    engines: Engines, aws_settings: MakeSettings, said: str
+) -> None:
     async with a_bench(engines, aws_settings) as bench:
         signals = DynamoSignals(bench.table, SystemClock())
         await bench.table.put({**raw_key("Heartbeat", "i-1"), "seq": number(1), "updatedAt": text(said)})
@@ -89,7 +91,7 @@ async def test_a_pointer_that_is_no_key_is_not_followed(engines: Engines, aws_se
             assert found == {"i-1": Pulse(SIGNAL), "i-2": Pulse(), "i-3": Pulse()}
 
 
-async def test_of_a_text_without_end_the_beginning_is_read(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_only_the_beginning_of_a_long_text_is_read(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         signals = DynamoSignals(bench.table, SystemClock())
         await signals.report(replace(SIGNAL, text="x" * 300_000))
@@ -98,7 +100,9 @@ async def test_of_a_text_without_end_the_beginning_is_read(engines: Engines, aws
         assert signal.text == "x" * TEXT_LIMIT
 
 
-async def test_an_agents_signal_and_ours_are_the_same_item(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_an_agent_and_the_server_write_a_signal_into_the_same_item(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
     async with a_bench(engines, aws_settings) as bench:
         signals = DynamoSignals(bench.table, Still())
         await signals.report(SIGNAL)
@@ -148,7 +152,7 @@ async def test_within_a_round_a_number_that_runs_far_ahead_is_not_believed(
         assert (await signals.read(["i-1"]))["i-1"].signal == later_round
 
 
-async def test_a_number_that_no_agent_reaches_is_none_and_keeps_nobody_out(
+async def test_a_number_that_no_agent_reaches_counts_as_none_and_blocks_no_signal(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:

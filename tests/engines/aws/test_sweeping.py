@@ -31,7 +31,7 @@ async def a_crowd(workers: DynamoWorkers, size: int, *, renewed: bool = False) -
     return keys
 
 
-async def test_of_two_sweepers_at_once_one_moves_each_timer(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_each_timer_is_moved_by_one_of_two_sweepers(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench, opened(aws_settings().aws) as elsewhere:
         first = DynamoWorkers(bench.table)
         second = DynamoWorkers(TableClient(elsewhere, SystemChance()))
@@ -46,7 +46,7 @@ async def test_of_two_sweepers_at_once_one_moves_each_timer(engines: Engines, aw
         assert await second.rearm(later(100), 100) == 0
 
 
-async def test_of_two_sweepers_at_once_one_gives_up_each_worker(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_each_worker_is_given_up_by_one_of_two_sweepers(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench, opened(aws_settings().aws) as elsewhere:
         workers = DynamoWorkers(bench.table)
         keys = await a_crowd(workers, 20)
@@ -91,7 +91,7 @@ async def test_a_sweep_that_finds_nothing_asks_each_part_of_the_index_once(
         assert bench.requests() == {"Query": LEASE_SHARDS + 1}
 
 
-async def test_what_a_pass_has_seen_of_the_index_is_read_again_before_it_is_told(
+async def test_workers_seen_in_the_index_are_read_again_before_they_are_returned(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with a_bench(engines, aws_settings) as bench:
@@ -127,7 +127,7 @@ async def test_renewed_leases_hide_no_suspect_behind_them(engines: Engines, aws_
         assert [one.id for one in await workers.suspects(later(100), 1)] == ["i-999/x"]
 
 
-async def test_an_item_that_somebody_else_wrote_stops_no_sweep(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_an_item_of_another_program_stops_no_sweep(engines: Engines, aws_settings: MakeSettings) -> None:
     async with a_bench(engines, aws_settings) as bench:
         workers = DynamoWorkers(bench.table)
         await a_crowd(workers, 2)

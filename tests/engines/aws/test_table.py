@@ -113,7 +113,7 @@ async def test_what_an_index_still_shows_and_is_no_longer_so_is_left_out(
         assert await pool.records.due_provisions(later(7), 1) == [other]
 
 
-# ---- items that somebody else wrote
+# ---- items of other programs
 
 
 FOREIGN: dict[str, tuple[dict[str, Value | None], str]] = {
@@ -129,7 +129,7 @@ FOREIGN: dict[str, tuple[dict[str, Value | None], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "said"), FOREIGN.values(), ids=FOREIGN.keys())
-async def test_an_item_that_somebody_else_wrote_is_left_out_by_name_and_stops_nobody(
+async def test_an_item_of_another_program_is_left_out_by_name_and_stops_no_query(
     engines: Engines,
     aws_settings: MakeSettings,
     caplog: pytest.LogCaptureFixture,
@@ -169,7 +169,9 @@ async def test_a_record_without_a_story_is_refused_a_further_step(engines: Engin
             await pool.records.apply(expire(seen, at=later(10**6)))
 
 
-async def test_nobody_elses_item_is_overwritten_by_a_first_write(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_a_first_write_overwrites_no_item_of_another_program(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
     async with watched(engines, aws_settings) as pool:
         theirs = {**raw_key("Instance", "i-1"), "note": text("mine")}
         await pool.table.put(theirs)
@@ -227,7 +229,7 @@ def _no_indexes(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("spoil", "reads_too"), [(_other_keys, True), (_no_indexes, False)])
-async def test_a_table_of_another_schema_is_said_to_be_none_of_ours(
+async def test_a_table_of_another_schema_is_reported_as_not_a_table_of_bullpen(
     engines: Engines, aws_settings: MakeSettings, spoil: Any, reads_too: bool
 ) -> None:
     async with opened(aws_settings().aws) as cloud:

@@ -165,15 +165,15 @@ def test_what_was_replaced_an_hour_ago_is_retired() -> None:
 
 def test_a_template_younger_than_an_hour_or_than_its_successor_is_kept() -> None:
     assert retired_of(found("now", 0.1), found("before", 0.5)) == []
-    assert retired_of(found("now", 9), found("an older program's, made anew", 3)) == []
+    assert retired_of(found("now", 9), found("an older program's, created again", 3)) == []
 
 
 @pytest.mark.parametrize("version", [__version__, "999.0.0", "999.10"])
-def test_of_the_same_or_a_newer_version_nothing_is_retired(version: str) -> None:
+def test_templates_of_the_same_or_a_newer_version_are_not_retired(version: str) -> None:
     assert retired_of(found("now", 2), found("other", 3, version=version)) == []
 
 
-def test_of_the_same_version_an_older_generation_is_retired() -> None:
+def test_an_older_generation_of_the_same_version_is_retired() -> None:
     raised = ResourceClass(cpu=1, mem=1024, image_generation=2)
     assert retired_of(found("now", 2), found("before", 3, version=__version__), small=raised) == ["before"]
     assert retired_of(found("now", 2), found("newer", 3, version="999.0"), small=raised) == []
@@ -185,7 +185,7 @@ def test_versions_are_compared_as_numbers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_two_versions_that_run_side_by_side_do_not_retire_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both look every hour, for half a day, and make theirs anew if it is gone."""
+    """Both look every hour, for half a day, and create theirs again if it is gone."""
     there: dict[str, Found] = {}
     retirements = []
     for hour in range(12):
@@ -242,7 +242,7 @@ async def test_a_template_is_made_once_found_and_retired(aws: Aws, cloud: Contro
 
 
 @pytest.mark.real_loop
-async def test_a_template_made_anew_by_somebody_else_under_its_name_is_found_and_put_right(
+async def test_a_template_that_another_principal_recreated_under_its_name_is_found_and_corrected(
     aws: Aws, cloud: Control
 ) -> None:
     async with opened(aws) as session:
@@ -255,7 +255,7 @@ async def test_a_template_made_anew_by_somebody_else_under_its_name_is_found_and
 
 
 @pytest.mark.real_loop
-async def test_versions_that_somebody_adds_change_nothing(aws: Aws, cloud: Control) -> None:
+async def test_versions_that_another_principal_adds_change_nothing(aws: Aws, cloud: Control) -> None:
     async with opened(aws) as session:
         templates, wanted = Templates(session), one(aws=aws)
         await templates.ensure(wanted)
@@ -279,7 +279,7 @@ async def test_a_template_without_our_tag_is_left_alone(aws: Aws, cloud: Control
 
 
 @pytest.mark.real_loop
-async def test_all_pages_of_our_templates_are_listed(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_pages_of_the_templates_of_the_pool_are_listed(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAGE", 2)
     async with opened(aws) as session:
         templates = Templates(session)

@@ -1,4 +1,4 @@
-"""Machines on EC2 are ended for certain, one bad id spoils nothing, and nobody else's are touched."""
+"""Machines on EC2 are ended for certain, one bad id spoils nothing, and machines of others are not touched."""
 
 from datetime import timedelta
 
@@ -47,12 +47,12 @@ async def test_a_bad_id_that_ec2_does_not_name_is_found_by_halving(cloud: Contro
         one = pool.process()
         ids = [machine.id for machine in (await one.create_fleet(a_plan(count=4))).machines]
         cloud.refuse("TerminateInstances", "OperationNotPermitted", "one of them is protected", times=3)
-        # All four, then the last two, then the last one: that is it. Whether it ends is up to whoever protected it.
+        # All four, then the last two, then the last one: that is it. Only the owner of its protection can let it end.
         assert await one.terminate(ids) == ids[:3]
         assert running(cloud) == {ids[3]}
 
 
-async def test_a_protected_machine_stays_and_the_way_out_is_told_until_it_has_ended(
+async def test_a_protected_machine_stays_and_sightings_show_the_remedy_until_it_has_ended(
     cloud: Control, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_pool(cloud) as pool:
@@ -68,7 +68,7 @@ async def test_a_protected_machine_stays_and_the_way_out_is_told_until_it_has_en
         assert [seen.stays for seen in await one.sightings()] == [""]
 
 
-async def test_of_a_protected_machine_there_is_one_warning_however_often_it_is_to_end(
+async def test_a_protected_machine_causes_one_warning_however_often_it_is_to_end(
     cloud: Control, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_pool(cloud) as pool:
@@ -81,7 +81,7 @@ async def test_of_a_protected_machine_there_is_one_warning_however_often_it_is_t
         assert await one.terminate([machine.id]) == [machine.id]
 
 
-async def test_what_another_pool_or_nobody_owns_is_not_touched_and_counts_as_gone(cloud: Control) -> None:
+async def test_machines_of_another_pool_or_without_a_tag_are_not_touched_and_count_as_gone(cloud: Control) -> None:
     async with a_pool(cloud, pool="other") as other, a_pool(cloud) as pool, client_of(cloud) as ec2:
         (theirs,) = (await other.process().create_fleet(a_plan())).machines
         (ours,) = (await pool.process().create_fleet(a_plan())).machines
@@ -91,7 +91,7 @@ async def test_what_another_pool_or_nobody_owns_is_not_touched_and_counts_as_gon
         assert running(cloud) == {theirs.id, nobodys}
 
 
-async def test_a_machine_just_launched_elsewhere_and_not_listed_yet_is_ended_all_the_same(cloud: Control) -> None:
+async def test_a_machine_just_launched_by_another_process_and_not_listed_yet_is_ended_too(cloud: Control) -> None:
     async with a_pool(cloud) as pool:
         cloud.timing(describe_lag=3600.0)
         (machine,) = (await pool.process().create_fleet(a_plan())).machines

@@ -1,4 +1,4 @@
-"""One item that nobody can read or write concerns its own change: whatever is done beside it lands."""
+"""An item that cannot be read or written concerns its own change: the changes beside it land."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.real_loop
 
 
 async def edit(pool: Watched, id: str, **changed: Value | None) -> None:
-    """Write as somebody else does."""
+    """Write as another program does."""
     expression = Expression()
     await pool.table.update(expression.request(key_of(Instance, id), UpdateExpression=expression.update(changed)))
 
 
-async def test_a_claim_on_what_nobody_can_read_is_a_conflict_without_a_record(
+async def test_a_claim_on_an_unreadable_item_is_a_conflict_without_a_record(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with watched(engines, aws_settings) as pool:
@@ -36,7 +36,7 @@ async def test_a_claim_on_what_nobody_can_read_is_a_conflict_without_a_record(
         assert refused.value.found is None
 
 
-async def test_a_claim_that_landed_on_what_nobody_can_read_is_a_conflict_with_a_warning(
+async def test_a_claim_that_landed_on_an_unreadable_item_is_a_conflict_with_a_warning(
     engines: Engines, aws_settings: MakeSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with watched(engines, aws_settings) as pool:
@@ -51,7 +51,7 @@ async def test_a_claim_that_landed_on_what_nobody_can_read_is_a_conflict_with_a_
         assert item["state"] == text(CLAIMED.value)
 
 
-async def test_a_check_of_what_nobody_can_read_is_a_conflict(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_a_check_of_an_unreadable_item_is_a_conflict(engines: Engines, aws_settings: MakeSettings) -> None:
     async with watched(engines, aws_settings) as pool:
         await land(pool.records, on_offer())
         await edit(pool, "i-1", state=text("quarantined"))

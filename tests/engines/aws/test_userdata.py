@@ -79,7 +79,7 @@ def test_it_is_the_same_however_a_host_finds_its_region(monkeypatch: pytest.Monk
     assert text_of(replace(SETTINGS, aws=replace(SETTINGS.aws, region="eu-central-1"))) == text_of()
 
 
-def test_what_the_agent_is_told_comes_through_unchanged() -> None:
+def test_the_configuration_reaches_the_agent_unchanged() -> None:
     assert json.loads(unpacked(text_of()).read("told.json")) == told(SETTINGS)
     assert told(SETTINGS)["pre_runner_script"] == SETTINGS.agent.pre_runner_script
 
@@ -149,7 +149,7 @@ def test_python_is_found_or_installed_and_the_agent_started(
     assert cloud.reported is None
 
 
-def test_the_agent_is_told_who_it_is_in_a_file_for_root_only(tmp_path: Path, cloud: Cloud) -> None:
+def test_the_agent_gets_its_identity_in_a_file_for_root_only(tmp_path: Path, cloud: Cloud) -> None:
     machine = Machine(tmp_path, cloud.url)
     machine.boot(text_of())
     path = machine.root / "var/lib/bullpen/agent.json"

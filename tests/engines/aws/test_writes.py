@@ -66,7 +66,7 @@ async def test_a_write_whose_answer_was_lost_has_landed_once(
         assert await stored(pool.records, "i-1") == change.after
 
 
-async def test_a_lost_answer_is_no_success_once_somebody_else_has_moved_the_record(
+async def test_a_lost_answer_is_no_success_once_another_process_has_moved_the_record(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with watched(engines, aws_settings) as pool:
@@ -165,9 +165,7 @@ async def test_racing_transactions_all_end_in_success_or_conflict(engines: Engin
         assert len(owners) == 1
 
 
-async def test_where_only_the_version_tells_rivals_apart_one_lands(
-    engines: Engines, aws_settings: MakeSettings
-) -> None:
+async def test_one_of_several_changes_of_the_same_version_lands(engines: Engines, aws_settings: MakeSettings) -> None:
     async with watched(engines, aws_settings) as pool:
         seen = await land(pool.records, on_offer())
         outcomes = await pool.records.apply_each([keep(seen)])
@@ -185,7 +183,7 @@ class Unlucky(SystemChance):
 @pytest.mark.parametrize(
     "fault", [cancelled("TransactionConflict", "None"), Failure("TransactionInProgressException")], ids=["met", "busy"]
 )
-async def test_whoever_meets_rivals_for_too_long_is_told_to_come_back_and_nothing_multiplies_the_attempts(
+async def test_a_write_that_meets_rivals_for_too_long_is_throttled_and_attempts_do_not_multiply(
     engines: Engines, aws_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.setattr(table, "PATIENCE", 0.6)
@@ -243,7 +241,7 @@ async def test_a_crowd_of_writes_that_each_fail_once_lands(
 # ---- each on its own
 
 
-async def test_each_lands_in_one_transaction_where_nobody_is_in_the_way(
+async def test_each_lands_in_one_transaction_where_there_is_no_rival(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with watched(engines, aws_settings) as pool:
@@ -262,7 +260,7 @@ async def test_those_that_failed_are_left_out_and_the_others_sent_again(
         assert pool.spent() == {"TransactWriteItems": 2}
 
 
-async def test_claims_go_alone_for_only_an_update_tells_what_a_ticket_does_not_know(
+async def test_claims_go_alone_because_only_an_update_returns_what_a_ticket_does_not_know(
     engines: Engines, aws_settings: MakeSettings
 ) -> None:
     async with watched(engines, aws_settings) as pool:
@@ -274,7 +272,9 @@ async def test_claims_go_alone_for_only_an_update_tells_what_a_ticket_does_not_k
         assert pool.spent() == {"UpdateItem": 2}
 
 
-async def test_claims_together_are_told_as_they_are_stored(engines: Engines, aws_settings: MakeSettings) -> None:
+async def test_claims_together_return_the_records_as_they_are_stored(
+    engines: Engines, aws_settings: MakeSettings
+) -> None:
     async with watched(engines, aws_settings) as pool:
         offers = [await land(pool.records, on_offer(f"i-{n}")) for n in range(2)]
         landed = await pool.records.apply(*(claim(Instance.from_ticket(offer.ticket())) for offer in offers))

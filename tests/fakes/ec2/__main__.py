@@ -1,4 +1,4 @@
-"""The cloud as a process: prints its port on one line, and ends when whoever started it closes its stdin, a pipe.
+"""The cloud as a process: prints its port on one line, and ends when its parent closes its stdin, a pipe.
 
 PYTHONPATH=src:tests python -m aws.cloud [PORT]
 """

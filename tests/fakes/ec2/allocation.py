@@ -1,4 +1,4 @@
-"""Who gets launched: pools of capacity, drawn from until the target is met, and errors for what was not to be had.
+"""What gets launched: pools of capacity, drawn from until the target is met, and errors for what is not available.
 
 A pool is one type in one zone of one market. An instant fleet takes what there is: a shortage shows as errors inside an
 answer that otherwise succeeds, unless the request named a minimum.

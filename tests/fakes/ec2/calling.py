@@ -25,7 +25,7 @@ def session() -> Any:
 
 @asynccontextmanager
 async def client_of(cloud: Control, service: str = "ec2", **credentials: str) -> AsyncIterator[Any]:
-    """A client that asks once; whoever tests retries makes its own."""
+    """A client that asks once; a test of retries makes its own."""
     once = Config(retries={"total_max_attempts": 1})
     where = {"endpoint_url": cloud.url, "region_name": REGION}
     async with session().create_client(service, config=once, **where, **credentials) as client:

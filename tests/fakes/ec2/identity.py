@@ -1,4 +1,4 @@
-"""STS, IAM and Service Quotas: who asks, what they may do, and how much."""
+"""STS, IAM and Service Quotas: the identity of the caller, what it may do, and how much."""
 
 from fakes.ec2.account import Account
 from fakes.ec2.ground import ACCOUNT, OPERATOR_ARN, PROFILE, PROFILE_ARN, REGION, ROLE, ROLE_ARN
@@ -13,7 +13,7 @@ QUOTAS = {
 
 
 def caller(instance_id: str | None) -> Answer:
-    """An instance is its role, under its own id: nobody else can sign for it."""
+    """An instance is its role, under its own id: no other caller can sign for it."""
     if instance_id is None:
         return {"UserId": "AIDAC10D000000000001", "Account": ACCOUNT, "Arn": OPERATOR_ARN}
     arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{ROLE}/{instance_id}"

@@ -1,4 +1,4 @@
-"""What a killed cloud leaves behind: instances that nobody would end any more."""
+"""What a killed cloud leaves behind: instances that no process would end any more."""
 
 import re
 from pathlib import Path

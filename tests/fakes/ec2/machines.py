@@ -4,7 +4,7 @@ A process of instance I finds in its environment, and nothing else:
 
     BULLPEN_INSTANCE=I                                  the mark by which the whole tree is found and ended
     BULLPEN_ROOT=<folder>/I                             its own root: user data puts below it what it would put below /
-    AWS_EC2_METADATA_SERVICE_ENDPOINT=http://…/imds/I/  who it is, its credentials, its notices
+    AWS_EC2_METADATA_SERVICE_ENDPOINT=http://…/imds/I/  its identity, its credentials, its notices
     AWS_ENDPOINT_URL_EC2, _STS                          this cloud; others as the launcher was told
     PATH, HOME=<folder>/I, LANG, and what the launcher was told
 

@@ -1,4 +1,4 @@
-"""Signatures, version 4: who signed a request, and whether with the secret that goes with the key.
+"""Signatures, version 4: which key signed a request, and whether with the secret that goes with it.
 
 A key that the metadata service handed out to an instance is verified to the last byte. Any other key is the operator's:
 tests sign with whatever they like.

@@ -1,4 +1,4 @@
-"""Those who act in the tests of GitHub: somebody who calls its API, and a runner that needs no process."""
+"""The actors in the tests of GitHub: a caller of its API, and a runner that needs no process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = (
 
 
 def caller(hub: FakeGithub, credential: str = "") -> httpx.Client:
-    """Somebody with every permission unless the credential has fewer."""
+    """A caller with every permission unless the credential has fewer."""
     headers = {"Authorization": f"Bearer {credential or hub.token()}", "User-Agent": "tests"}
     return httpx.Client(base_url=hub.api_url, headers=headers, trust_env=False, timeout=PATIENCE)
 

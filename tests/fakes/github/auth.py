@@ -1,4 +1,4 @@
-"""Who calls: personal access tokens, Apps that sign for themselves, and the tokens of their installations.
+"""Callers: personal access tokens, Apps that sign for themselves, and the tokens of their installations.
 
 A grant says what its holder may do: permissions, and the part of GitHub that it can see. What it cannot see does not
 exist for it (404); what it sees and must not do is refused (403) with the permission that it takes.
@@ -172,7 +172,7 @@ class Credentials:
         wanted = (call.body or {}).get("permissions") or app.permissions
         if not all(Grant("", app.permissions).may(name, level) for name, level in wanted.items()):
             raise Refusal(422, "The permissions requested are not granted to this installation.")
-        # The longer form that is being rolled out: nobody may count on 40 characters.
+        # The longer form that is being rolled out: no client may rely on 40 characters.
         token = f"ghs_{app.id}_{'.'.join(secrets.token_urlsafe(size) for size in (24, 180, 64))}"
         expires = (self._state.clock() + TOKENS_LAST).replace(microsecond=0)
         self._grants[token] = Grant(f"app-{app.id}", dict(wanted), app.scope, expires, name="integration")

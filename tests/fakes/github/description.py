@@ -2,7 +2,7 @@
 
     fetch     two packages by npm, once, into the user's cache
     reduce    of 811 paths those below; references stay references, prose and pictures go
-    load      a JSON file of a few hundred kilobytes, made anew when this file changes
+    load      a JSON file of a few hundred kilobytes, made again when this file changes
 
 Everything waits for a bounded time. `python tests/fakes/github/description.py` fetches beforehand.
 """
@@ -107,9 +107,9 @@ def fetch() -> Path:
         return reduced
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "github.lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="github-", dir=cache) as aside:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several who fetch at once, one does
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes that fetch at once, one does
         if not reduced.exists():
-            # Made aside and renamed: a file of this name is always whole, whenever whoever made it was killed.
+            # Made aside and renamed: a file of this name is always whole, even if its maker was killed.
             described = _read("@octokit/openapi", "generated/api.github.com.json", cache, Path(aside))
             examples = _read("@octokit/webhooks-examples", "api.github.com/index.json", cache, Path(aside))
             made = Path(aside) / "reduced.json"

@@ -33,7 +33,7 @@ from fakes.github.state import (
 
 RERUNS = 50
 RERUN_WITHIN = timedelta(days=30)
-GAVE_UP_AFTER = timedelta(hours=24)  # a job that nobody takes
+GAVE_UP_AFTER = timedelta(hours=24)  # a job that no runner takes
 ALREADY_RUNNING = "This workflow run is already running"
 JOB_ALREADY_RUNNING = "The workflow run containing this job is already running"
 NOT_CURRENT = "Only jobs from the current attempt can be re-run"
@@ -179,7 +179,7 @@ def finish(state: State, job: Job, conclusion: str) -> None:
 
 
 def cancel(state: State, run: Run) -> None:
-    """Jobs that nobody has begun end at once; the others when their runner hears of it, or is given up for lost."""
+    """Jobs that no runner has begun end at once; the others when their runner hears of it, or is given up for lost."""
     run.is_cancelled = True
     for job in list(run.attempts[-1]):
         if job.status == QUEUED:

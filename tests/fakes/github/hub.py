@@ -13,7 +13,7 @@
     run.state, run.attempt, run.conclusion, run.jobs(1), run.job("build").runner_name
     hub.hosted(run, "provision", "success", {"label": "4711"})   # on one of GitHub's own machines, begun and ended
     hub.begin(run, "build", "r-1"); hub.finish(run, "build", "failure")   # on a runner without a process
-    hub.rerun(run, "build"); hub.cancel(run)                     # as somebody who presses the button
+    hub.rerun(run, "build"); hub.cancel(run)                     # as a user who presses the button
 
     hub.add_runner("acme/widgets", "r-1", ["4711"])              # no process behind it; hub.renew("r-1") keeps it alive
     hub.runners(), hub.runner("r-1").busy, hub.is_online("r-1"), hub.disconnect("r-1"), hub.delete_runner("r-1")
@@ -68,7 +68,7 @@ class FakeGithub(Conditions):
         self.api_url = f"{self.url}/api/v3"
         self.issuer = f"{self.url}/_services/token"
 
-    # ------------------------------------------------------------------------------------------------ who may do what
+    # ---------------------------------------------------------------------------------------------------- permissions
 
     def add_repository(self, name: str, *, private: bool = True) -> Repository:
         with self._state.lock:
@@ -120,7 +120,7 @@ class FakeGithub(Conditions):
 
     def begin(self, run: Run, key: str, runner: str) -> Job:
         """A waiting job starts on the runner of this name; one that `add_runner` made is busy with it from now on, and
-        is renewed by nobody but `renew`."""
+        only `renew` renews it."""
         with self._state.lock:
             job = run.job(key)
             assert job.status == "queued", f"{key} is {job.status}"
@@ -150,7 +150,7 @@ class FakeGithub(Conditions):
             flow.cancel(self._state, run)
 
     def rerun(self, run: Run, *keys: str) -> None:
-        """As somebody who presses the button: these jobs, or all."""
+        """As a user who presses the button: these jobs, or all."""
         with self._state.lock:
             flow.rerun(self._state, run, [run.job(key) for key in keys] or None)
 
@@ -179,7 +179,7 @@ class FakeGithub(Conditions):
             return [one for one in self._state.runners.values() if not scope or one.scope.lower() == scope.lower()]
 
     def runner(self, name: str) -> Runner:
-        """KeyError if nobody is registered under this name."""
+        """KeyError if no runner is registered under this name."""
         for runner in self.runners():
             if runner.name == name:
                 return runner

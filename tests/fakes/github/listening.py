@@ -2,7 +2,7 @@
 
     register {url, token, name, labels, version, group, disable_update, ephemeral}  200 {id, secret} | 401 | 404 | 409
     remove   {url, token, name}                                                     204 | 401 | 404 | 409 busy
-    session  {id, secret, version}            200 | 404 deleted | 409 somebody else listens | 426 version deprecated
+    session  {id, secret, version}            200 | 404 deleted | 409 another listens | 426 version deprecated
     leave    {id, secret}                     204
     next     {id, secret, wait}               200 {job} | 204 nothing within `wait` | 404 deleted or no session
     started  {id, secret, job}                204 | 410 not its job any more: cancelled, or given up for lost
@@ -40,7 +40,7 @@ class Listening:
         self._changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Everybody who waits for a job looks again. To be called on the server's loop."""
+        """Every listener that waits for a job looks again. To be called on the server's loop."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Somebody whom webhooks are sent to."""
+"""A receiver of webhooks."""
 
 from __future__ import annotations
 

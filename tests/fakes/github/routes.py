@@ -14,17 +14,17 @@ from fakes.github.wire import Answer
 
 REPO, ORG = "/repos/{owner}/{repo}", "/orgs/{org}"
 OF_APPS = "app"  # only for an App that calls as itself
-PUBLIC = "public"  # for everybody, even without credentials
+PUBLIC = "public"  # for every caller, even without credentials
 
 
 @dataclass(frozen=True)
 class Route:
     answer: Callable[[Call], Answer]
-    permission: str  # empty: any caller who sees the scope
+    permission: str  # empty: any caller that sees the scope
     level: str = "read"
 
     def admit(self, caller: Grant | None, call: Call) -> None:
-        """Refuse whoever may not."""
+        """Refuse a caller without the permission."""
         if self.permission == PUBLIC:
             return
         if caller is None:

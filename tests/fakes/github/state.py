@@ -1,7 +1,7 @@
 """What GitHub knows: repositories, runners, runs and their jobs. Plain records; `flow` says how runs and jobs move.
 
-One lock for all of it. Requests are served on the server's thread and tests control it from theirs: whoever reads more
-than one field, or writes, holds `State.lock`, and calls `State.changed` after writing.
+One lock for all of it. Requests are served on the server's thread and tests control it from theirs: code that reads
+more than one field, or writes, holds `State.lock`, and calls `State.changed` after writing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Run:
     started_at: datetime | None = None  # of the current attempt
     updated_at: datetime | None = None
     conclusions: list[str] = field(default_factory=list)  # of the attempts that are over
-    is_cancelled: bool = False  # somebody asked for the end of the current attempt
+    is_cancelled: bool = False  # a caller asked for the end of the current attempt
 
     @property
     def attempt(self) -> int:
@@ -202,7 +202,7 @@ class State:
         return self.now() + self.ahead
 
     def changed(self) -> None:
-        """Wake whoever waits, on every thread."""
+        """Wake all that wait, on every thread."""
         self.version += 1
         for tell in self.on_change:
             tell()

@@ -30,7 +30,7 @@ class Delivery:
     event: str
     action: str
     payload: dict[str, Any]
-    status: int = 0  # of the answer; 0: not sent, -1: nobody answered
+    status: int = 0  # of the answer; 0: not sent, -1: no answer
 
     @property
     def name(self) -> str:

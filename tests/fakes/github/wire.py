@@ -61,7 +61,7 @@ class Listener:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def stop(self) -> None:
-        """Cuts off whoever is connected."""
+        """Cut off every connection."""
         assert self._server
         self._server.close()
         for connection in list(self._connections):

@@ -47,7 +47,7 @@ def test_the_engines_listen_on_loopback_only(engines: Engines) -> None:
     assert listening_elsewhere(engines.pid) == []
 
 
-def test_the_engines_are_shared_and_end_with_the_last_who_uses_them(tmp_path: Path, engines: Engines) -> None:
+def test_the_engines_are_shared_and_end_with_the_last_process_that_uses_them(tmp_path: Path, engines: Engines) -> None:
     with running(tmp_path) as first:
         with running(tmp_path) as second:
             assert first == second
@@ -130,7 +130,7 @@ async def test_keys_left_out_come_back_as_unprocessed(engines: Engines) -> None:
             assert answer["UnprocessedKeys"]["proxied"]["Keys"] == keys[found:]
 
 
-def test_a_proxy_in_a_thread_serves_whoever_waits(engines: Engines) -> None:
+def test_a_proxy_in_a_thread_serves_clients(engines: Engines) -> None:
     async def ask(url: str) -> None:
         async with a_client("sqs", url) as sqs:
             await sqs.list_queues()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# As the script of this name of GitHub's runner: whatever config.sh is asked, the path and some variables of whoever asks
+# As the script of this name of GitHub's runner: whatever config.sh is asked, the path and some variables of its caller
 # are written down beside it.
 echo "$PATH" >.path
 if [[ ! -f .env ]]; then touch .env; fi

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Stands in for the script of this name of GitHub's runner. As there: the helper is copied anew for each start, 2 means
-# once more, and the exit code says nothing unless somebody has asked for signals to be passed on.
+# Stands in for the script of this name of GitHub's runner. As there: the helper is copied again for each start, 2 means
+# once more, and the exit code says nothing unless signals are to be passed on.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 status=2
 if [[ -n ${RUNNER_MANUALLY_TRAP_SIG:-} ]]; then

@@ -125,7 +125,7 @@ async def test_a_client_with_retries_gets_over_a_few_throttles(cloud: Control) -
     assert cloud.calls()["DescribeInstances"] == 2
 
 
-async def test_a_denied_action_is_denied_by_name_and_told_by_the_policy_simulator(cloud: Control) -> None:
+async def test_a_denied_action_is_denied_by_name_and_shown_by_the_policy_simulator(cloud: Control) -> None:
     cloud.deny("ec2:TerminateInstances")
     async with client_of(cloud) as ec2, client_of(cloud, "iam") as iam:
         async with refused("UnauthorizedOperation"):

@@ -121,7 +121,7 @@ async def test_a_token_again_answers_the_same_and_a_changed_request_is_refused(c
     assert len(cloud.instances()) == 3
 
 
-async def test_what_cannot_launch_is_told_inside_an_answer_that_succeeds(cloud: Control) -> None:
+async def test_a_launch_that_fails_is_an_error_inside_a_successful_answer(cloud: Control) -> None:
     broken: dict[str, dict[str, Any]] = {
         "InvalidAMIID.NotFound": {"ImageId": "ami-0"},
         "InvalidGroup.NotFound": {"SecurityGroupIds": ["sg-0"]},

@@ -103,6 +103,6 @@ async def test_what_a_killed_cloud_leaves_is_found_and_ended(tmp_path: Path) -> 
         [id] = await launch(cloud, tmp_path)
         os.kill(cloud.pid, 9)
         wait_for(lambda: not Path(f"/proc/{cloud.pid}/exe").exists())
-        assert runs(id), "nobody was there to end it"
+        assert runs(id), "nothing has ended it"
         assert end_leftovers(tmp_path) == [id]
         assert not runs(id)

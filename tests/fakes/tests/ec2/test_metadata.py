@@ -1,4 +1,4 @@
-"""What an instance learns of itself, and how it proves to others who it is."""
+"""What an instance learns of itself, and how it proves its identity."""
 
 import json
 import urllib.error
@@ -44,7 +44,7 @@ async def an_instance(ec2: Any, market: str = "spot") -> str:
     return id
 
 
-async def test_an_instance_learns_who_and_where_it_is(cloud: Control) -> None:
+async def test_an_instance_learns_its_identity_and_its_zone(cloud: Control) -> None:
     async with client_of(cloud) as ec2:
         id = await an_instance(ec2)
     expected = {
@@ -61,7 +61,7 @@ async def test_an_instance_learns_who_and_where_it_is(cloud: Control) -> None:
     assert json.loads(told(cloud, id, "dynamic/instance-identity/document") or "")["instanceId"] == id
 
 
-async def test_nothing_is_told_without_a_token_that_still_counts(cloud: Control) -> None:
+async def test_the_metadata_service_answers_only_with_a_valid_token(cloud: Control) -> None:
     async with client_of(cloud) as ec2:
         id, other = ids_of(await _two(ec2))
     assert ask(cloud, id, "meta-data/instance-id")[0] == 401
@@ -73,7 +73,7 @@ async def test_nothing_is_told_without_a_token_that_still_counts(cloud: Control)
     assert ask(cloud, id, "meta-data/instance-id", X_aws_ec2_metadata_token=token)[0] == 401
 
 
-async def test_tags_are_told_only_where_the_template_says_so(cloud: Control) -> None:
+async def test_tags_are_in_the_metadata_only_where_the_template_says_so(cloud: Control) -> None:
     async with client_of(cloud) as ec2:
         id, _ = ids_of(await _two(ec2))
         await ec2.create_tags(Resources=[id], Tags=[{"Key": "bullpen:pool", "Value": "p"}])
@@ -86,7 +86,7 @@ async def _two(ec2: Any) -> dict[str, Any]:
     return answer
 
 
-async def test_a_noticed_spot_instance_is_told_and_taken_when_its_time_is_over(cloud: Control) -> None:
+async def test_a_spot_instance_gets_a_notice_and_is_taken_when_its_time_is_over(cloud: Control) -> None:
     notice, advice = "meta-data/spot/instance-action", "meta-data/events/recommendations/rebalance"
     async with client_of(cloud) as ec2:
         id = await an_instance(ec2)
@@ -101,7 +101,7 @@ async def test_a_noticed_spot_instance_is_told_and_taken_when_its_time_is_over(c
         assert cloud.instances()[id]["reason"] == "Server.SpotInstanceTermination"
 
 
-async def test_an_instance_proves_who_it_is_and_nobody_else_can(cloud: Control) -> None:
+async def test_an_instance_proves_its_identity_and_no_other_can(cloud: Control) -> None:
     async with client_of(cloud) as ec2:
         id = await an_instance(ec2)
     got = json.loads(told(cloud, id, f"meta-data/iam/security-credentials/{ROLE}") or "")

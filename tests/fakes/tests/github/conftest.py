@@ -13,6 +13,6 @@ from fakes.github.hub import FakeGithub
 
 @pytest.fixture
 def api(github: FakeGithub) -> Iterator[httpx.Client]:
-    """Somebody with every permission."""
+    """A caller with every permission."""
     with caller(github) as client:
         yield client

@@ -131,7 +131,7 @@ def test_a_clock_of_the_tests_own_rules_here(api: httpx.Client, github: FakeGith
 
 
 @pytest.mark.real_loop
-async def test_a_slow_call_keeps_nobody_else_waiting(github: FakeGithub) -> None:
+async def test_a_slow_call_delays_no_other_call(github: FakeGithub) -> None:
     github.slow("GET *page=1", 30)
     headers = {"Authorization": f"Bearer {github.token()}"}
     async with httpx.AsyncClient(base_url=github.api_url, headers=headers, trust_env=False) as api:

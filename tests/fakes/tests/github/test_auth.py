@@ -1,4 +1,4 @@
-"""Who may do what: tokens, Apps, permissions."""
+"""Tokens, Apps, and their permissions."""
 
 import httpx
 import jwt
@@ -90,7 +90,7 @@ def test_an_app_must_sign_for_now_and_for_ten_minutes_at_most(
     assert complaint in answer.json()["message"]
 
 
-def test_an_app_with_a_replaced_key_or_an_unknown_id_is_nobody(github: FakeGithub) -> None:
+def test_an_app_with_a_replaced_key_or_an_unknown_id_is_refused(github: FakeGithub) -> None:
     app, old = github.app()
     new = github.replace_app_key(app)
     for credential, status in ((signed(github, app, old), 401), (signed(github, "7", new), 401)):
@@ -135,5 +135,5 @@ def test_an_unsupported_version_of_the_api_is_refused(api: httpx.Client) -> None
     assert api.get(RUNNERS, headers={"X-GitHub-Api-Version": "1999-01-01"}).status_code == 400
 
 
-def test_somebody_without_a_user_agent_is_refused(api: httpx.Client) -> None:
+def test_a_request_without_a_user_agent_is_refused(api: httpx.Client) -> None:
     assert api.get(RUNNERS, headers={"User-Agent": ""}).status_code == 403

@@ -179,7 +179,7 @@ def test_a_runner_whose_connection_breaks_waits_no_more(github: FakeGithub, list
     assert not github.is_online("r-1")
 
 
-def test_a_job_of_a_run_that_was_cancelled_is_told_to_stop(github: FakeGithub, listener: Listener) -> None:
+def test_a_job_of_a_cancelled_run_is_asked_to_stop(github: FakeGithub, listener: Listener) -> None:
     run = github.start_run("acme/widgets", [JobSpec("build", ("4711",))])
     job = listener.next()
     listener.tell("started", job)
@@ -203,7 +203,7 @@ def test_a_runner_of_an_organisation_serves_the_repositories_of_its_group_only(
     assert made.next()["key"] == "mine"
 
 
-def test_only_who_knows_the_secret_speaks_for_a_runner(github: FakeGithub, listener: Listener) -> None:
+def test_only_a_caller_with_the_secret_acts_for_a_runner(github: FakeGithub, listener: Listener) -> None:
     assert listener.say("leave", id=listener.known["id"], secret="guessed").status_code == 404
     assert github.is_online("r-1")
 

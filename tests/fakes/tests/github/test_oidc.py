@@ -9,7 +9,7 @@ from fakes.github.hub import FakeGithub, JobSpec
 
 
 def verified(github: FakeGithub, token: str, audience: str = "bullpen") -> dict[str, object]:
-    """As whoever is shown a token does it: configuration, keys, signature, claims."""
+    """As a service that gets a token does it: configuration, keys, signature, claims."""
     configuration = httpx.get(f"{github.issuer}/.well-known/openid-configuration", trust_env=False).json()
     keys = httpx.get(configuration["jwks_uri"], trust_env=False).json()["keys"]
     key = {one["kid"]: one for one in keys}[jwt.get_unverified_header(token)["kid"]]
@@ -29,14 +29,16 @@ def test_a_token_is_verified_with_what_the_issuer_publishes(github: FakeGithub) 
     ("claims", "refusal"),
     [
         ({"exp": 1}, jwt.ExpiredSignatureError),
-        ({"aud": "somebody else"}, jwt.InvalidAudienceError),
+        ({"aud": "another service"}, jwt.InvalidAudienceError),
         ({"iss": "http://127.0.0.1:1"}, jwt.InvalidIssuerError),
         ({"forged": True}, jwt.InvalidSignatureError),
         ({"aud": None}, jwt.MissingRequiredClaimError),
         ({"kid": "unknown"}, KeyError),
     ],
 )
-def test_a_bad_token_can_be_had(github: FakeGithub, claims: dict[str, object], refusal: type[Exception]) -> None:
+def test_a_token_with_wrong_claims_can_be_made(
+    github: FakeGithub, claims: dict[str, object], refusal: type[Exception]
+) -> None:
     token = github.oidc_token(**claims)
     with pytest.raises(refusal):
         verified(github, token)

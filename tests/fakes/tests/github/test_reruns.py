@@ -83,7 +83,7 @@ def test_a_job_of_an_attempt_that_is_not_the_current_one_is_not_run_again(
     assert run.attempt == 2
 
 
-def test_of_two_who_run_a_job_again_one_does(api: httpx.Client, github: FakeGithub) -> None:
+def test_of_two_requests_to_rerun_a_job_one_succeeds(api: httpx.Client, github: FakeGithub) -> None:
     run = a_run(github)
     assert [rerun_job(api, run, "a").status_code for _ in range(2)] == [201, 403]
     assert run.attempt == 2

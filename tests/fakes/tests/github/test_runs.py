@@ -82,7 +82,7 @@ def test_a_run_belongs_to_its_repository(api: httpx.Client, github: FakeGithub) 
     assert api.get(f"{RUNS}/{run.id}/attempts/2/jobs").status_code == 404
 
 
-def test_a_cancelled_run_ends_jobs_that_nobody_has_without_a_runner(api: httpx.Client, github: FakeGithub) -> None:
+def test_a_cancelled_run_ends_its_jobs_that_have_no_runner(api: httpx.Client, github: FakeGithub) -> None:
     run = github.start_run("acme/widgets", [JobSpec("a", ON_OURS), JobSpec("b", needs=("a",))])
     assert api.post(f"{RUNS}/{run.id}/cancel").status_code == 202
     assert [(job.conclusion, job.runner_name) for job in run.jobs()] == [("cancelled", ""), ("cancelled", "")]
@@ -133,14 +133,14 @@ def test_cancelling_waits_for_a_dead_runner(api: httpx.Client, github: FakeGithu
     assert (run.state, run.job("build").conclusion) == ("completed", "cancelled")
 
 
-def test_a_job_on_githubs_own_machine_has_no_lease_of_ours(github: FakeGithub) -> None:
+def test_a_job_on_githubs_own_machine_has_no_lease(github: FakeGithub) -> None:
     run = github.start_run("acme/widgets", [JobSpec("build")])
     github.begin(run, "build", "GitHub Actions 5")
     github.advance(3600)
     assert run.job("build").status == "in_progress"
 
 
-def test_a_job_that_nobody_takes_fails_after_a_day(github: FakeGithub) -> None:
+def test_a_job_that_no_runner_takes_fails_after_a_day(github: FakeGithub) -> None:
     run = github.start_run("acme/widgets", [JobSpec("build", ON_OURS)])
     github.advance(24 * 3600 + 1)
     assert (run.state, run.conclusion, run.job("build").runner_name) == ("completed", "failure", "")

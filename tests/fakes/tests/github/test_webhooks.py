@@ -28,7 +28,7 @@ def receiver() -> Iterator[Receiver]:
         yield made
 
 
-def test_a_run_is_told_from_beginning_to_end(github: FakeGithub, receiver: Receiver) -> None:
+def test_webhooks_report_a_run_from_beginning_to_end(github: FakeGithub, receiver: Receiver) -> None:
     github.webhook(receiver.url, SECRET)
     github.hosted(github.start_run("acme/widgets", [JobSpec("build")]), "build")
     github.settle_webhooks()
@@ -128,7 +128,7 @@ def test_each_hook_has_deliveries_of_its_own(github: FakeGithub, receiver: Recei
     assert not {one.id for one in first.deliveries} & {one.id for one in second.deliveries}
 
 
-def test_nobody_there_is_noted_and_harms_nothing(github: FakeGithub) -> None:
+def test_a_receiver_that_does_not_answer_is_recorded_and_harms_nothing(github: FakeGithub) -> None:
     github.webhook("http://127.0.0.1:9/", SECRET)
     run = github.start_run("acme/widgets", [JobSpec("build")])
     github.settle_webhooks()
@@ -136,7 +136,7 @@ def test_nobody_there_is_noted_and_harms_nothing(github: FakeGithub) -> None:
     assert run.state == "queued"
 
 
-def test_a_new_attempt_tells_of_untouched_jobs_once_more(
+def test_a_new_attempt_reports_untouched_jobs_once_more(
     api: httpx.Client, github: FakeGithub, receiver: Receiver
 ) -> None:
     run = github.start_run("acme/widgets", [JobSpec("a"), JobSpec("b")])

@@ -128,7 +128,7 @@ class _Step:
 
 
 def main() -> int:
-    """One job, told by the listener, who learns from the exit code how it ended."""
+    """One job, as the listener describes it; the exit code reports how it ended."""
     told = json.load(sys.stdin)
     hub, stops = Hub(told["url"], **told["known"]), []
     for number in (signal.SIGINT, signal.SIGTERM):

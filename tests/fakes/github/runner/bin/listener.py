@@ -1,11 +1,11 @@
-"""Stands in for GitHub's Runner.Listener: the same options, files, lines and exit codes, and our words for the wire.
+"""Stands in for GitHub's Runner.Listener: the same options, files, lines and exit codes, and a protocol of its own.
 
     configure --unattended --url U --token T --name N --labels L --no-default-labels --disableupdate --work W …
     remove --token T
     run [--jitconfig C]
 
 Any option may come as ACTIONS_RUNNER_INPUT_<NAME>, which no job gets to see. Standard library only, on the system's
-Python: it runs as a user who may not reach ours.
+Python: it runs as a user that may not read the one of the tests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESULTS = {"success": "Succeeded", "failure": "Failed", "cancelled": "Canceled"}
 
 
 class Stopped(Exception):
-    """Somebody wants us to leave."""
+    """A signal asks this runner to stop."""
 
 
 def options(arguments: list[str]) -> dict[str, str]:
@@ -61,7 +61,7 @@ def load_environment() -> None:
 
 
 def closed() -> str:
-    """As there: nothing is done where somebody has closed the way to us."""
+    """As GitHub's own: nothing is done where a folder above the runner cannot be read."""
     try:
         for directory in (TOP, *TOP.parents):
             os.listdir(directory)
@@ -198,7 +198,7 @@ class Listening:
         self.hub.say("started", job=job["id"])
         conclusion = {code: name for name, code in CODES.items()}.get(self._work(job))
         say(f"Job {job['name']} completed with result: {RESULTS[conclusion or 'failure']}", at_time=True)
-        if conclusion is None:  # its worker was killed, and nobody has told: as there, we do, once we have said so here
+        if conclusion is None:  # its worker was killed and reported nothing: as GitHub's, the listener reports it later
             time.sleep(TOLD_AFTER)
             with suppress(Refused):  # given up as lost meanwhile
                 self.hub.say("finish", job=job["id"], conclusion="failure")
