@@ -62,7 +62,7 @@ def prepare_aws() -> None:
 
     own_user_data(Settings())
 
-    store = ("ci", "jobs", "logs", "missing_since", "observations", "records", "signals", "workers")
+    store = ("ci", "jobs", "logs", "observations", "records", "signals", "workers")
     for name in (*(f"dynamodb.{port}" for port in store), "sqs.queue", "ec2.compute", "infrastructure.setup"):
         importlib.import_module(f"bullpen.engines.aws.{name}")
     botocore.session.create_loader = functools.cache(botocore.session.create_loader)
