@@ -74,7 +74,7 @@ class Engine:
     keeps: tuple[str, ...]
     given: str = "tmp_path"
     purges: bool = True
-    wakes: bool = True  # its `Signals.wait` ends with a change; otherwise whoever waits looks again after a while
+    wakes: bool = True  # its `Signals.wait` ends with a change; otherwise a waiter looks again after a while
     crowd: int = 8000  # records that are many, and are written within seconds
 
 
@@ -170,7 +170,7 @@ async def ec2(cloud: Control) -> AsyncIterator[Opened]:
     )
 
     async def first_missing(_id: str, now: datetime) -> datetime:
-        return now - LISTED_AFTER  # otherwise an id that nobody knows is not sure to be gone for a minute
+        return now - LISTED_AFTER  # otherwise an unknown id is not sure to be gone for a minute
 
     async def no_agent() -> None:
         """No machine of these tests fetches one."""

@@ -334,7 +334,7 @@ def put_secret(side: Side, content: str = json.dumps({**GITHUB, "pool": "pool"})
 
 
 @for_direct
-def test_on_github_a_runner_gets_credentials_and_is_on_no_list_of_ours(side: Side) -> None:
+def test_on_github_a_runner_gets_credentials_and_is_not_in_the_embedded_list(side: Side) -> None:
     store = side.store(ci="github")
     record = record_of(side.put(running()))
     put_secret(side)
@@ -386,7 +386,7 @@ def test_without_a_valid_secret_an_agent_says_what_to_do(side: Side, spoilt: dic
 # ----------------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_only_a_store_of_our_own_queue_gives_jobs(store: AgentStore, judged_by_sweepers: bool) -> None:
+def test_only_a_store_of_the_embedded_queue_gives_jobs(store: AgentStore, judged_by_sweepers: bool) -> None:
     assert (store.jobs is None) is judged_by_sweepers
 
 

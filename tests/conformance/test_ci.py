@@ -33,7 +33,7 @@ async def test_the_name_of_a_runner_says_to_which_instance_it_belongs(opened: Op
     await opened.hire("i-1", "run-1", False)
     (found,) = await ci.registrations()
     assert ci.instance_of(found.handle) == "i-1"
-    assert ci.instance_of("somebody-elses-runner") != "i-1"
+    assert ci.instance_of("runner-of-another-pool") != "i-1"
 
 
 async def test_a_busy_runner_is_never_removed(opened: Opened, ci: CI) -> None:

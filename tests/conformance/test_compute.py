@@ -90,7 +90,7 @@ async def test_to_terminate_a_machine_that_is_gone_is_success(compute: Compute) 
     assert await compute.terminate([machine.id]) == [machine.id]
 
 
-async def test_an_id_that_is_not_ours_counts_as_gone_and_harms_nobody(compute: Compute) -> None:
+async def test_an_unknown_id_counts_as_gone_and_ends_no_machine(compute: Compute) -> None:
     (machine,) = (await compute.create_fleet(a_plan())).machines
     assert await compute.terminate(["i-ffffffffffffffff"]) == ["i-ffffffffffffffff"]
     assert await alive(compute) == {machine.id}

@@ -105,7 +105,7 @@ async def test_of_a_late_result_and_a_reschedule_at_once_one_wins(records: Recor
 
 
 @pytest.mark.waking
-async def test_a_submitted_and_a_finished_job_wake_whoever_waits(records: Records, signals: Signals) -> None:
+async def test_a_submitted_and_a_finished_job_wake_all_waiters(records: Records, signals: Signals) -> None:
     await signals.wait(0.01)
     async with asyncio.timeout(120):
         await asyncio.gather(signals.wait(LONG), submitted(records))

@@ -57,7 +57,7 @@ async def test_tickets_for_a_class_that_lost_its_queue_are_no_error(queue: PoolQ
     await queue.ensure("small")
     await queue.send("small", messages(["before"]))
     await queue.retire("small")
-    await queue.send("small", messages(["lost, or in a queue made anew"]))
+    await queue.send("small", messages(["lost, or in a queue that was made again"]))
     await queue.send("never made", messages(["lost, or in a queue made for it"]))
     await queue.ensure("small")
     await queue.send("small", messages(["after"]))
@@ -77,7 +77,7 @@ async def test_a_delayed_message_appears_after_its_delay(queue: PoolQueue) -> No
     await queue.ensure("small")
     await queue.send("small", messages(["hidden"]), delay=0.02)
     async with asyncio.timeout(120):
-        while not (taken := await queue.take("small", 10)):  # noqa: ASYNC110  a queue wakes nobody
+        while not (taken := await queue.take("small", 10)):  # noqa: ASYNC110  a queue wakes no waiter
             await asyncio.sleep(0.01)
     assert taken == ["hidden"]
 

@@ -1,4 +1,4 @@
-"""What every Records promises of a write: it is kept as it was, together with others or not at all, and told."""
+"""What every Records promises of a write: it is kept as it was, together with others or not at all, and has a story."""
 
 import pytest
 
@@ -77,7 +77,7 @@ async def test_microseconds_are_kept(records: Records) -> None:
     assert (await stored(records, landed.id)).threshold == later(0.123457)
 
 
-async def test_whoever_has_a_record_is_known_whatever_its_state(records: Records) -> None:
+async def test_an_instance_with_a_record_is_known_in_every_state(records: Records) -> None:
     for walk in (registered("i-1"), buried("i-2")):
         await land(records, walk)
     assert await records.known(["i-1", "i-2", "i-3", "i-1"]) == {"i-1", "i-2"}
@@ -183,7 +183,7 @@ async def test_each_step_leaves_its_line(records: Records) -> None:
     assert (await records.stories(["i-1"]))["i-1"] == [change.line for change in walk]
 
 
-async def test_a_line_says_when_who_and_why(records: Records) -> None:
+async def test_a_story_line_has_time_actor_and_reason(records: Records) -> None:
     seen = await land(records, on_offer())
     change = expire(seen, at=later(1.5), by="refresh", why="image generation 1, current is 2: 'old'")
     await records.apply(change)

@@ -51,7 +51,7 @@ async def test_of_many_claimers_exactly_one_wins(records: Records) -> None:
     assert await stored(records, seen.id) == winners[0].after
 
 
-async def test_a_loser_is_told_what_stands_there(records: Records) -> None:
+async def test_a_conflict_carries_the_stored_record(records: Records) -> None:
     seen = await land(records, on_offer())
     (winner,) = await records.apply(claim(seen, "run-1"))
     with pytest.raises(Conflict) as lost:
@@ -166,7 +166,7 @@ async def test_a_claim_writes_its_threshold_even_where_the_ticket_names_the_same
     assert landed.threshold == later(60)
 
 
-async def test_a_ticket_that_lies_about_its_trust_domain_never_hides_who_used_the_instance(records: Records) -> None:
+async def test_a_ticket_with_a_wrong_trust_domain_does_not_change_the_stored_one(records: Records) -> None:
     never_used = await land(records, on_offer())
     believed = replace(never_used, trust_domain="default")
     await asyncio.gather(records.apply(claim(believed)), return_exceptions=True)

@@ -80,7 +80,7 @@ async def test_an_instance_leaves_its_run_when_it_is_released_rolled_back_or_exp
     assert await records.run_instances("run-1") == []
 
 
-async def test_a_run_nobody_heard_of_has_nothing(records: Records) -> None:
+async def test_an_unknown_run_has_nothing(records: Records) -> None:
     await land(records, on_offer())
     assert await records.run_instances("run-1") == []
     assert await records.run_provisions("run-1") == []
@@ -95,7 +95,9 @@ async def test_a_run_has_all_its_provisions_decided_or_not(records: Records) -> 
     assert sorted(ids(await records.run_provisions("run-1"))) == ["p-1", "p-2", "p-3"]
 
 
-async def test_a_closed_provision_is_told_and_no_longer_of_its_run(records: Records) -> None:
+async def test_a_closed_provision_is_listed_as_history_and_no_longer_as_current(
+    records: Records,
+) -> None:
     for number, provision_id in enumerate(("p-1", "p-2", "p-3", "p-4")):
         await records.apply(open_provision(provision_id, deadline=later(number)))
     (aborted,) = await records.apply(abort(open_provision("p-1", deadline=later(0)).after))
@@ -124,7 +126,7 @@ async def test_a_revoked_provision_is_of_its_run_and_due_until_it_is_settled(rec
     assert await records.provision("p-1") == closed
 
 
-async def test_what_gave_a_run_its_runners_is_told_however_much_failed_since(records: Records) -> None:
+async def test_the_committed_provision_of_a_run_is_listed_however_many_failed_since(records: Records) -> None:
     await records.apply(open_provision("p-0", deadline=later(0)))
     await records.apply(decide(open_provision("p-0", deadline=later(0)).after, "i-1"))
     for number in range(1, 8):

@@ -1,4 +1,4 @@
-"""Who executes a job of another CI is spared, and what is owed for it put off: on every engine alike."""
+"""An instance that executes a job of another CI is spared, and its debt is put off, on every engine."""
 
 from collections.abc import Callable
 

@@ -36,7 +36,7 @@ async def test_a_name_is_given_once(ports: Ports, tokens: Tokens) -> None:
     assert [one.id for one in (await tokens.read()).tokens] == ["00aa"]
 
 
-async def test_of_many_who_want_one_name_one_gets_it(ports: Ports, tokens: Tokens) -> None:
+async def test_of_many_tokens_with_one_name_one_is_added(ports: Ports, tokens: Tokens) -> None:
     wanted = [tokens.add(a_token(ports, id=str(n))) for n in range(8)]
     outcomes = await asyncio.gather(*wanted, return_exceptions=True)
     assert sum(outcome is None for outcome in outcomes) == 1

@@ -311,7 +311,7 @@ async def test_a_worker_that_is_leaving_is_listed_as_such_until_it_is_lost(recor
     assert keys(await workers.leaving(10)) == ["b"]
 
 
-async def test_what_a_worker_was_told_of_its_machine_stands_whatever_it_says_later(workers: Workers) -> None:
+async def test_the_first_notice_of_a_machines_end_stands_whatever_later_beats_say(workers: Workers) -> None:
     await accepted(workers, "a", leaving=later(120))
     assert (await accepted(workers, "a", token=1)).leaving == later(120)
     assert (await accepted(workers, "a", token=2, leaving=later(900))).leaving == later(120)
@@ -407,7 +407,7 @@ async def test_controls_land_like_every_record(records: Records, workers: Worker
     assert lifted.recovered_at == later(1)
 
 
-async def test_of_many_who_spend_one_budget_one_does(records: Records, workers: Workers) -> None:
+async def test_of_many_writers_that_spend_one_budget_one_does(records: Records, workers: Workers) -> None:
     spends = [spend(absent("zone-a"), Spent(at=NOW, by="a test", budget=float(n))) for n in range(16)]
     outcomes = await records.apply_each(spends)
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 15
@@ -503,7 +503,7 @@ async def test_no_job_is_assigned_to_a_worker_that_is_lost_at_the_same_time(reco
         taken, _ = await asyncio.gather(taking, expiring, return_exceptions=True)
         if isinstance(taken, Conflict):
             assert (await stored(workers, key)).state is INACTIVE
-        # Otherwise the job was there before the loss: whoever settles it finds the job.
+        # Otherwise the job was there before the loss: the process that settles it finds the job.
 
 
 # ---- purged
@@ -521,7 +521,7 @@ async def test_a_tombstone_is_purged_from_its_time_on_with_its_story(records: Re
 
 
 @pytest.mark.purging
-async def test_whoever_still_beats_with_a_purged_key_is_refused(records: Records, workers: Workers) -> None:
+async def test_a_beat_with_a_purged_key_is_refused(records: Records, workers: Workers) -> None:
     """A worker that was answered has a token, and no token fits a key that is not known."""
     (tombstone,) = await records.apply(clean_up(await lost(records, workers), later(9000)))
     await records.apply(settle(tombstone))

@@ -308,7 +308,7 @@ async def test_an_unknown_machine_and_one_that_is_gone_count_as_gone(tmp_path: P
 
 @pytest.fixture
 def stranger() -> Iterator[ProcessIdentity]:
-    """A process that is none of ours."""
+    """A process that Bullpen did not start."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
             theirs = identify(process.pid)
@@ -318,7 +318,9 @@ def stranger() -> Iterator[ProcessIdentity]:
             process.kill()
 
 
-async def test_a_stranger_who_got_a_machine_s_pid_is_not_touched(tmp_path: Path, stranger: ProcessIdentity) -> None:
+async def test_an_unrelated_process_with_the_pid_of_a_machine_is_not_ended(
+    tmp_path: Path, stranger: ProcessIdentity
+) -> None:
     ours = replace(stranger, started=stranger.started - 1)
     async with a_pool(tmp_path) as pool:
         at = pool.clock.now()

@@ -22,7 +22,7 @@ from real_machines import Pool, a_plan
 pytestmark = [
     pytest.mark.real_loop,
     pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user"),
 ]
 
 

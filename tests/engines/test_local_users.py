@@ -28,7 +28,7 @@ from users import lent
 pytestmark = [
     pytest.mark.real_loop,
     pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user"),
 ]
 
 
@@ -73,7 +73,7 @@ async def test_jobs_of_two_machines_run_as_two_users_and_are_closed_to_each_othe
         assert (await pool.job_ended(victim)).exit_code == 0
 
 
-async def test_more_machines_than_users_there_are_not_and_the_answer_names_the_setting() -> None:
+async def test_there_are_no_more_machines_than_users_and_the_answer_names_the_setting() -> None:
     async with with_users(1) as (pool, names):
         answer = await pool.compute.create_fleet(a_plan(3))
         (machine,) = answer.machines
@@ -100,7 +100,7 @@ async def test_the_user_of_a_dead_machine_is_free_only_when_nothing_runs_as_it()
         assert len((await pool.compute.create_fleet(a_plan(client_token="t-3"))).machines) == 1
 
 
-async def test_whatever_runs_as_the_user_ends_with_the_run_whoever_started_it() -> None:
+async def test_every_process_of_the_user_ends_with_the_run() -> None:
     async with with_users(1) as (pool, names):
         instance = await pool.ready()
         stray = await a_process_of(names[0])
@@ -137,7 +137,7 @@ async def test_a_terminate_that_was_held_up_ends_nothing_of_the_next_machine_of_
         assert await stray.wait() == -signal.SIGKILL
 
 
-async def test_who_ends_a_machine_that_somebody_else_just_ended_answers_that_it_is_gone() -> None:
+async def test_terminate_counts_a_machine_as_gone_that_another_process_just_ended() -> None:
     async with with_users(1) as (pool, names):
         instance = await pool.ready()
         held = users.hold(account_of(names[0]).user)
@@ -232,12 +232,12 @@ async def test_users_are_given_out_in_turn_and_first_those_that_never_were(
         users.note_turn(uids[name])
         os.utime(locks / str(uids[name]), (at, at))
     assert users.offered(settings) == ("nobody", "news", "games")
-    held = users.hold(uids["nobody"])  # as whoever ends a machine does
+    held = users.hold(uids["nobody"])  # as a process that ends a machine does
     assert held is not None
     assert users.offered(settings) == ("nobody", "news", "games")
 
 
-async def test_a_name_that_means_somebody_else_by_now_has_nobody_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_name_with_another_uid_than_at_launch_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert users.number_of("root") is None
     assert users.number_at_end("nobody", account_of("nobody").user) == account_of("nobody").user
     assert users.number_at_end("nobody", 1) is None

@@ -10,6 +10,7 @@ import builders
 from bullpen.config import Liveness as Rules
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance
+from bullpen.engines.memory.compute import CATALOGUE
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.liveness import LivenessController, LivenessPass
 from bullpen.liveness.heartbeat import Recorded, record_heartbeat
@@ -146,7 +147,7 @@ class Crew:
     async def machine(self, instance_id: str = "i-1", run_id: str = "run-1") -> Instance:
         """A running instance of a run, whose machine lives."""
         yard, now = self.memory.yard, self.ports.clock.now()
-        kind = yard.catalogue[0]
+        kind = CATALOGUE[0]
         usage = builders.a_plan().usage_class
         yard.machines[instance_id] = LaunchedMachine(instance_id, kind.name, usage, kind.cpu, kind.mem)
         yard.sightings[instance_id] = Sighting(instance_id, "p-1", now, alive=True)

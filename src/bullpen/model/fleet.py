@@ -31,6 +31,15 @@ class FleetPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineType:
+    """A type of an engine that has a list of its own."""
+
+    name: str
+    cpu: int
+    mem: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchedMachine:
     """A machine that the compute engine launched."""
 

@@ -1,4 +1,4 @@
-"""Settings and engines of a pool on the GitHub of our own."""
+"""Settings and engines of a pool on the fake GitHub."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_what_is_missing_may_only_be_hidden() -> None:
     assert "does not exist, or github.token may not see it" in str(refusal(404, "Not Found"))
 
 
-def test_details_of_a_422_are_told_and_long_ones_cut() -> None:
+def test_a_message_includes_the_details_of_a_422_and_is_cut_when_long() -> None:
     body = {"message": "Validation Failed", "errors": ["name is too long", {"field": "labels", "code": "invalid"}]}
     assert GithubAnswer(422, {}, body).message == "Validation Failed; name is too long; labels invalid"
     assert len(GithubAnswer(422, {}, {"message": "x" * 5000}).message) < 500

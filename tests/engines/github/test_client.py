@@ -1,4 +1,4 @@
-"""The way to GitHub: pages, tags, limits, repeats, and where it leads."""
+"""The client of GitHub: pages, tags, limits, repeats, and addresses."""
 
 import asyncio
 
@@ -121,7 +121,7 @@ async def test_a_long_limit_is_the_callers_to_decide(
 
 
 @pytest.mark.real_loop
-async def test_who_is_limited_does_not_go_on_asking(github: FakeGithub) -> None:
+async def test_a_client_that_is_limited_makes_no_further_calls(github: FakeGithub) -> None:
     token = github.token()
     github.rate_limit(token, remaining=1, resets_in=600)
     async with a_hub(github, token=token) as hub:
@@ -168,7 +168,7 @@ async def test_no_more_than_so_many_calls_are_under_way_at_once() -> None:
 
 
 @pytest.mark.real_loop
-async def test_a_question_that_nobody_answered_is_asked_again(github: FakeGithub) -> None:
+async def test_a_read_without_an_answer_is_repeated(github: FakeGithub) -> None:
     github.lose_answer("GET */runners")
     github.fail("GET */runners", 502)
     async with a_hub(github) as hub:
@@ -197,16 +197,16 @@ async def test_what_writes_is_never_repeated(github: FakeGithub) -> None:
 
 async def test_a_server_that_stays_away_is_given_up_within_patience() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("nobody there")
+        raise httpx.ConnectError("no route to host")
 
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    with pytest.raises(Unavailable, match=r"GitHub GET /repos/acme/widgets/actions/runners: nobody there"):
+    with pytest.raises(Unavailable, match=r"GitHub GET /repos/acme/widgets/actions/runners: no route to host"):
         await scripted(answer).ask(RUNNERS)
     assert 1.0 < loop.time() - begun <= PATIENCE
 
 
-async def test_an_answer_that_nobody_can_read_is_none() -> None:
+async def test_an_answer_that_cannot_be_parsed_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="the answer cannot be read"):
         await scripted(lambda request: httpx.Response(200, text="<html>")).ask(TOKEN)
 

@@ -1,4 +1,4 @@
-"""Who we are at GitHub: a token, or an App; and what is said of those that are no good."""
+"""Credentials for GitHub: a token, or an App; and the errors for those that cannot be used."""
 
 import asyncio
 from datetime import timedelta
@@ -128,7 +128,7 @@ async def test_an_app_that_does_not_exist_is_named(github: FakeGithub) -> None:
             await hub.ask(RUNNERS)
 
 
-async def test_an_app_that_is_not_installed_there_is_told_so(github: FakeGithub) -> None:
+async def test_an_app_that_is_not_installed_there_is_reported_as_such(github: FakeGithub) -> None:
     github.add_repository("other/things")
     app_id, key = github.app(scope="other")
     async with a_hub(github, app_id=app_id, private_key=key) as hub:
@@ -136,7 +136,7 @@ async def test_an_app_that_is_not_installed_there_is_told_so(github: FakeGithub)
             await hub.ask(RUNNERS)
 
 
-async def test_a_wrong_clock_is_what_an_app_is_told(github: FakeGithub) -> None:
+async def test_a_wrong_clock_is_reported_to_an_app(github: FakeGithub) -> None:
     app_id, key = github.app()
     clock = ClockAhead()
     clock.ahead = timedelta(minutes=20)

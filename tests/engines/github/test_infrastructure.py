@@ -1,4 +1,4 @@
-"""What a pool on GitHub stands on: a token in the vault that never runs out, and what `doctor` finds."""
+"""The infrastructure of a pool on GitHub: a token in the vault that never expires, and what `doctor` finds."""
 
 import json
 from collections.abc import AsyncIterator
@@ -128,13 +128,13 @@ async def test_the_pools_own_ground_comes_first_and_is_mended_by_its_owner(githu
     assert ground.mended == ground.missing
 
 
-async def test_before_there_is_a_table_nobody_looks_into_the_vault(github: FakeGithub) -> None:
+async def test_without_a_table_the_vault_is_not_read(github: FakeGithub) -> None:
     settings = settings_of(github, agent=DIRECT)
     async with an_infrastructure(settings, ground=Ground(blocks=True), vault=NoTableYet()) as infrastructure:
         assert [gap.what for gap in await infrastructure.gaps()] == ["make table", ROTATE]
 
 
-async def test_who_may_not_make_tokens_is_told_which_permission_is_missing(github: FakeGithub) -> None:
+async def test_a_failure_to_make_tokens_names_the_missing_permission(github: FakeGithub) -> None:
     settings = settings_of(github, agent=DIRECT, token=github.token({"administration": "read"}))
     async with an_infrastructure(settings) as infrastructure:
         with pytest.raises(PermissionDenied, match="Administration: write"):
@@ -161,7 +161,7 @@ async def test_all_is_well(github: FakeGithub) -> None:
     assert found["table"].found == "there"
 
 
-async def test_credentials_that_are_no_good_are_all_that_is_said(github: FakeGithub) -> None:
+async def test_with_invalid_credentials_nothing_else_is_examined(github: FakeGithub) -> None:
     found = await findings(settings_of(github, token="ghp_wrong"))
     assert list(found) == ["github"]
     assert found["github"].health is Health.FAILED

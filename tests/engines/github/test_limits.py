@@ -36,7 +36,7 @@ def left(remaining: int, resets_in: int = 30, resource: str = "core") -> dict[st
         (404, {}, "", False),
     ],
 )
-def test_a_limit_is_told_from_a_missing_permission(
+def test_a_limit_is_distinguished_from_a_missing_permission(
     status: int, headers: Mapping[str, str], message: str, expected: bool
 ) -> None:
     assert is_limited(GithubAnswer(status, headers, {"message": message})) is expected
@@ -88,7 +88,7 @@ def test_a_server_without_limits_has_none() -> None:
     assert limits_of({"message": "Rate limiting is not enabled."}) == []
 
 
-def test_the_question_after_the_limits_is_answered_with_those_that_we_draw_on() -> None:
+def test_the_rate_limits_are_those_that_bullpen_uses() -> None:
     one = {"limit": 5000, "used": 1, "remaining": 4999, "reset": EPOCH}
     found = limits_of({"resources": {"core": one, "graphql": one}, "rate": one})
     assert found == [Limit("core", 5000, 4999, datetime.fromtimestamp(EPOCH, UTC))]

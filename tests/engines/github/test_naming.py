@@ -1,4 +1,4 @@
-"""Names of runners: found again by pool and instance, never longer than GitHub allows, and nobody else's."""
+"""Names of runners: found again by pool and instance, never longer than GitHub allows, and no other program's."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from bullpen.engines.github.naming import LONGEST, instance_of, runner_name
 ROUND = "0123456789abcdef"
 
 
-def test_a_name_tells_pool_instance_and_round() -> None:
+def test_a_name_contains_pool_instance_and_round() -> None:
     assert runner_name("bullpen", "i-1", ROUND) == "bullpen.i-1.01234567"
     assert runner_name("bullpen", "i-1", ROUND, 7) == "bullpen.i-1.01234567.7"
 
@@ -44,5 +44,5 @@ def test_rounds_and_numbers_make_different_names() -> None:
         "bullpen.i-1.01234567\n",
     ],
 )
-def test_what_is_not_named_like_ours_is_not_ours(runner: str) -> None:
+def test_a_name_of_another_form_belongs_to_no_instance(runner: str) -> None:
     assert instance_of("bullpen", runner) is None

@@ -1,4 +1,4 @@
-"""Agents that ask for passes while GitHub is slow, mute, or the pool moves on."""
+"""Agents that ask for passes while GitHub is slow or does not answer, or while their round changes."""
 
 import asyncio
 import json
@@ -107,7 +107,7 @@ async def test_a_registration_for_one_job_is_fetched_once() -> None:
     await hub.aclose()
 
 
-async def test_a_registration_that_nobody_fetched_is_deleted() -> None:
+async def test_a_registration_that_no_agent_fetched_is_deleted() -> None:
     slow = Slow(pause=10.0)
     hub, ci, _, one = await scene(slow, "jit")
     assert await asks(ci, one) == "too late"
@@ -121,7 +121,7 @@ async def test_a_registration_that_nobody_fetched_is_deleted() -> None:
     await hub.aclose()
 
 
-async def test_one_attempt_fails_for_everybody_and_for_a_while() -> None:
+async def test_a_failed_attempt_fails_for_all_callers_and_is_remembered_for_some_seconds() -> None:
     slow, loop = Slow(away=True), asyncio.get_running_loop()
     hub, ci, _, one = await scene(slow)
     began = loop.time()

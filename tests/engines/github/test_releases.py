@@ -39,7 +39,7 @@ def test_the_oldest_version_is_the_last_one_that_is_accepted_then(at: datetime, 
     assert oldest_accepted(RELEASES, at) == oldest
 
 
-def test_nobody_can_tell_without_releases() -> None:
+def test_without_releases_no_version_is_refused_and_no_oldest_is_known() -> None:
     assert oldest_accepted([], NOW) == ""
     assert refused_at("2.336.0", []) is None
 

@@ -1,4 +1,4 @@
-"""GitHub's runners as the CI: who gets a pass, who is removed, and who is listed."""
+"""GitHub's runners as the CI: which instances get a pass, and which runners are removed and listed."""
 
 import asyncio
 import base64
@@ -53,7 +53,7 @@ async def test_an_instance_that_must_register_is_given_a_pass(github: FakeGithub
 
 
 @pytest.mark.parametrize("registration", ["persistent", "jit"])
-async def test_nobody_else_is_given_one(github: FakeGithub, registration: str) -> None:
+async def test_only_the_instance_of_the_run_in_its_round_is_given_a_pass(github: FakeGithub, registration: str) -> None:
     async with a_ci(github, registration=registration) as (ci, ports):
         one = await landed(ports, running(run_id="4711"))
         assert await ci.register("i-2", "4711", one.round) is None
@@ -95,7 +95,7 @@ async def test_many_agents_share_one_token_until_shortly_before_its_end(github: 
         assert asked(github, "/registration-token") == 2
 
 
-async def test_a_pass_for_one_job_is_a_runner_with_our_label_and_no_other(github: FakeGithub) -> None:
+async def test_a_pass_for_one_job_is_a_runner_with_the_runs_label_and_no_other(github: FakeGithub) -> None:
     async with a_ci(github, registration="jit") as (ci, ports):
         one = await landed(ports, claimed(run_id="4711"))
         given = await ci.register("i-1", "4711", one.round)
@@ -154,11 +154,11 @@ async def test_a_group_that_does_not_exist_is_named(github: FakeGithub) -> None:
             await ci.register("i-1", "4711", one.round)
 
 
-async def test_ours_are_listed_with_everything_github_knows(github: FakeGithub) -> None:
+async def test_the_pools_runners_are_listed_with_everything_github_knows(github: FakeGithub) -> None:
     github.add_runner("acme/widgets", "bullpen.i-1.0123abcd", ["4711"], version="2.335.0")
     github.add_runner("acme/widgets", "bullpen.i-2.0123abcd", ["4712"], online=False)
     github.add_runner("acme/widgets", "bullpen-2.i-1.0123abcd", ["4711"])
-    github.add_runner("acme/widgets", "somebody-elses", ["4711"])
+    github.add_runner("acme/widgets", "another-pools", ["4711"])
     run = github.start_run("acme/widgets", [JobSpec("build", runs_on=("4711",))])
     github.begin(run, "build", "bullpen.i-1.0123abcd")
     async with a_ci(github) as (ci, _):
@@ -232,19 +232,17 @@ async def test_a_runner_that_no_list_shows_yet_is_left_for_later(github: FakeGit
     assert len(github.runners()) == 1
 
 
-async def test_somebody_elses_runner_is_never_touched(github: FakeGithub) -> None:
-    github.add_runner("acme/widgets", "somebody-elses")
+async def test_a_runner_outside_the_pool_is_never_removed(github: FakeGithub) -> None:
+    github.add_runner("acme/widgets", "another-pools")
     async with a_ci(github) as (ci, _):
-        assert await ci.remove("somebody-elses") is Removal.REMOVED
+        assert await ci.remove("another-pools") is Removal.REMOVED
     assert len(github.runners()) == 1
 
 
 @pytest.mark.parametrize(
     ("scope", "named"), [("acme", "Self-hosted runners: write"), ("acme/widgets", "Administration: write")]
 )
-async def test_who_may_not_remove_is_told_which_permission_is_missing(
-    github: FakeGithub, scope: str, named: str
-) -> None:
+async def test_a_failure_to_remove_names_the_missing_permission(github: FakeGithub, scope: str, named: str) -> None:
     github.add_runner(scope, "bullpen.i-1.aaaaaaaa")
     weak = github.token({"administration": "read", "organization_self_hosted_runners": "read"})
     async with a_ci(github, scope=scope, token=weak) as (ci, _):
@@ -252,7 +250,7 @@ async def test_who_may_not_remove_is_told_which_permission_is_missing(
             await ci.remove("i-1")
 
 
-async def test_versions_that_are_refused_soon_are_told_with_their_day(github: FakeGithub) -> None:
+async def test_versions_that_are_refused_soon_are_listed_with_their_day(github: FakeGithub) -> None:
     github.release("2.334.0", days_ago=90)
     github.release("2.335.0", days_ago=28)
     github.release("2.336.0", days_ago=1)
@@ -264,7 +262,7 @@ async def test_versions_that_are_refused_soon_are_told_with_their_day(github: Fa
     assert asked(github, "/releases") == 1
 
 
-async def test_nobody_is_retired_while_the_releases_are_unknown(github: FakeGithub) -> None:
+async def test_no_version_is_refused_while_the_releases_are_unknown(github: FakeGithub) -> None:
     github.fail("GET */releases*", 404, times=None)
     async with a_ci(github) as (ci, ports):
         one = await landed(ports, claimed(run_id="4711"))

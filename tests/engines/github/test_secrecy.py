@@ -47,8 +47,10 @@ async def test_no_secret_is_shown_anywhere(
     caplog.set_level(logging.DEBUG)
     token = github.token()
     app_id, key = github.app()
-    ours = {"app_id": app_id, "private_key": key} if as_app else {"token": token}
-    settings = settings_of(github, agent=Agent(), registration=registration, webhook_secret="h00k-s3cret", **ours)
+    credentials = {"app_id": app_id, "private_key": key} if as_app else {"token": token}
+    settings = settings_of(
+        github, agent=Agent(), registration=registration, webhook_secret="h00k-s3cret", **credentials
+    )
     clock = ClockAhead()
     ports = Memory().ports(clock)
     hub = GithubClient(settings.github, clock)
@@ -84,7 +86,7 @@ async def test_no_secret_is_shown_anywhere(
         shown.append(await told(make_token(hub, "remove")))
         shown.append(await told(hub.ask(runners)))
         shown += [repr(one) for one in await infrastructure.examine()]
-        clock.ahead += timedelta(hours=2)  # every token is bought anew
+        clock.ahead += timedelta(hours=2)  # every token is fetched again
         github.heal()
         hub._rate_limits._closed.clear()
     github.lose_answer("POST *", times=None)

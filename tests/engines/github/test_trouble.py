@@ -1,4 +1,4 @@
-"""A GitHub that is mute, slow, endless, or talks nonsense: every call ends, in time, with an error of ours."""
+"""A GitHub that is silent, slow, endless, or sends nonsense: every call ends in time, with a Bullpen error."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -102,7 +102,7 @@ async def test_an_answer_of_another_shape_is_as_good_as_none(body: Any) -> None:
     assert await examine(hub, SETTINGS, releases)
 
 
-async def test_a_token_in_a_file_may_be_replaced_while_we_run(tmp_path: Path) -> None:
+async def test_a_token_in_a_file_may_be_replaced_while_the_process_runs(tmp_path: Path) -> None:
     file, shown = tmp_path / "token", []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -139,7 +139,7 @@ def paged(ids: list[int], gone: list[int], tags: list[str]) -> Callable[[httpx.R
 
 
 @pytest.mark.parametrize("gone", [[1], [1, 2], [1, 2, 3, 4, 5]], ids=len)
-async def test_nobody_is_missed_because_pages_move_as_they_are_turned(gone: list[int]) -> None:
+async def test_no_runner_is_missed_when_pages_move_as_they_are_read(gone: list[int]) -> None:
     ids = list(range(1, 251))
     found = await scripted(paged(ids, gone, [])).listed(RUNNERS, "runners") or []
     assert {*ids} <= {one["id"] for one in found}

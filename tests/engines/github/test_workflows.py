@@ -79,7 +79,7 @@ async def test_every_job_of_an_attempt_is_seen(github: FakeGithub) -> None:
         ("cancelled", Conclusion.CANCELLED),
     ],
 )
-async def test_a_conclusion_is_what_it_means_to_us(github: FakeGithub, told: str, meant: Conclusion) -> None:
+async def test_conclusions_of_github_map_to_those_of_the_port(github: FakeGithub, told: str, meant: Conclusion) -> None:
     run = a_run(github)
     github.hosted(run, "build", told)
     async with workflows_of(github) as workflows:
@@ -135,7 +135,7 @@ async def test_a_run_that_is_not_there_is_not_found(github: FakeGithub) -> None:
         ("acme/widgets", "¹"),
     ],
 )
-async def test_what_is_no_run_of_ours_is_not_even_asked_after(repository: str, run: str) -> None:
+async def test_github_is_not_asked_for_a_run_outside_the_scope(repository: str, run: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         raise AssertionError(request.url)
 
@@ -145,7 +145,7 @@ async def test_what_is_no_run_of_ours_is_not_even_asked_after(repository: str, r
 
 
 @pytest.mark.real_loop
-async def test_who_may_not_see_runs_is_told_which_permission_is_missing(github: FakeGithub) -> None:
+async def test_a_failure_to_read_runs_names_the_missing_permission(github: FakeGithub) -> None:
     run = a_run(github)
     async with workflows_of(github, token=github.token({"metadata": "read"})) as workflows:
         with pytest.raises(PermissionDenied, match="Actions: read"):
@@ -198,7 +198,7 @@ async def test_all_failed_jobs_are_run_again_together(github: FakeGithub) -> Non
 
 
 @pytest.mark.real_loop
-async def test_who_may_not_run_again_is_told_which_permission_is_missing(github: FakeGithub) -> None:
+async def test_a_failure_to_run_again_names_the_missing_permission(github: FakeGithub) -> None:
     run = a_run(github)
     job = github.hosted(run, "build", "failure").id
     async with workflows_of(github, token=github.token({"actions": "read"})) as workflows:
@@ -275,7 +275,7 @@ async def test_jobs_with_an_environment_are_known(github: FakeGithub) -> None:
 
 
 @pytest.mark.real_loop
-async def test_who_may_not_see_deployments_is_told_so(github: FakeGithub) -> None:
+async def test_a_failure_to_read_deployments_names_the_missing_permission(github: FakeGithub) -> None:
     run = a_run(github)
     async with workflows_of(github, token=github.token({"actions": "write"})) as workflows:
         found = await workflows.run(REPOSITORY, str(run.id))

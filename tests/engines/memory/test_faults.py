@@ -36,7 +36,7 @@ async def test_a_lost_answer_hides_what_has_happened_and_the_retry_finds_it() ->
     assert await records.apply(change) == [change.after]
 
 
-async def test_the_answer_of_a_loser_is_lost_like_any() -> None:
+async def test_the_answer_of_a_conflict_can_be_lost_too() -> None:
     memory, faults = Memory(), Faults()
     records = memory.ports(faults=faults).records
     await records.apply(register())
@@ -166,7 +166,7 @@ async def test_an_index_that_lags_shows_the_past_while_reads_by_id_show_the_trut
     assert await records.run_instances("run-1") == [claimed]
 
 
-async def test_who_simulates_agents_is_told_of_every_launch_and_every_end() -> None:
+async def test_the_callbacks_of_the_yard_get_every_launch_and_every_end() -> None:
     told: list[str] = []
 
     def launched(machine: LaunchedMachine, plan: FleetPlan) -> None:

@@ -1,4 +1,4 @@
-"""Writes that share a commit, reads that see them, and what happens when the world misbehaves."""
+"""Writes that share a commit, reads that see them, and what happens when the disk or the system fails."""
 
 import asyncio
 import os
@@ -190,7 +190,7 @@ async def test_a_commit_that_the_system_refuses_is_unavailable_and_the_database_
         assert await db.read(things) == [1, 3]
 
 
-async def test_a_commit_that_fails_tells_the_whole_group_and_writes_nothing(
+async def test_a_commit_that_fails_raises_for_the_whole_group_and_writes_nothing(
     tmp_path: Path, scripts: list[Path]
 ) -> None:
     (tmp_path / "schema.sql").write_text(
@@ -221,7 +221,7 @@ async def test_a_lock_held_for_too_long_is_unavailable(tmp_path: Path, scripts: 
         assert await db.read(things) == [2]
 
 
-async def test_a_forked_child_is_told_to_open_its_own_and_can(tmp_path: Path, scripts: list[Path]) -> None:
+async def test_a_forked_child_must_open_its_own_database_and_can(tmp_path: Path, scripts: list[Path]) -> None:
     async with Database.open(tmp_path, scripts) as db:
         wakes = db.wakes()
         await db.write(insert(1))

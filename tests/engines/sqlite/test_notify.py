@@ -112,7 +112,7 @@ def test_a_home_with_a_long_path_gets_a_short_directory_of_its_own(tmp_path: Pat
     listener.close()
 
 
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     socket_directory(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(UnsafeDirectory, match="belongs to user"):

@@ -56,7 +56,7 @@ def version_and_tables(home: Path) -> tuple[int, list[str]]:
     return version, tables
 
 
-async def test_a_missing_home_is_made_for_us_alone(tmp_path: Path) -> None:
+async def test_a_missing_home_is_made_for_its_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "deep" / "home"
     async with Database.open(home, scripts_in(tmp_path / "s", "CREATE TABLE a (x);")):
         assert home.stat().st_mode & 0o777 == 0o700
@@ -76,7 +76,7 @@ def modes_in(home: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o777 for file in home.iterdir() if file.is_file()}
 
 
-async def test_in_a_home_that_others_may_look_into_our_files_are_for_us_alone(open_home: Path) -> None:
+async def test_in_a_home_that_others_can_read_the_files_are_for_their_owner_only(open_home: Path) -> None:
     async with Database.open(open_home) as db:
         await db.write(lambda tx: tx.execute("PRAGMA user_version"))
         modes = modes_in(open_home)

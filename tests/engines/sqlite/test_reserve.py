@@ -125,7 +125,7 @@ async def test_a_probe_says_that_the_disk_is_full(home: Path) -> None:
         await health.probe(now)
 
 
-async def test_a_database_that_nobody_has_open_can_be_opened_and_written_on_a_full_disk(home: Path) -> None:
+async def test_a_database_that_no_process_has_open_can_be_opened_and_written_on_a_full_disk(home: Path) -> None:
     for number in range(2):
         async with Database.open(home) as database:
             await database.write(touch(number))
@@ -164,7 +164,7 @@ async def test_what_is_reserved_outlives_the_last_connection_and_is_used_again(t
 
 
 async def test_a_log_of_an_earlier_life_is_never_read_again(tmp_path: Path) -> None:
-    """A program that knows no reserve writes in between, and its log is not ours."""
+    """A program that knows no reserve writes in between, and makes a log of its own."""
     for number in range(2):
         async with Database.open(tmp_path) as database:
             await database.write(touch(number))

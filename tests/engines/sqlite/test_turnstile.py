@@ -77,7 +77,7 @@ def test_an_error_inside_frees_the_turnstile(tmp_path: Path) -> None:
         pass
 
 
-def test_whoever_waits_passes_before_one_who_comes_again(tmp_path: Path) -> None:
+def test_a_waiting_process_passes_before_one_that_comes_again(tmp_path: Path) -> None:
     order: list[str] = []
 
     def wait_and_pass() -> None:
@@ -97,7 +97,7 @@ def test_whoever_waits_passes_before_one_who_comes_again(tmp_path: Path) -> None
 
 
 def is_taken(lock: Path) -> bool:
-    """Whether somebody comes to hold the lock, within a while."""
+    """Whether a process holds the lock within a while."""
     for _ in range(60_000):
         with lock.open() as file:
             try:
@@ -109,7 +109,7 @@ def is_taken(lock: Path) -> bool:
     return False
 
 
-def test_nobody_starves_among_processes_that_want_it_all_the_time(tmp_path: Path) -> None:
+def test_no_process_starves_while_others_want_the_turnstile_all_the_time(tmp_path: Path) -> None:
     """While both compete, turns alternate; a lock without a line gives one of them long rows, every time. So does a
     busy processor that leaves one of them waiting for its turn to ask, but not every time."""
     rounds = 300

@@ -1,4 +1,4 @@
-"""Waiting for changes: woken by datagrams, saved by the poll, deaf to our own writes."""
+"""Waiting for changes: woken by datagrams, with a poll for lost ones, and not by the process's own writes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -69,13 +69,15 @@ async def test_one_waiter_does_not_take_the_wake_of_another(tmp_path: Path) -> N
         assert await second.wait(LONG)
 
 
-async def test_what_others_committed_since_opening_counts_even_if_nobody_listened(tmp_path: Path) -> None:
+async def test_a_commit_of_another_process_since_opening_counts_even_without_a_listener(tmp_path: Path) -> None:
     async with two_databases(tmp_path) as (ours, theirs):
         await theirs.write(quietly)
         assert await ours.wakes().wait(LONG)
 
 
-async def test_our_own_quiet_commits_do_not_end_our_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commits_of_the_process_that_wake_nothing_do_not_end_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "POLL", 0.001)
     async with two_databases(tmp_path) as (ours, _):
         wakes = ours.wakes()
@@ -83,7 +85,7 @@ async def test_our_own_quiet_commits_do_not_end_our_wait(tmp_path: Path, monkeyp
         assert not await wakes.wait(0.05)
 
 
-async def test_our_own_waking_commits_wake_the_rest_of_the_process(tmp_path: Path) -> None:
+async def test_commits_that_wake_end_the_other_waits_of_the_process(tmp_path: Path) -> None:
     async with two_databases(tmp_path) as (ours, _):
         wakes = ours.wakes()
         await ours.write(waking)

@@ -109,7 +109,7 @@ _SEEN = "Check github.scope and github.url, and that an App is installed there."
 
 
 def _needed(call: GithubCall, answer: GithubAnswer) -> str:
-    """GitHub says itself what would do, as `key=level` and alternatives behind semicolons; if not, we know."""
+    """GitHub reports what would do, as `key=level` and alternatives behind semicolons; if not, the call names it."""
     accepted = answer.headers.get("x-accepted-github-permissions", "")
     if call.right is None or (accepted and f"{call.right.key}={call.right.level}" not in accepted):
         return f"permission {accepted}" if accepted else "more permission"

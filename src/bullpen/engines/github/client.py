@@ -116,8 +116,9 @@ class GithubClient:
     ) -> list[dict[str, Any]] | None:
         """Everything on all pages, each once. None for a status in `expecting`.
 
-        What goes away while pages are turned makes the others move up, past us. So where the count that each page
-        tells has changed, or is not ours, they are turned again, and what only one look has shown is listed too.
+        What goes away while pages are turned makes the others move up, to a page that was read before. So where the
+        count on a page has changed, or differs from what was listed, they are turned again, and what only one look has
+        shown is listed too.
         """
         found: dict[int, dict[str, Any]] = {}
         for _ in range(LOOKS):
@@ -139,7 +140,7 @@ class GithubClient:
         return list(found.values())
 
     async def rate_limits(self) -> list[Limit]:
-        """What is left of the limits that we draw on; none where a server has them turned off. The question is free."""
+        """What is left of Bullpen's rate limits; none where a server has them turned off. The question is free."""
         call = GithubCall("GET", "/rate_limit")
         answer = await self.ask(call, expecting=(404,))
         with understood(call):
@@ -240,8 +241,8 @@ class GithubClient:
             ):
                 content = await _content(call, response)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
-            told = cut(str(exc)) or type(exc).__name__
-            raise Unavailable(f"{call}: {told}", remedy="See github.url, github.api-url and the network.") from exc
+            reason = cut(str(exc)) or type(exc).__name__
+            raise Unavailable(f"{call}: {reason}", remedy="See github.url, github.api-url and the network.") from exc
         answered = None
         try:
             answered = json.loads(content) if content else None

@@ -1,9 +1,9 @@
 """Credentials for GitHub: a token, or an App that gets a token for an hour.
 
-    App: key ─▶ a signed JWT, valid for nine minutes ─▶ the installation of our scope ─▶ its token, valid for an hour
+    App: key ─▶ a signed JWT, valid for nine minutes ─▶ the installation of the scope ─▶ its token, valid for an hour
 
 A token that GitHub refuses may have been revoked before its time: an App is asked for a fresh one once, and all calls
-that wait for it share it. What a file keeps may be replaced while we run: a token is read again when it is refused, a
+that wait for it share it. What a file keeps may be replaced at any time: a token is read again when it is refused, a
 key whenever something is signed with it.
 """
 

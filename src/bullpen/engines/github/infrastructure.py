@@ -5,6 +5,7 @@ one, and refresh replaces it long before it expires: it must not expire while an
 """
 
 import json
+from dataclasses import dataclass
 from datetime import timedelta
 
 from bullpen.config import Settings
@@ -20,67 +21,59 @@ SECRET = "github"
 """Its name in the vault, by which agents ask for it."""
 
 
+@dataclass(frozen=True, slots=True)
 class GithubInfrastructure:
     """The ground of the pool's own engine, and what GitHub adds to it."""
 
-    def __init__(
-        self,
-        ground: Infrastructure,
-        client: GithubClient,
-        settings: Settings,
-        vault: Vault,
-        clock: Clock,
-        releases: Releases,
-    ) -> None:
-        self._ground = ground
-        self._client = client
-        self._settings = settings
-        self._vault = vault
-        self._clock = clock
-        self._releases = releases
+    ground: Infrastructure
+    client: GithubClient
+    settings: Settings
+    vault: Vault
+    clock: Clock
+    releases: Releases
 
     def check(self) -> None:
-        self._ground.check()
+        self.ground.check()
 
     async def gaps(self) -> list[Gap]:
-        found = await self._ground.gaps()
-        if self._settings.agent.serve_url:
+        found = await self.ground.gaps()
+        if self.settings.agent.serve_url:
             return found
         # Before there is a table there is no vault to look into, and surely no token in it.
-        reason = _NONE if any(gap.blocks for gap in found) else self._amiss(await self._vault.read(SECRET))
-        return [*found, Gap(ROTATE, self._settings.github.scope, reason)] if reason else found
+        reason = _NONE if any(gap.blocks for gap in found) else self._amiss(await self.vault.read(SECRET))
+        return [*found, Gap(ROTATE, self.settings.github.scope, reason)] if reason else found
 
     async def mend(self, gap: Gap) -> None:
         if gap.what != ROTATE:
-            await self._ground.mend(gap)
-        elif self._amiss(await self._vault.read(SECRET)):  # otherwise another refresh was faster
+            await self.ground.mend(gap)
+        elif self._amiss(await self.vault.read(SECRET)):  # otherwise another refresh was faster
             await self._rotate()
 
     async def examine(self) -> list[Finding]:
-        return [*await self._ground.examine(), *await examine(self._client, self._settings, self._releases)]
+        return [*await self.ground.examine(), *await examine(self.client, self.settings, self.releases)]
 
     async def _rotate(self) -> None:
-        registration = await make_token(self._client, "registration")
-        removal = await make_token(self._client, "remove")
+        registration = await make_token(self.client, "registration")
+        removal = await make_token(self.client, "remove")
         content = {
             **self._place(),
             "registration": registration.value,
             "removal": removal.value,
-            "oldest": await self._releases.oldest(),
+            "oldest": await self.releases.oldest(),
         }
         expires = min(registration.expires, removal.expires)
-        await self._vault.write(SECRET, Secret(json.dumps(content, sort_keys=True), expires))
+        await self.vault.write(SECRET, Secret(json.dumps(content, sort_keys=True), expires))
 
     def _place(self) -> dict[str, str]:
         """Where agents register, as whom: also a reason to write the secret again, if the settings have changed."""
-        github = self._settings.github
-        return {"url": scope_url(self._settings), "group": github.runner_group, "pool": self._settings.runner_pool}
+        github = self.settings.github
+        return {"url": scope_url(self.settings), "group": github.runner_group, "pool": self.settings.runner_pool}
 
     def _amiss(self, secret: Secret | None) -> str:
         """Why agents need another one; empty if they do not."""
         if secret is None:
             return _NONE
-        if (left := secret.expires - self._clock.now()) < timedelta(seconds=self._settings.github.token_rotation):
+        if (left := secret.expires - self.clock.now()) < timedelta(seconds=self.settings.github.token_rotation):
             return f"it expires in {left.total_seconds():.0f} s"
         if any(_told(secret).get(name) != value for name, value in self._place().items()):
             return "the settings have changed"

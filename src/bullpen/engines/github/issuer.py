@@ -40,8 +40,6 @@ def issuer(github: Github) -> str:
 
 
 class IssuerKeys:
-    """The issuer's keys, as last fetched."""
-
     def __init__(self, issuer: str, fetch: Fetch | None = None) -> None:
         self._url = f"{issuer}/.well-known/jwks"
         self._fetch = fetch or _fetched
@@ -54,7 +52,7 @@ class IssuerKeys:
         """Raise PermissionDenied if the issuer has no such key, Unavailable if it cannot be asked."""
         if self._must_look(id):
             async with self._fetching:
-                if self._must_look(id):  # else another task has looked while we waited
+                if self._must_look(id):  # else another task has looked during the wait
                     await self._look()
         if id not in self._known:
             raise PermissionDenied("signed with a key that the issuer does not have")

@@ -34,8 +34,6 @@ class Made:
 
 
 class JitRunners:
-    """Those that this process makes."""
-
     def __init__(self, client: GithubClient, settings: Settings, clock: Clock) -> None:
         self._client = client
         self._settings = settings
@@ -77,7 +75,7 @@ class JitRunners:
             del self._making[asked]
 
     async def _made(self, instance: str, label: str, round: str) -> Made:
-        """With our label and no other: any other job of the scope could ask for that."""
+        """With this label and no other: any job of the scope could ask for another one."""
         call = GithubCall("POST", f"{self._client.scope_path}/actions/runners/generate-jitconfig", self._right)
         runner, answer = await self._generated(call, instance, label, round)
         with understood(call):
@@ -91,11 +89,11 @@ class JitRunners:
         return made
 
     async def _generated(self, call: GithubCall, instance: str, label: str, round: str) -> tuple[str, GithubAnswer]:
-        told = {"runner_group_id": await self._group_id(), "labels": [label], "work_folder": WORK_FOLDER}
+        settings = {"runner_group_id": await self._group_id(), "labels": [label], "work_folder": WORK_FOLDER}
         for attempt in range(ATTEMPTS):
             number = fresh_number(self._clock.now().timestamp() + attempt)
             runner = runner_name(self._settings.runner_pool, instance, round, number)
-            answer = await self._client.ask(call, body={"name": runner, **told}, expecting=(409,))
+            answer = await self._client.ask(call, body={"name": runner, **settings}, expecting=(409,))
             if answer.status != 409:  # the name is taken: two asked within a second
                 return runner, answer
         raise Conflict(f"{call}: the last {ATTEMPTS} names for {instance} are all taken")

@@ -1,10 +1,10 @@
-"""Rate limits: what is left, and how long GitHub asks us to wait.
+"""Rate limits: what is left, and how long GitHub asks a client to wait.
 
     primary     so many requests an hour for each resource; `x-ratelimit-remaining: 0` closes it until its reset
     secondary   too much at once; `retry-after`, or a minute where it does not say, closes everything
 
 Both come as 403 or 429. A client that goes on asking is shut out for longer, so no call is made before its time. Times
-are measured against the clock that GitHub answers with: ours may be wrong.
+are measured against the clock that GitHub answers with: this machine's may be wrong.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from bullpen.engines.github.answers import GithubAnswer, GithubCall
 from bullpen.ports.health import Limit
 
 UNSAID = 60.0
-"""Seconds to wait where GitHub limits us and says neither how long nor until when."""
+"""Seconds to wait where GitHub limits the client and says neither how long nor until when."""
 
 SHORTEST, LONGEST = 1.0, 3600.0  # seconds
 EVERYTHING = ""
@@ -46,7 +46,8 @@ class RateLimits:
         if limit is not None and limit.remaining == 0 and "retry-after" not in answer.headers:
             self._closed[limit.resource] = at + _sane((limit.resets_at - _date(answer.headers, now)).total_seconds())
         elif limited:
-            self._closed[EVERYTHING] = at + _seconds(answer.headers.get("retry-after", ""))
+            said = answer.headers.get("retry-after", "")
+            self._closed[EVERYTHING] = at + (_sane(float(said)) if said.isascii() and said.isdigit() else UNSAID)
         return limited
 
 
@@ -59,12 +60,12 @@ def is_limited(answer: GithubAnswer) -> bool:
 
 
 def limits_of(body: object) -> list[Limit]:
-    """Those in the answer of GET /rate_limit that we use."""
+    """Those in the answer of GET /rate_limit that Bullpen uses."""
     found = body.get("resources", {}) if isinstance(body, dict) else {}
-    ours = (USUAL, "actions_runner_registration")
+    used = (USUAL, "actions_runner_registration")
     return [
         Limit(name, int(found[name]["limit"]), int(found[name]["remaining"]), _moment(found[name]["reset"]))
-        for name in ours
+        for name in used
         if name in found
     ]
 
@@ -90,10 +91,6 @@ def _date(headers: Mapping[str, str], now: datetime) -> datetime:
         return parsedate_to_datetime(headers["date"])
     except (KeyError, ValueError):
         return now
-
-
-def _seconds(retry_after: str) -> float:
-    return _sane(float(retry_after)) if retry_after.isascii() and retry_after.isdigit() else UNSAID
 
 
 def _sane(wait: float) -> float:

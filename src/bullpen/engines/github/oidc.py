@@ -1,6 +1,6 @@
 """The OIDC token of a job: GitHub signs which run of which repository it belongs to, and which event started that run.
 
-    token ─▶ header: RS256 and a key id ─▶ the issuer's key ─▶ signature, issuer, audience ─▶ times ─▶ our scope
+    token ─▶ header: RS256 and a key id ─▶ the issuer's key ─▶ signature, issuer, audience ─▶ times ─▶ the scope
 
 Errors say what was wrong with a token and never show it: until it expires, its holder can act as the job.
 """
@@ -21,11 +21,11 @@ from bullpen.settings.github import covers
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-LEEWAY = 60.0  # seconds that our clock may differ from GitHub's
+LEEWAY = 60.0  # seconds that this machine's clock may differ from GitHub's
 
 
 class _Claims(msgspec.Struct):
-    """What we need of a token's claims."""
+    """The claims that Bullpen needs."""
 
     exp: int
     nbf: int
@@ -83,7 +83,7 @@ def _key_id(token: str) -> str:
 def _claims(token: str, key: "PyJWK", audience: str, issuer: str) -> _Claims:
     import jwt
 
-    # The times are checked below, by our own clock. Nothing is believed that is not listed here.
+    # The times are checked below, by `ports.Clock`. Nothing is believed that is not listed here.
     options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "strict_aud": True}
     try:
         found = jwt.decode(token, key, algorithms=["RS256"], audience=audience, issuer=issuer, options=options)

@@ -24,8 +24,6 @@ class Issued:
 
 
 class TokenCache:
-    """A token that is there whenever it is asked for."""
-
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Issued]], clock: Clock, flights: Flights) -> None:
         self._make = make
         self._clock = clock

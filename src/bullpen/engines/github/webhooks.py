@@ -1,7 +1,7 @@
 """Webhooks from GitHub: a delivery counts if it is signed, and even then it only says that something has happened.
 
 Deliveries come late, twice, in any order, or not at all. So all that is read of one is which run it speaks of; how that
-run stands is asked of GitHub. A recorded delivery that is sent again wakes us once more, and does no harm.
+run stands is asked of GitHub. A recorded delivery that is sent again wakes the server once more, and does no harm.
 """
 
 import hmac
@@ -44,7 +44,7 @@ class _OfRun(Struct):
 
 
 class Webhooks:
-    """The webhooks that point to us; all of them share one secret."""
+    """The webhooks that point to this server; all of them share one secret."""
 
     def __init__(self, secret: str, scope: str) -> None:
         self._secret = secret.encode()
@@ -55,7 +55,7 @@ class Webhooks:
         }
 
     def check(self, signature: str, body: bytes) -> None:
-        """Raise PermissionDenied unless `X-Hub-Signature-256` is ours, over exactly these bytes."""
+        """Raise PermissionDenied unless `X-Hub-Signature-256` is made with the secret, over exactly these bytes."""
         if not signature:
             raise PermissionDenied("the delivery has no signature")
         right = "sha256=" + hmac.digest(self._secret, body, "sha256").hex()

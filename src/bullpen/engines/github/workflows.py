@@ -35,7 +35,7 @@ _CONCLUSIONS = {
 
 
 class GithubWorkflows:
-    """`ports.Workflows` for the repositories of one scope. Others are not asked after: who names one has made it up."""
+    """`ports.Workflows` for the repositories of one scope. It asks for no others: a job may name any."""
 
     def __init__(self, client: GithubClient) -> None:
         self._client = client
@@ -115,7 +115,7 @@ class GithubWorkflows:
         return f"{self._repository(repository)}/actions/runs/{run}"
 
     def _repository(self, repository: str) -> str:
-        """Whatever names a run may come from a job: no path is built of what is no repository of ours."""
+        """The name of a run may come from a job: no path is built of a repository outside the scope."""
         if not covers(self._client.settings.scope, repository) or repository.rpartition("/")[2] in (".", ".."):
             raise NotFound(f"{repository!r:.140} is not a repository of {self._client.settings.scope}")
         return f"/repos/{repository}"

@@ -14,7 +14,7 @@ from bullpen.auth.token_files import import_files
 from bullpen.auth.tokens import Keys
 from bullpen.config import Settings
 from bullpen.engines.local import machines, users
-from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, UserTaken, end, launch
+from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, end, launch
 from bullpen.engines.local.machines import Line
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.tokens import SqliteTokens
@@ -52,7 +52,7 @@ class LocalCompute:
         self._chance = chance
         self._hands: ThreadPoolExecutor | None = None
         self._stay: dict[str, str] = {}  # would not end when this process asked for it, and why
-        self._children: list[int] = []  # started by us; collected when they have ended, or by init when we have
+        self._children: list[int] = []  # started by this process; collected when they have ended, or by init after it
 
     async def create_fleet(self, plan: FleetPlan) -> FleetAnswer:
         kind = machines.choose_type(plan, self._settings.resource_class(plan.resource_class))
@@ -171,7 +171,8 @@ class LocalCompute:
 
         outcomes = await asyncio.gather(*(self._by_hand(partial(start, id_)) for id_ in given))
         outcome_of = dict(zip(given, outcomes, strict=True))
-        failures = {id_: _why(outcome) for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
+        not_launched = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, NotLaunched)}
+        failures = {id_: FleetError(failure.code, str(failure)) for id_, failure in not_launched.items()}
         started = {id_: outcome for id_, outcome in outcome_of.items() if isinstance(outcome, ProcessIdentity)}
         self._children += [process.pid for process in started.values()]
         at = self._clock.now()
@@ -198,7 +199,7 @@ class LocalCompute:
             return False
         held = None
         if (uid := users.number_at_end(line.user, line.uid)) is not None:
-            # Others may have ended the machine while we were on our way, and given its user to a new one. So the user's
+            # Another process may have ended the machine since, and given its user to a new one. So the user's
             # processes are looked for, and the end is noted, while no other process can have the user.
             held = await self._hold(line.id, uid)
             seen = await self._database.read(lambda snapshot: machines.of_ids(snapshot, [line.id]))
@@ -256,7 +257,7 @@ class LocalCompute:
             await self.terminate(forgotten)
 
     def _collect_children(self) -> None:
-        """Let the kernel forget those of our children that have ended."""
+        """Let the kernel forget the children that have ended."""
         left = []
         for pid in self._children:
             with suppress(ChildProcessError):
@@ -272,15 +273,9 @@ class LocalCompute:
 
 def _end_all(held: users.Hold, home: Path, line: Line, uid: int) -> bool:
     """End whatever runs as the machine's user, or would be started as it later; False if something could not be ended.
-    Raise OSError. The user is ours for as long as this runs, for it refers to `held`."""
-    scheduled_jobs.clear(line.user, uid)  # first, or cron would start the next of what we end
+    Raise OSError. No other process has the user for as long as this runs, for it refers to `held`."""
+    scheduled_jobs.clear(line.user, uid)  # first, or cron would start the next of what is ended here
     while is_certain := end(home, line.id, line.process, uid) is not False:
         if not scheduled_jobs.clear(line.user, uid):  # a process that ended just now may have added another
             break
     return is_certain
-
-
-def _why(failure: NotLaunched) -> FleetError:
-    return FleetError(
-        "InsufficientInstanceCapacity" if isinstance(failure, UserTaken) else "InternalError", str(failure)
-    )

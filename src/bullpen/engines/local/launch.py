@@ -34,7 +34,7 @@ log = get_logger("bullpen.engines.local")
 
 AGENT = Path(bullpen.__file__).parent / "agent" / "__main__.py"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL")
-"""What a machine inherits of our environment. Nothing else: our caller may hold tokens that no job must see."""
+"""What a machine inherits of this environment. Nothing else: the caller may hold tokens that no job must see."""
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """And the way out to GitHub, where jobs are GitHub's: its runner, and what it is fetched from, go by these."""
 
@@ -49,9 +49,13 @@ HELD_AS = 3  # the agent's open file by which it has its user; it passes none on
 class NotLaunched(Exception):
     """The process could not be started; nothing of it is left."""
 
+    code = "InternalError"
+
 
 class UserTaken(NotLaunched):
     """Another machine has the user as whom its jobs were to run, or something runs as it."""
+
+    code = "InsufficientInstanceCapacity"
 
 
 def directory_of(home: Path, instance_id: str) -> Path:
@@ -59,10 +63,10 @@ def directory_of(home: Path, instance_id: str) -> Path:
 
 
 def launch(home: Path, instance_id: str, settings: Settings, user: str = "", token: str = "") -> ProcessIdentity:
-    """Start the agent detached: its own session, no pipe or file of ours, so that it outlives us. Raise NotLaunched.
+    """Start the agent detached: its own session, no inherited pipe or file; it outlives its parent. Raise NotLaunched.
 
-    `user` is as whom its jobs run, and those of no other machine; empty: as we do. `token` is its own at `bullpen
-    serve`, where agents use that.
+    `user` is as whom its jobs run, and those of no other machine; empty: as Bullpen does. `token` is its own for
+    `bullpen serve`, where agents use that.
     """
     held = _hold(user) if user else None
     directory = directory_of(home, instance_id)
@@ -111,7 +115,7 @@ def _make_directory(home: Path, directory: Path, work_dir: str, *, for_user: boo
         place.mkdir(mode=0o755 if for_user else 0o700, parents=True)
     mode = place.stat().st_mode
     if for_user and mode & 0o022 and not mode & stat.S_ISVTX:
-        # It is not ours to close; and one job could put another directory in the place of its neighbour's.
+        # Bullpen did not make it, so does not close it; and one job could put its own directory in a neighbour's place.
         raise PermissionError(f"local.work-dir: others may write to {place}: chmod go-w {place}")
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The link first: killed here, it leads nowhere, and the end of the machine removes it.
@@ -122,7 +126,7 @@ def _make_directory(home: Path, directory: Path, work_dir: str, *, for_user: boo
 def end(home: Path, instance_id: str, process: ProcessIdentity | None, user: int | None = None) -> bool | None:
     """End everything that runs for a machine, and as the user that is its alone, and remove its directory.
 
-    True if something was ended, None if there was nothing, False if something could not be ended or we run inside it.
+    True if something was ended, None if there was nothing, False if something stays or this process runs inside.
     """
     try:
         ended = end_tree(process, mark_of(instance_id), patience=PATIENCE, user=user)
@@ -171,7 +175,7 @@ def remove_directory(home: Path, instance_id: str) -> None:
 
 
 def environment(instance_id: str, settings: Settings) -> dict[str, str]:
-    """An instance's own, whatever else ours holds."""
+    """The environment of an instance, whatever else this process's holds."""
     names = PASSED_ON + PROXIES if settings.on_github else PASSED_ON
     mark, _, value = mark_of(instance_id).partition("=")
     return {name: os.environ[name] for name in names if name in os.environ} | {mark: value}

@@ -14,26 +14,18 @@ from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.host.processes import ProcessIdentity
-from bullpen.model.fleet import FleetPlan, LaunchedMachine
+from bullpen.model.fleet import FleetPlan, LaunchedMachine, MachineType
 from bullpen.model.ticket import UsageClass, matches
 
-
-@dataclass(frozen=True, slots=True)
-class LocalMachineType:
-    name: str
-    cpu: int
-    mem: int
-
-
 TYPES = (
-    LocalMachineType("local.small", 1, 1024),
-    LocalMachineType("local.medium", 2, 4096),
-    LocalMachineType("local.large", 4, 16384),
+    MachineType("local.small", 1, 1024),
+    MachineType("local.medium", 2, 4096),
+    MachineType("local.large", 4, 16384),
 )
 """In order of size. The numbers say which class a machine serves; they are not enforced."""
 
 
-def choose_type(plan: FleetPlan, wanted: ResourceClass) -> LocalMachineType | None:
+def choose_type(plan: FleetPlan, wanted: ResourceClass) -> MachineType | None:
     """The smallest type that meets the class, the run's minimums and its patterns."""
     cpu, mem = max(plan.cpu, wanted.cpu), max(plan.mem, wanted.mem)
     fitting = (kind for kind in TYPES if kind.cpu >= cpu and kind.mem >= mem and matches(kind.name, plan.allowed_types))
@@ -49,7 +41,7 @@ class Line:
     launched_at: datetime
     has_ended: bool
     process: ProcessIdentity | None
-    user: str  # as whom its jobs run, and no others; empty: as we do
+    user: str  # as whom its jobs run, and no others; empty: as Bullpen does
     uid: int | None = None  # whom that name meant when the machine was booked
 
     @property

@@ -25,7 +25,7 @@ class Unusable(Exception):
 
 
 def offered(settings: Settings) -> tuple[str, ...] | None:
-    """The users there are, those first that were given out longest ago; None if jobs run as we do. Raise Unusable."""
+    """The users there are, those first that were given out longest ago; None if jobs run as Bullpen. Raise Unusable."""
     names = settings.local.runner_users
     if os.geteuid() != 0 or (not names and not settings.on_github):
         return None
@@ -50,7 +50,7 @@ def offered(settings: Settings) -> tuple[str, ...] | None:
 
 
 def free(users: Collection[str] | None, taken: Collection[str], most: int) -> list[str]:
-    """A user for each of at most so many new machines, which may be none; empty names: as we do."""
+    """A user for each of at most so many new machines, which may be none; empty names: as Bullpen does."""
     return [""] * most if users is None else [user for user in users if user not in taken][:most]
 
 
@@ -85,7 +85,7 @@ def busy(names: Collection[str]) -> dict[str, str]:
 
 
 class Hold:
-    """A user is ours, and no other launcher's, agent's or terminator's of any home, until nothing refers to this.
+    """Holds a user, so that no launcher, agent or terminator of any home gets it, until nothing refers to this.
 
     A thread that ends processes keeps it so for as long as it works, even if its caller was cancelled. The
     agent of a machine inherits the open file and has the user for its life: the kernel takes it back when it dies.

@@ -3,28 +3,21 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.errors import BullpenError, InsufficientCapacity
-from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine
+from bullpen.model.fleet import FleetAnswer, FleetError, FleetPlan, LaunchedMachine, MachineType
 from bullpen.model.ticket import UsageClass, matches
 from bullpen.ports import Clock, Sighting
 
 NO_CAPACITY = "InsufficientInstanceCapacity"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMachineType:
-    name: str
-    cpu: int
-    mem: int
-
-
 CATALOGUE = (
-    MemoryMachineType("sim.small", 1, 1024),
-    MemoryMachineType("sim.medium", 2, 4096),
-    MemoryMachineType("sim.large", 4, 16384),
+    MachineType("sim.small", 1, 1024),
+    MachineType("sim.medium", 2, 4096),
+    MachineType("sim.large", 4, 16384),
 )
 
 
@@ -37,14 +30,11 @@ class Yard:
     def __init__(
         self,
         capacity: int = 1000,
-        spot_capacity: int = 1000,
-        catalogue: Sequence[MemoryMachineType] = CATALOGUE,
         on_launch: Callable[[LaunchedMachine, FleetPlan], None] = lambda machine, plan: None,
         on_end: Callable[[str], None] = lambda machine_id: None,
     ) -> None:
         self.capacity = capacity
-        self.spot_capacity = spot_capacity
-        self.catalogue = tuple(catalogue)
+        self.spot_capacity = 1000
         self.on_launch = on_launch
         self.on_end = on_end
         self.machines: dict[str, LaunchedMachine] = {}
@@ -90,8 +80,8 @@ class Yard:
             self.sightings[machine_id] = replace(self.sightings[machine_id], alive=False)
             self.on_end(machine_id)
 
-    def _type_for(self, plan: FleetPlan) -> MemoryMachineType:
-        for kind in self.catalogue:
+    def _type_for(self, plan: FleetPlan) -> MachineType:
+        for kind in CATALOGUE:
             if matches(kind.name, plan.allowed_types) and kind.cpu >= plan.cpu and kind.mem >= plan.mem:
                 return kind
         raise InsufficientCapacity(
@@ -101,8 +91,6 @@ class Yard:
 
 
 class MemoryCompute:
-    """One process's access to the yard."""
-
     def __init__(self, yard: Yard, clock: Clock, faults: Faults) -> None:
         self._yard = yard
         self._clock = clock

@@ -103,9 +103,9 @@ class MemoryGithub:
         self.denied: set[str] = set()
         """Calls that the credentials do not allow, by name."""
         self.on_event: Callable[[str, str], None] = lambda repository, run: None
-        """Told of everything that happens to a run: there tests deliver webhooks, or lose them."""
+        """Called for everything that happens to a run: there tests deliver webhooks, or lose them."""
         self.on_work: Callable[[str, Activity | None], None] = lambda name, activity: None
-        """Told what the runner of an instance executes from now on: there its agent binds and unbinds it."""
+        """Called with what the runner of an instance executes from now on: there its agent binds and unbinds it."""
         self._registered = registered
         self._clock = LoopClock()
         self._number = 4710

@@ -10,8 +10,6 @@ from bullpen.model.job import Job
 
 
 class MemoryJobs:
-    """One process's access to the jobs."""
-
     def __init__(self, tables: Tables, faults: Faults) -> None:
         self._tables = tables
         self._indexes = tables.job_indexes

@@ -7,8 +7,6 @@ from bullpen.ports import LOG_LIMIT
 
 
 class MemoryLogs:
-    """One process's access to the logs."""
-
     def __init__(self, tables: Tables, faults: Faults) -> None:
         self._tables = tables
         self._faults = faults

@@ -1,6 +1,7 @@
 """Wake-ups among simulated processes."""
 
 import asyncio
+from contextlib import suppress
 
 
 class MemoryWakeups:
@@ -8,23 +9,17 @@ class MemoryWakeups:
 
     def __init__(self) -> None:
         self.rings = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._rung = asyncio.Event()
 
     def ring(self) -> None:
         self.rings += 1
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._rung.set()  # wakes all that wait now …
+        self._rung = asyncio.Event()  # … and none that waits later
 
     async def next_ring(self, within: float) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await future
-        except TimeoutError:
-            self._waiting = [other for other in self._waiting if other is not future]
+                await self._rung.wait()
 
 
 class WakeupListener:

@@ -7,8 +7,6 @@ from bullpen.engines.memory.faults import Faults, request
 
 
 class MemoryObservations:
-    """One process's access to what was seen before, which is shared."""
-
     def __init__(self, seen: dict[str, dict[str, datetime]], faults: Faults) -> None:
         self._seen = seen
         self._faults = faults

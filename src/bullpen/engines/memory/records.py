@@ -21,8 +21,6 @@ from bullpen.model.transition import Change, Check, StoryLine
 
 
 class MemoryRecords:
-    """One process's access to the records."""
-
     def __init__(self, tables: Tables, reports: Reports, faults: Faults) -> None:
         self._tables = tables
         self._instances = tables.instance_indexes

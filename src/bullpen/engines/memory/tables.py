@@ -137,17 +137,17 @@ class Tables:
             case Instance():
                 if record.id in self._bells:
                     self._bells[record.id].ring()
-                tells_control = record.is_claimable or record.state is instances.TERMINATED
+                wakes_control = record.is_claimable or record.state is instances.TERMINATED
             case Provision():
-                tells_control = record.state is not OPEN or change.before.waits_for not in ("", record.waits_for)
+                wakes_control = record.state is not OPEN or change.before.waits_for not in ("", record.waits_for)
             case Job():
                 for instance_id, bell in self._bells.items():
                     if self._concerns(record, instance_id):
                         bell.ring()
-                tells_control = True
+                wakes_control = True
             case _:
-                tells_control = change.line is not None
-        if tells_control:
+                wakes_control = change.line is not None
+        if wakes_control:
             self._control.ring()
 
     def _concerns(self, job: Job, instance_id: str) -> bool:

@@ -26,8 +26,6 @@ class Shelf:
 
 
 class MemoryTokens:
-    """One process's access to the tokens, which are shared."""
-
     def __init__(self, shelf: Shelf, faults: Faults) -> None:
         self._shelf = shelf
         self._faults = faults

@@ -5,8 +5,6 @@ from bullpen.ports import Clock, Secret
 
 
 class MemoryVault:
-    """One process's access to the secrets, which are shared."""
-
     def __init__(self, secrets: dict[str, Secret], clock: Clock, faults: Faults) -> None:
         self._secrets = secrets
         self._clock = clock

@@ -16,8 +16,6 @@ SWEEPER = "rearm"
 
 
 class MemoryWorkers:
-    """One process's access to the workers."""
-
     def __init__(self, tables: Tables, faults: Faults) -> None:
         self._tables = tables
         self._indexes = tables.worker_indexes

@@ -7,8 +7,6 @@ from bullpen.ports import WorkflowJob, WorkflowRun
 
 
 class MemoryWorkflows:
-    """One process's access to the runs."""
-
     def __init__(self, hub: MemoryGithub, faults: Faults) -> None:
         self._hub = hub
         self._faults = faults

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Registration, RegistrationCredentials, Removal
 
-# Busy is who says so, and who holds a running job: agents that reach us over HTTP have their jobs assigned for them.
+# A runner is busy if its agent says so, or if it holds a running job: the server assigns jobs to agents over HTTP.
 IS_BUSY = """(busy = 1 OR EXISTS (
     SELECT 1 FROM jobs WHERE run_id = label AND state = 'running' AND instance_id = name
 ))"""
@@ -21,15 +21,9 @@ REGISTER = """
 IS_REGISTERED = "SELECT 1 FROM registrations WHERE name = ?"
 
 
-class SqliteCI:
-    """`ports.CI` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteCI(SqlitePort):
     async def registrations(self) -> list[Registration]:
-        rows = await self._database.read(lambda snapshot: snapshot.execute(REGISTRATIONS).fetchall())
-        return [Registration(name, label, busy == 1) for name, label, busy in rows]
+        return [Registration(name, label, busy == 1) for name, label, busy in await self._rows(REGISTRATIONS)]
 
     async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
         def write(transaction: Transaction) -> RegistrationCredentials | None:
@@ -51,4 +45,4 @@ class SqliteCI:
         return handle  # runners have the names of their instances
 
     async def refusals(self, versions: Sequence[str]) -> dict[str, datetime]:
-        return {}  # its runners are agents of ours: what they run is what we gave them
+        return {}  # its runners are Bullpen's agents, which run what Bullpen gave them

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.reader import Snapshot
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import FailingLoop
@@ -18,19 +17,14 @@ KEPT = timedelta(hours=1)
 """How long the notes of a service that has ended lie there, before another one removes them."""
 
 
-class SqliteHealth:
-    """`ports.StoreHealth` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteHealth(SqlitePort):
     async def probe(self, now: datetime) -> None:
         def write(transaction: Transaction) -> None:
             transaction.begin_work()
             transaction.execute(PROBE, (to_micros(now),))
 
         await self._database.write(write)
-        await self._database.read(lambda snapshot: snapshot.execute("SELECT at FROM probes WHERE id = 1").fetchone())
+        await self._rows("SELECT at FROM probes WHERE id = 1")
 
     async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
         def note(transaction: Transaction) -> None:
@@ -42,8 +36,5 @@ class SqliteHealth:
         await self._database.write(note)
 
     async def noted(self, now: datetime) -> list[FailingLoop]:
-        def look(snapshot: Snapshot) -> list[FailingLoop]:
-            rows = sorted(snapshot.execute(NOTED, (to_micros(now),)).fetchall())
-            return [FailingLoop(loop, from_micros(since), error, process) for process, loop, since, error in rows]
-
-        return await self._database.read(look)
+        rows = await self._rows(NOTED, to_micros(now))
+        return [FailingLoop(loop, from_micros(since), error, process) for process, loop, since, error in sorted(rows)]

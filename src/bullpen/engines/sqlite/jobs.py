@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import JOBS, Row, to_micros
-from bullpen.engines.sqlite.writes import select_by_id
+from bullpen.engines.sqlite.rows import JOBS, to_micros
 from bullpen.model.job import Job
 
 _JOB = f"SELECT {', '.join(JOBS.columns)} FROM jobs"
@@ -22,18 +21,9 @@ UNFINISHED = f"{_JOB} WHERE run_id = ? AND state <> 'finished' AND id > ? ORDER 
 OF_RUN = f"{_JOB} WHERE run_id = ? AND id > ? ORDER BY id LIMIT ?"
 
 
-class SqliteJobs:
-    """`ports.Jobs` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteJobs(SqlitePort):
     async def jobs(self, ids: Sequence[str]) -> dict[str, Job]:
-        def look(snapshot: Snapshot) -> list[Row | None]:
-            statement = select_by_id(JOBS)
-            return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
-
-        return {row[0]: JOBS.decode(row) for row in await self._database.read(look) if row is not None}
+        return await self._by_id(JOBS, ids)
 
     async def queued(
         self, run_id: str, now: datetime, limit: int, capabilities: Sequence[str] | None = None, without: str = ""
@@ -45,21 +35,20 @@ class SqliteJobs:
         if without:
             suits += " AND avoid <> ?"
             asked.append(without)
-        return await self._select(QUEUED.format(suits=suits), run_id, to_micros(now), *asked, limit)
+        return await self._select(JOBS, QUEUED.format(suits=suits), run_id, to_micros(now), *asked, limit)
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
-        return await self._select(HELD, worker, through_epoch, limit)
+        return await self._select(JOBS, HELD, worker, through_epoch, limit)
 
     async def unverified(self, now: datetime, limit: int) -> list[Job]:
-        return await self._select(UNVERIFIED, to_micros(now), limit)
+        return await self._select(JOBS, UNVERIFIED, to_micros(now), limit)
 
     async def waiting_runs(self, limit: int, after: str = "") -> list[str]:
         def look(snapshot: Snapshot) -> list[str]:
             # From run to run: one that has thousands of jobs in the queue costs no more than another.
             runs: list[str] = []
             while len(runs) < limit:
-                last = runs[-1] if runs else after
-                row = snapshot.execute(NEXT_WAITING_RUN, (last,)).fetchone()
+                row = snapshot.execute(NEXT_WAITING_RUN, (runs[-1] if runs else after,)).fetchone()
                 if row is None:
                     break
                 runs.append(row[0])
@@ -68,11 +57,7 @@ class SqliteJobs:
         return await self._database.read(look)
 
     async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
-        return await self._select(UNFINISHED, run_id, after, limit)
+        return await self._select(JOBS, UNFINISHED, run_id, after, limit)
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
-        return await self._select(OF_RUN, run_id, after, limit)
-
-    async def _select(self, statement: str, *parameters: object) -> list[Job]:
-        rows = await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
-        return [JOBS.decode(row) for row in rows]
+        return await self._select(JOBS, OF_RUN, run_id, after, limit)

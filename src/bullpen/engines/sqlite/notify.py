@@ -29,7 +29,7 @@ class UnsafeDirectory(Exception):
 
 
 def socket_directory(home: Path) -> Path:
-    """The directory of the home's sockets, created if missing, ours alone.
+    """The directory of the home's sockets, created if missing, for its owner only.
 
     `<home>/wake`, unless a socket's path would be longer than the kernel takes: then one with a short name under /tmp,
     keyed by the real path of the home. Raise UnsafeDirectory if another user was there first.
@@ -62,7 +62,7 @@ class Listener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
-            # Bound aside and moved into place: at no moment is the name free, half ours, or unlinked by a rival.
+            # Bound aside and moved into place: at no moment is the name free, half taken, or unlinked by a rival.
             aside = directory / f".{secrets.token_hex(4)}"
             self._socket.bind(os.fspath(aside))
             os.replace(aside, self._path)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
@@ -13,12 +13,7 @@ FORGET = "DELETE FROM observations WHERE topic = ?"
 NOTE = "INSERT INTO observations (topic, key, since) VALUES (?, ?, ?)"
 
 
-class SqliteObservations:
-    """`ports.Observations` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteObservations(SqlitePort):
     async def observe(
         self, topic: str, keys: Sequence[str], now: datetime, *, remember: bool = True
     ) -> dict[str, datetime]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from bullpen.engines.sqlite.database import Database
-from bullpen.engines.sqlite.rows import to_micros
+from bullpen.engines.sqlite.rows import to_micros, to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.ports import Clock, Message
 
@@ -54,9 +54,7 @@ class SqliteQueue:
     async def send(self, resource_class: str, messages: Sequence[Message], delay: float = 0.0) -> None:
         now = self._clock.now()
         visible_at = to_micros(now + timedelta(seconds=delay))
-        rows = [
-            (resource_class, visible_at, to_micros(one.expires) if one.expires else None, one.body) for one in messages
-        ]
+        rows = [(resource_class, visible_at, to_micros_or_null(one.expires), one.body) for one in messages]
 
         def write(transaction: Transaction) -> None:
             # Made again if it has just been retired: no ticket lies where refresh, which goes by names, does not look.

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.logs import remove_logs
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together, select_by_id
+from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
@@ -58,12 +58,7 @@ SETTLED = "AND lost_epoch <= settled_epoch"
 _INSTANCE_TYPE = INSTANCES.columns.index("instance_type")
 
 
-class SqliteRecords:
-    """`ports.Records` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteRecords(SqlitePort):
     async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
         if len(changes) + len(checks) > TOGETHER_LIMIT:
             raise ValueError(f"{len(changes)} changes and {len(checks)} checks together, at most {TOGETHER_LIMIT}")
@@ -80,11 +75,7 @@ class SqliteRecords:
         return [_record_or_conflict(*both) for both in zip(landings, outcomes, strict=True)]
 
     async def instances(self, ids: Sequence[str]) -> dict[str, Instance]:
-        def look(snapshot: Snapshot) -> list[Row | None]:
-            statement = select_by_id(INSTANCES)
-            return [snapshot.execute(statement, (id_,)).fetchone() for id_ in dict.fromkeys(ids)]
-
-        return {row[0]: INSTANCES.decode(row) for row in await self._database.read(look) if row is not None}
+        return await self._by_id(INSTANCES, ids)
 
     async def known(self, ids: Sequence[str]) -> set[str]:
         def look(snapshot: Snapshot) -> set[str]:
@@ -93,18 +84,17 @@ class SqliteRecords:
         return await self._database.read(look)
 
     async def provision(self, provision_id: str) -> Provision | None:
-        rows = await self._rows(select_by_id(PROVISIONS), provision_id)
-        return PROVISIONS.decode(rows[0]) if rows else None
+        return (await self._by_id(PROVISIONS, [provision_id])).get(provision_id)
 
     async def run_instances(self, run_id: str) -> list[Instance]:
-        return [INSTANCES.decode(row) for row in await self._rows(RUN_INSTANCES, run_id)]
+        return await self._select(INSTANCES, RUN_INSTANCES, run_id)
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
-        return [PROVISIONS.decode(row) for row in await self._rows(RUN_PROVISIONS, run_id)]
+        return await self._select(PROVISIONS, RUN_PROVISIONS, run_id)
 
     async def told_provisions(self, run_id: str, limit: int, *, committed: bool = False) -> list[Provision]:
         statement = COMMITTED_PROVISIONS if committed else TOLD_PROVISIONS
-        return [PROVISIONS.decode(row) for row in await self._rows(statement, run_id, limit)]
+        return await self._select(PROVISIONS, statement, run_id, limit)
 
     async def claimable(self, needs: Requirements, now: datetime, limit: int, start: str = "") -> list[Instance]:
         domains = needs.acceptable_domains
@@ -129,22 +119,22 @@ class SqliteRecords:
         return [INSTANCES.decode(row) for row in await self._database.read(look)]
 
     async def pending(self, resource_class: str, limit: int, after: str = "") -> list[Instance]:
-        return [INSTANCES.decode(row) for row in await self._rows(PENDING, resource_class, after, limit)]
+        return await self._select(INSTANCES, PENDING, resource_class, after, limit)
 
     async def owing_instances(self, now: datetime, limit: int) -> list[Instance]:
-        return [INSTANCES.decode(row) for row in await self._rows(OWING_INSTANCES, to_micros(now), limit)]
+        return await self._select(INSTANCES, OWING_INSTANCES, to_micros(now), limit)
 
     async def due_provisions(self, now: datetime, limit: int) -> list[Provision]:
-        return [PROVISIONS.decode(row) for row in await self._rows(DUE_PROVISIONS, to_micros(now), limit)]
+        return await self._select(PROVISIONS, DUE_PROVISIONS, to_micros(now), limit)
 
     async def open_provisions(self, resource_class: str) -> list[Provision]:
-        return [PROVISIONS.decode(row) for row in await self._rows(OPEN_PROVISIONS, resource_class)]
+        return await self._select(PROVISIONS, OPEN_PROVISIONS, resource_class)
 
     async def waiting_provisions(self, limit: int) -> list[Provision]:
-        return [PROVISIONS.decode(row) for row in await self._rows(WAITING_PROVISIONS, limit)]
+        return await self._select(PROVISIONS, WAITING_PROVISIONS, limit)
 
     async def live(self, limit: int, after: str = "") -> list[Instance]:
-        return [INSTANCES.decode(row) for row in await self._rows(LIVE, after, limit)]
+        return await self._select(INSTANCES, LIVE, after, limit)
 
     async def count(self) -> dict[tuple[str, State], int]:
         counted: Counter[tuple[str, State]] = Counter()
@@ -161,14 +151,11 @@ class SqliteRecords:
 
     async def purge(self, now: datetime, limit: int) -> int:
         at = to_micros(now)
-        # Files before rows: if we are killed between, the rows are still there to say which files are left.
+        # Files before rows: if the process is killed between, the rows are still there to say which files are left.
         jobs = await self._rows(OVER_JOBS, at, limit)
         if jobs:
             await asyncio.to_thread(remove_logs, self._database.path.parent, jobs)
         return await self._database.write(partial(_purge, now=at, limit=limit, jobs=[id_ for id_, _ in jobs]))
-
-    async def _rows(self, statement: str, *parameters: Any) -> list[Row]:
-        return await self._database.read(lambda snapshot: snapshot.execute(statement, parameters).fetchall())
 
 
 def _record_or_conflict(landing: PreparedChange, outcome: Row | Conflict | Refused) -> Any | Conflict:

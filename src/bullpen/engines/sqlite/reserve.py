@@ -3,10 +3,10 @@
     bullpen.db           has free pages: what is written down at the end needs some, and the file need not grow
     bullpen.db-wal       SQLite's log has blocks of its own from the start: a commit needs no new ones
     bullpen.db-reserve   the same file by another name: SQLite removes its log with the last connection, and the blocks
-                         stay ours. The next connection links it back into place
+                         stay reserved. The next connection links it back into place
     bullpen.db-spare     is removed when the first connection to a database needs a few blocks more, for bullpen.db-shm
 
-Freeing a file when the disk is full would not do: a job that goes on writing takes the blocks before we do.
+Freeing a file when the disk is full would not do: a job that goes on writing takes the blocks first.
 
 SQLite ignores what stands behind the end of its log, and a log whose header is no header: it is empty. A reserve is
 emptied so, and linked, only under its lock, while there is no log and no other name for it. So no log in
@@ -42,7 +42,7 @@ LOCK_WITHIN = 0.2  # seconds; its holder needs a millisecond, unless it is stopp
 
 
 def room(directory: Path) -> int:
-    """Bytes that we may still write there."""
+    """Bytes that this user may still write there."""
     found = os.statvfs(directory)
     return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
 
@@ -112,17 +112,17 @@ def _provide(reserve: int, name: Path, log: Path) -> None:
 
 @contextmanager
 def _locked(name: Path) -> Iterator[int | None]:
-    """The reserve, open and ours alone for the block; None if another process has it for too long."""
+    """The reserve, open and locked for the block; None if another process has it for too long."""
     give_up = time.monotonic() + LOCK_WITHIN
     while True:
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _is_same(handle, name):
-                pass  # replaced since we opened it
+                pass  # replaced since it was opened
             # In this order: the last connection of another process may remove the log meanwhile.
             elif not _is_same(handle, _log_of(name)) and os.fstat(handle).st_nlink > 1:
-                name.unlink()  # its other name was moved away with a log that may be needed: this one is not ours
+                name.unlink()  # its other name was moved away with a log that may be needed: this one is left alone
             else:
                 yield handle
                 return

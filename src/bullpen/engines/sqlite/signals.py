@@ -47,10 +47,10 @@ class SqliteSignals:
         return await self._database.write(write)
 
     async def beat(self, heartbeat: Heartbeat) -> bool:
+        key = (direct_key(heartbeat.instance_id),)
+
         def write(transaction: Transaction) -> bool:
-            row: Row | None = transaction.execute(
-                select_by_id(WORKERS), (direct_key(heartbeat.instance_id),)
-            ).fetchone()
+            row: Row | None = transaction.execute(select_by_id(WORKERS), key).fetchone()
             stored = None if row is None else WORKERS.decode(row)
             change = beat_directly(heartbeat, stored, forgotten_epoch(transaction) if stored is None else 0)
             if change is None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from bullpen.engines.sqlite.database import Database
+from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import from_micros_or_null, to_micros, to_micros_or_null
 from bullpen.engines.sqlite.writer import Transaction
@@ -23,12 +23,7 @@ KEY = "SELECT content FROM keys WHERE name = ?"
 REQUIRED, AGENTS = "required", "agents"
 
 
-class SqliteTokens:
-    """`ports.Tokens` on one home's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SqliteTokens(SqlitePort):
     async def read(self) -> TokenBook:
         def read(snapshot: Snapshot) -> TokenBook:
             required = snapshot.execute(KEY, (REQUIRED,)).fetchone() is not None

@@ -64,7 +64,7 @@ class Turnstile:
                 return place
             place.line_up()
         if not place.wait(timeout):
-            # The place stays in line for our next attempt: a holder that is stopped for an hour costs one thread.
+            # The place stays in line for the next attempt: a holder that is stopped for an hour costs one thread.
             with self._mutex:
                 self._left = place
             raise TurnstileTimeout(f"{self._home}: another process holds the database for more than {timeout:g} s")
@@ -94,7 +94,7 @@ class _Place:
             fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._db, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False  # perhaps with `turn` in hand: then we are next, and keep it
+            return False  # perhaps with `turn` in hand: then this place is next, and keeps it
         fcntl.flock(self._turn, fcntl.LOCK_UN)
         return True
 
@@ -113,7 +113,7 @@ class _Place:
     def wait(self, timeout: float) -> bool:
         if self._passed.wait(timeout):
             return True
-        with self._mutex:  # the turn may come between the time-out and here: then it is ours after all
+        with self._mutex:  # the turn may come between the time-out and here: then the place has it after all
             self._wanted = self._passed.is_set()
             return self._wanted
 
@@ -130,7 +130,7 @@ class _Place:
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection with our settings, in autocommit: transactions are begun by hand, within the turnstile.
+    """A connection with Bullpen's settings, in autocommit: transactions are begun by hand, within the turnstile.
 
     It may travel between threads, one at a time. Unless `create`, a missing file is an error, never an empty database.
     WAL is a property of the file and set when it is created.
@@ -170,7 +170,7 @@ def set_pace(connection: sqlite3.Connection, home: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """An empty file for its owner only, if there is none: SQLite would go by the umask, and gives its log our mode."""
+    """An empty file for its owner only, if there is none: SQLite would go by the umask. Its log gets the same mode."""
     # Never the file of a database in use: closing any descriptor of it drops the locks of this process's connections.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -26,7 +26,7 @@ class FileVault:
         self._clock = clock
 
     async def read(self, name: str) -> Secret | None:
-        """What is no secret of ours counts as none: the next one written replaces it."""
+        """A file that holds no secret counts as none: the next one written replaces it."""
         found = await asyncio.to_thread(_read, self._folder / f"{name}.json")
         return found if found is not None and found.expires > self._clock.now() else None
 
