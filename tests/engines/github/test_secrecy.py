@@ -47,10 +47,8 @@ async def test_no_secret_is_shown_anywhere(
     caplog.set_level(logging.DEBUG)
     token = github.token()
     app_id, key = github.app()
-    credentials = {"app_id": app_id, "private_key": key} if as_app else {"token": token}
-    settings = settings_of(
-        github, agent=Agent(), registration=registration, webhook_secret="h00k-s3cret", **credentials
-    )
+    given_as = {"app_id": app_id, "private_key": key} if as_app else {"token": token}
+    settings = settings_of(github, agent=Agent(), registration=registration, webhook_secret="h00k-s3cret", **given_as)
     clock = ClockAhead()
     ports = Memory().ports(clock)
     hub = GithubClient(settings.github, clock)

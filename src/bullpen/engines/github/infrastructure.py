@@ -21,7 +21,7 @@ SECRET = "github"
 """Its name in the vault, by which agents ask for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)  # it holds settings with secrets
 class GithubInfrastructure:
     """The ground of the pool's own engine, and what GitHub adds to it."""
 
