@@ -45,7 +45,7 @@ async def user_of(pool: Pool, instance_id: str) -> str:
 
 
 def running_as(user: str) -> list[str]:
-    """The commands of its processes; of those that end while we look, none."""
+    """The commands of its processes; without those that end meanwhile."""
     found = descendants(None, "no mark", users.number_of(user))
     return [name for process in found if (name := name_of(process)) is not None]
 
@@ -168,7 +168,7 @@ async def test_a_machine_whose_user_cannot_be_had_says_why_it_stays(monkeypatch:
         monkeypatch.setattr(users, "LOCKS", locks)
         assert await pool.compute.terminate([instance.id]) == []
         (seen,) = await pool.compute.sightings()
-        assert seen.alive  # for all we know
+        assert seen.alive  # as far as is known
         assert (
             f"{locks} must be a directory that only root can use: chown root {locks}; chmod 700 {locks}" in seen.stays
         )

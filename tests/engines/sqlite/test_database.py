@@ -216,7 +216,7 @@ async def test_a_lock_held_for_too_long_is_unavailable(tmp_path: Path, scripts: 
             try:
                 assert await db.write(insert(2)) == 2
                 break
-            except Unavailable:  # our place in line is only now being given back
+            except Unavailable:  # its place in line is only now being given back
                 continue
         assert await db.read(things) == [2]
 
