@@ -36,7 +36,7 @@ def test_a_provision_says_why_it_failed(error: BullpenError, cause: str) -> None
     assert (answer.state, answer.cause.value, answer.reason) == (WorkState.FAILED, cause, "x")
 
 
-def test_what_was_met_has_no_cause() -> None:
+def test_a_provision_that_succeeded_has_no_cause() -> None:
     assert provision_of(Outcome("run-1", "p-1", 1)).cause is FailureCause.NONE
 
 

@@ -193,7 +193,7 @@ async def test_anything_but_loopback_needs_tokens(tmp_path: Path, host: str) -> 
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1"])
-def test_loopback_needs_none(host: str) -> None:
+def test_loopback_needs_no_tokens(host: str) -> None:
     assert is_loopback(host)
     check_bind(keys_of(), 0, host)
 

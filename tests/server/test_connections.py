@@ -174,7 +174,7 @@ async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         assert wire.closed
 
 
-async def test_a_client_that_reads_no_answers_gets_no_more_beats_in(tmp_path: Path) -> None:
+async def test_beats_of_a_client_that_reads_no_answers_are_held_back(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         wire = Wire(house)
         wire.reads = False
@@ -315,7 +315,7 @@ async def test_a_small_chunk_header_before_a_large_piece_is_no_endless_trailer(t
 
 
 @pytest.mark.parametrize("path", ["/v1/heartbeats", "/v1/jobs"])
-async def test_trailers_are_no_headers(tmp_path: Path, path: str) -> None:
+async def test_trailers_do_not_count_as_headers(tmp_path: Path, path: str) -> None:
     async with a_house(tmp_path) as house:
         body = chunks(b'{"workerInstanceKey":"w","runId":"r","command":["true"]}')[:-2]
         wire = Wire(house)

@@ -43,7 +43,7 @@ def official(event: str) -> list[dict[str, Any]]:
 # ---- what GitHub delivers
 
 
-async def test_githubs_own_examples_of_jobs_and_runs_are_noted_if_something_ended(tmp_path: Path) -> None:
+async def test_of_githubs_own_examples_only_completed_jobs_and_runs_are_noted(tmp_path: Path) -> None:
     expected, others = [], 0
     async with a_hub(tmp_path) as hub:
         for event, run in (("workflow_job", "run_id"), ("workflow_run", "id")):
@@ -90,14 +90,14 @@ async def test_only_the_last_deliveries_are_remembered(tmp_path: Path, caplog: p
         assert "again=yes" not in caplog.text
 
 
-async def test_no_token_is_needed_and_none_helps(tmp_path: Path) -> None:
+async def test_a_delivery_needs_no_token_and_no_token_replaces_its_signature(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         assert (await hub.deliver("workflow_job", JOB)).status_code == 202
         answer = await hub.house.ask("POST", WEBHOOK, "admin", content=JOB)
         assert answer.status_code == 401
 
 
-# ---- what is not believed
+# ---- what is refused
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
         (b'{"repository": {"full_name": "acme/widgets"}, "workflow_job": {"run_id": 0}}', "workflow_job.run_id"),
     ],
 )
-async def test_what_github_would_not_send_is_refused_by_name(tmp_path: Path, body: bytes, field: str) -> None:
+async def test_a_malformed_delivery_is_refused_by_name(tmp_path: Path, body: bytes, field: str) -> None:
     async with a_hub(tmp_path) as hub:
         answer = await hub.deliver("workflow_job", body)
         assert (answer.status_code, answer.json()["field"]) == (400, field)

@@ -186,7 +186,7 @@ async def test_an_agent_does_not_choose_its_domain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/heartbeats/", "/v1/heartbeats/batch/"])
-async def test_a_slash_too_many_is_no_endpoint(tmp_path: Path, path: str) -> None:
+async def test_a_heartbeat_path_with_a_slash_at_its_end_is_a_404(tmp_path: Path, path: str) -> None:
     body = {"heartbeats": [{"workerInstanceKey": "w"}]} if "batch" in path else {"workerInstanceKey": "w"}
     async with a_house(tmp_path) as house:
         assert (await house.ask("POST", path, json=body)).status_code == 404

@@ -166,7 +166,7 @@ async def test_a_malformed_proof_is_not_sent_to_sts(tmp_path: Path, changed: dic
         (b"[" * 5000, 400),
     ],
 )
-async def test_malformed_and_huge_bodies_are_answered_as_anywhere(tmp_path: Path, body: bytes, status: int) -> None:
+async def test_malformed_and_huge_bodies_are_refused(tmp_path: Path, body: bytes, status: int) -> None:
     async with a_pool(tmp_path) as (house, sts):
         answer = await house.ask("POST", PATH, content=body, headers={"content-type": "application/json"})
         assert answer.status_code == status
@@ -181,7 +181,7 @@ async def test_without_sts_the_agent_gets_a_503_and_may_retry(tmp_path: Path) ->
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
-async def test_it_is_one_of_the_requests_that_are_counted(tmp_path: Path) -> None:
+async def test_a_proof_counts_as_a_request_at_work(tmp_path: Path) -> None:
     async with a_pool(tmp_path, admission=Admission(requests=0)) as (house, sts):
         assert (await prove(house)).status_code == 429
         assert sts.received == []

@@ -20,7 +20,7 @@ from bullpen.server.serve import RESERVED, most_connections
         (64, 64, 64, 32),
     ],
 )
-def test_connections_leave_files_for_the_rest(
+def test_connections_leave_file_descriptors_for_the_store_and_the_instances(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None, most: int
 ) -> None:
     limits: list[tuple[int, int]] = []

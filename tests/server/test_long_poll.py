@@ -46,7 +46,7 @@ async def test_a_waiting_provision_says_so_and_a_delete_ends_it(tmp_path: Path) 
         assert await house.ports.records.waiting_provisions(10) == []
 
 
-async def test_it_is_not_taken_for_lost_while_it_waits(tmp_path: Path) -> None:
+async def test_a_provision_is_not_reported_as_lost_while_it_waits(tmp_path: Path) -> None:
     async with a_house(tmp_path, settings=has_room_later()) as house:
         await a_full_pool(house)
         operation = await begun(house, "next", wait=3600)
@@ -65,7 +65,7 @@ async def test_a_server_that_stops_ends_every_wait_and_leaves_nothing(tmp_path: 
         assert await house.ports.records.waiting_provisions(10) == []
 
 
-async def test_those_that_wait_take_no_place_of_those_that_do_not(tmp_path: Path) -> None:
+async def test_provisions_that_wait_take_no_place_of_those_that_do_not(tmp_path: Path) -> None:
     async with a_house(tmp_path, settings=has_room_later()) as house:
         await a_full_pool(house)
         for number in range(MOST_AT_ONCE):
@@ -79,7 +79,7 @@ async def test_those_that_wait_take_no_place_of_those_that_do_not(tmp_path: Path
 
 
 @pytest.mark.parametrize("wait", [-1, 21601, "10m", None])
-async def test_how_long_is_checked(tmp_path: Path, wait: Any) -> None:
+async def test_the_seconds_to_wait_are_checked(tmp_path: Path, wait: Any) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("POST", "/v1/runs/r/provision", json={"count": 1, "wait": wait})
         assert answer.status_code == 400

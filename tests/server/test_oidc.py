@@ -49,14 +49,14 @@ async def test_a_job_gets_a_token_for_its_own_run(tmp_path: Path) -> None:
         assert found == RunIdentity(repository="acme/widgets", run="4711", attempt=2, trust="acme/widgets")
 
 
-async def test_a_pull_request_earns_a_domain_of_its_own(tmp_path: Path) -> None:
+async def test_a_pull_request_gets_a_trust_domain_of_its_own(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         answer = (await hub.exchange(event_name="pull_request", ref="refs/pull/7/merge")).json()
         assert answer["trustDomain"] == "acme/widgets#pull-request"
 
 
 @pytest.mark.parametrize("event", TRUSTED)
-def test_what_only_writers_set_off_is_as_trusted_as_the_repository(event: str) -> None:
+def test_an_event_that_only_writers_can_cause_gets_the_trust_domain_of_the_repository(event: str) -> None:
     assert trust_domain("acme/widgets", event, "refs/heads/main", "octocat") == "acme/widgets"
 
 
@@ -78,7 +78,7 @@ def test_what_only_writers_set_off_is_as_trusted_as_the_repository(event: str) -
         ("push", "refs/heads/main", ""),
     ],
 )
-def test_what_is_not_clearly_trusted_is_trusted_like_a_pull_request(event: str, ref: str, actor: str) -> None:
+def test_every_other_event_gets_the_trust_domain_of_a_pull_request(event: str, ref: str, actor: str) -> None:
     assert trust_domain("acme/widgets", event, ref, actor) == "acme/widgets#pull-request"
 
 
@@ -98,7 +98,7 @@ async def test_every_repository_of_an_organisation_is_inside_its_scope(tmp_path:
         (Github(url="https://git.example", oidc_issuer="http://127.0.0.1:1/x/"), "http://127.0.0.1:1/x"),
     ],
 )
-def test_the_issuer_is_the_one_of_githubs_address_unless_said(github: Github, expected: str) -> None:
+def test_the_issuer_belongs_to_githubs_address_unless_it_is_set(github: Github, expected: str) -> None:
     assert issuer(github) == expected
 
 
@@ -198,14 +198,14 @@ async def test_a_token_is_good_from_its_time_until_its_end(tmp_path: Path) -> No
         (b"[" * 5000, 400),
     ],
 )
-async def test_malformed_and_huge_bodies_are_answered_as_anywhere(tmp_path: Path, body: bytes, status: int) -> None:
+async def test_malformed_and_huge_bodies_are_refused(tmp_path: Path, body: bytes, status: int) -> None:
     async with a_hub(tmp_path) as hub:
         answer = await hub.house.ask("POST", EXCHANGE, content=body, headers={"content-type": "application/json"})
         assert (answer.status_code, "error" in answer.json()) == (status, True)
         assert hub.issuer.fetched == []
 
 
-async def test_where_jobs_are_not_githubs_there_is_nothing_to_exchange(tmp_path: Path) -> None:
+async def test_a_pool_without_github_exchanges_no_tokens(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         assert (await house.ask("POST", EXCHANGE, json={"token": "x"})).status_code == 404
 

@@ -414,7 +414,7 @@ async def test_however_many_ask_for_readiness_the_store_is_written_once_a_second
         assert faults.requests["health.probe"] == 3
 
 
-async def test_what_happens_is_streamed(tmp_path: Path) -> None:
+async def test_changes_in_the_pool_are_streamed(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         events = house.context.events.stream(lambda: True)
         assert await anext(events) == b"retry: 2000\n\n"
@@ -478,7 +478,7 @@ async def test_what_is_wrong_with_a_request_is_named_as_a_field(tmp_path: Path) 
         assert answer.json()["field"] == "timeoutSeconds"
 
 
-async def test_what_is_asked_twice_with_one_key_is_begun_once(tmp_path: Path) -> None:
+async def test_two_requests_with_one_idempotency_key_begin_one_operation(tmp_path: Path) -> None:
     """The answer was lost: the same request, to any process, is answered with the operation that has begun."""
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
         paths = ("/v1/runs/r/provision", "/v1/runs/r/provision", "/v1/runs/other/provision")
@@ -509,7 +509,7 @@ async def test_an_operation_whose_process_died_is_lost_at_once(tmp_path: Path) -
             ownership._handle = os.open(os.devnull, os.O_RDONLY)
 
 
-async def test_what_a_process_leaves_behind_is_taken_away_by_the_next(tmp_path: Path) -> None:
+async def test_the_lock_of_a_dead_process_is_removed_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "operations").mkdir()
     (tmp_path / "operations" / "dead.lock").touch()
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
@@ -562,7 +562,7 @@ async def test_above_the_limit_every_request_but_a_heartbeat_gets_a_429(tmp_path
         assert (await house.ask("GET", "/healthz")).status_code == 200
 
 
-async def test_what_is_at_work_makes_room_when_it_ends(tmp_path: Path) -> None:
+async def test_a_request_that_ends_makes_room_for_the_next(tmp_path: Path) -> None:
     async with a_house(tmp_path, admission=Admission(requests=1)) as house:
         for _ in range(3):
             assert (await house.ask("GET", "/v1/status")).status_code == 200

@@ -59,7 +59,7 @@ async def test_its_claims_decide_the_trust_domain_and_the_repository(tmp_path: P
         assert (needs.trust_domain, needs.repository) == (domain, "acme/widgets")
 
 
-async def test_naming_what_its_claims_say_is_no_mistake(tmp_path: Path) -> None:
+async def test_a_run_may_name_the_trust_domain_and_the_repository_of_its_claims(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         said = {"trustDomain": "acme/widgets", "repository": "ACME/widgets"}
         needs = await provisioned(hub, "4711", await hub.run_token(), **said)
@@ -84,7 +84,7 @@ async def test_a_body_chooses_neither_trust_domain_nor_repository(tmp_path: Path
         assert await hub.house.ports.records.run_provisions("4711") == []
 
 
-async def test_an_operator_may_name_both(tmp_path: Path) -> None:
+async def test_an_operator_may_name_trust_domain_and_repository(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         needs = await provisioned(hub, "4711", "operate", trustDomain="trusted", repository="acme/widgets")
         assert (needs.trust_domain, needs.repository) == ("trusted", "acme/widgets")
@@ -294,7 +294,7 @@ async def test_an_operation_that_is_asked_to_stop_gives_back_what_it_holds(tmp_p
         assert beside["state"] == "running"
 
 
-async def test_stopping_what_has_ended_changes_nothing(tmp_path: Path) -> None:
+async def test_stopping_an_ended_operation_changes_nothing(tmp_path: Path) -> None:
     async with a_hub(tmp_path) as hub:
         begun = (await hub.house.ask("POST", "/v1/runs/4711/release", "operate")).json()
         await asyncio.sleep(60)
@@ -308,7 +308,7 @@ async def test_stopping_needs_more_than_the_scope_read(tmp_path: Path) -> None:
         assert (await hub.house.ask("DELETE", f"/v1/operations/{begun['id']}", "read")).status_code == 403
 
 
-async def test_what_another_process_runs_is_a_conflict_that_says_what_to_do(tmp_path: Path) -> None:
+async def test_stopping_an_operation_of_another_process_is_a_conflict_that_says_what_to_do(tmp_path: Path) -> None:
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
 
         async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:

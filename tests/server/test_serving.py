@@ -52,7 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def test_it_says_where_it_listens_and_is_ready_there(served: Served) -> None:
+def test_the_server_prints_its_address_and_becomes_ready_there(served: Served) -> None:
     assert served.address[1] != 0
     assert served.ask("GET", "/healthz") == (200, {"alive": True})
     until(lambda: served.ask("GET", "/readyz")[0] == 200)
@@ -92,7 +92,7 @@ def test_headers_over_the_limit_are_refused(served: Served) -> None:
     assert answer.startswith(b"HTTP/1.1 431")
 
 
-def test_what_is_no_http_is_refused(served: Served) -> None:
+def test_bytes_that_are_not_http_are_refused(served: Served) -> None:
     assert raw(served, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400")
 
 
@@ -131,7 +131,7 @@ def test_a_port_that_is_in_use_is_named_in_the_error(served: Served, tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_the_server_in_order(tmp_path: Path, number: signal.Signals) -> None:
     with a_server(tmp_path / "home") as served:
         served.ask("POST", "/v1/heartbeats", {"workerInstanceKey": "w"})
         with served.connect() as stream:
