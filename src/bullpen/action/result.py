@@ -123,5 +123,12 @@ def of_provision(label: str, answer: Mapping[str, Any], reason: str, remedy: str
 
 
 def of_release(label: str, answer: Mapping[str, Any], duration: float) -> StepResult:
-    fates: dict[str, Any] = {fate: tuple(answer.get(fate, ())) for fate in ("offered", "terminated", "pending", "busy")}
-    return StepResult("release", label, duration=duration, **fates)
+    return StepResult(
+        mode="release",
+        label=label,
+        duration=duration,
+        offered=tuple(answer.get("offered", ())),
+        terminated=tuple(answer.get("terminated", ())),
+        pending=tuple(answer.get("pending", ())),
+        busy=tuple(answer.get("busy", ())),
+    )
