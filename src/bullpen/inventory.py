@@ -1,6 +1,6 @@
 """Read-only questions about the pool: what there is, what is on offer, and what happened to a record.
 
-`status`, `why` and every other view ask the same ones, so they cannot tell different tales.
+`status`, `why` and every other view ask the same ones, so they agree.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ ROSTER_PAGE = 1000  # workers read at a time
 class InstanceView:
     """An instance as its record says, what its agent last reported, and its process where it runs on this machine.
 
-    `leaving` is when its machine is to be taken away, if its worker said so; `activity` the job that a CI with jobs of
-    its own runs there.
+    `leaving` is when its machine is to be interrupted, if its worker reported it; `activity` the job that a CI with
+    jobs of its own runs there.
     """
 
     instance: Instance
@@ -67,7 +67,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """A worker, and what it says of itself."""
+    """A worker, and what it reports about itself."""
 
     worker: Worker
     card: Card
@@ -102,7 +102,7 @@ class Status:
 class Story:
     """What is left of a record (None once purged) and its last steps, oldest first.
 
-    Of an instance or a worker, `leaving` is when its machine is to be taken away, if that was said; of a living
+    Of an instance or a worker, `leaving` is when its machine is to be interrupted, if that was reported; of a living
     instance `activity` is the job that a CI with jobs of its own runs there.
     """
 
@@ -201,7 +201,7 @@ def _activities(ports: Ports, settings: Settings, pulses: Mapping[str, Pulse]) -
 
 
 async def _leaving(ports: Ports) -> dict[str, datetime]:
-    """When machines are to be taken away, by instance; of a great many, some."""
+    """When machines are to be interrupted, by instance; of a great many, some."""
     return {one.instance_id: one.leaving for one in await ports.workers.leaving(PAGE) if one.leaving}
 
 
@@ -216,7 +216,7 @@ async def _silent(ports: Ports) -> tuple[Silence, ...]:
     for one in some:
         held = await ports.jobs.held(one.id, one.epoch, PAGE)
         machine = machines.get(one.instance_id)
-        # Whose machine was ended on purpose is silent for a good reason, unless a job was lost with it.
+        # A worker is expected to be silent if its machine was ended on purpose, unless a job was lost with it.
         if held or not one.instance_id or (machine is not None and machine.state is not TERMINATED):
             silences.append(Silence(one, tuple(job.id for job in held)))
     return tuple(silences)
@@ -227,13 +227,13 @@ async def stories(ports: Ports, settings: Settings, subject: str) -> list[Story]
     records = await _records(ports, subject)
     live = [id for id, one in records.items() if isinstance(one, Instance) and one.state is not TERMINATED]
     jobs = _activities(ports, settings, await ports.signals.read(live)) if settings.on_github and live else {}
-    told = await ports.records.stories([*records])
+    lines = await ports.records.stories([*records])
     leaving = await _leaving(ports) if any(isinstance(one, Instance) for one in records.values()) else {}
     found = [
         Story(
             id,
             record,
-            tuple(told.get(id, ())),
+            tuple(lines.get(id, ())),
             record.leaving if isinstance(record, Worker) else leaving.get(id),
             jobs.get(id),
         )

@@ -41,7 +41,7 @@ class Workers(Protocol):
         """Inactive workers that have not beaten since they were lost."""
 
     async def leaving(self, limit: int) -> list[Worker]:
-        """Active workers whose machine is about to be taken away."""
+        """Active workers whose machine is about to be interrupted."""
 
     async def listed(self, limit: int, after: str = "") -> list[Worker]:
         """All workers but tombstones, by key, after `after`."""
@@ -50,7 +50,7 @@ class Workers(Protocol):
         """How many workers there are, by domain and state, tombstones excluded."""
 
     async def describe(self, key: str, card: Card) -> None:
-        """Store what a worker says of itself, apart from its lease: written on change only.
+        """Store what a worker reports about itself, apart from its lease: written on change only.
 
         It goes when the worker is cleaned up; of one that is cleaned up or unknown nothing is stored.
         """

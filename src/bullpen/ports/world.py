@@ -41,7 +41,7 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a pool queue. No one can take it after `expires`."""
+    """A message of a pool queue. It cannot be taken after `expires`."""
 
     body: str
     expires: datetime | None = None
@@ -52,7 +52,7 @@ class PoolQueue(Protocol):
 
     @property
     def counts_expired(self) -> bool:
-        """Whether `count` includes expired messages until someone takes them away."""
+        """Whether `count` includes expired messages until a caller takes them."""
 
     async def take(self, resource_class: str, limit: int) -> list[str]:
         """Remove and return up to `limit` messages that are not delayed. Empty is no proof that there are none.
