@@ -47,7 +47,7 @@ def is_unused(home: Path, settings: Settings) -> bool:
         return False
     try:
         return not (home / "bullpen.db").exists() and (home.is_dir() or not home.exists())
-    except OSError:  # a name too long, a folder that is closed to us: opening it says so in full
+    except OSError:  # a name too long, a folder without permission: opening it says so in full
         return False
 
 
@@ -243,7 +243,7 @@ async def _published(settings: Settings) -> AsyncIterator["Published"]:
 
 
 async def examine_ci(settings: Settings) -> list[Finding]:
-    """What decides whether the CI can give us jobs, and what to do where it cannot; opens no pool, and never raises."""
+    """What decides whether the CI can give jobs, and what to do where it cannot; opens no pool, and never raises."""
     if not settings.on_github:
         return []
     from bullpen.engines.github.doctor import examine

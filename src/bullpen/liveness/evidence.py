@@ -26,7 +26,7 @@ class Evidence:
         return record is not None and record.state is TERMINATED and record.owes is None
 
     def is_ending(self, instance_id: str) -> bool:
-        """True if it is gone, or we ourselves have marked it for its end.
+        """True if it is gone, or its record is marked for its end.
 
         Neither a record nor a machine: it ended so long ago that both are forgotten, for a record outlives its machine.
         """

@@ -118,14 +118,14 @@ def fresh_lease_from(stored: Mapping[str, Control], now: datetime) -> datetime |
 
 
 def is_past_due(worker: Worker, recovered_at: datetime | None, now: datetime) -> bool:
-    """True if the lease is out, also when counted from when we could hear again."""
+    """True if the lease is out, also when counted from when beats could be received again."""
     if worker.deadline is None or worker.deadline > now:
         return False
     return recovered_at is None or later(recovered_at, worker.lease) <= now
 
 
 async def note_ingest(ports: Ports, rules: Liveness, stored: dict[str, Control], now: datetime) -> dict[str, Control]:
-    """Say that beats can be received here; after a gap everybody gets a fresh lease. Returns the controls."""
+    """Note that beats can be received here; after a gap every worker gets a fresh lease. Returns the controls."""
     control = stored.get(INGEST) or controls.absent(INGEST)
     since = None if control.ingest_at is None else (now - control.ingest_at).total_seconds()
     if since is not None and 0 <= since < rules.grace_gap / NOTES_PER_GAP:
@@ -176,7 +176,7 @@ class DomainState:
 
 @dataclass(frozen=True, slots=True)
 class ProtectionState:
-    """What people ask when workers are silent: are we holding back, since when, and why."""
+    """What operators ask when workers are silent: whether losses are held back, since when, and why."""
 
     held_since: datetime | None
     why: str

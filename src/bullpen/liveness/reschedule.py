@@ -6,7 +6,7 @@ is not moved again, and a write that fails is repeated without the others. Settl
 read finds no job any more: no assignment can follow, for it needs the worker active in that very epoch.
 
 A job with side effects waits until the machine of the lost worker is gone; that end is asked for here, by expiring the
-instance's record. The same goes for the machine of every retired worker. A worker that runs on no machine of ours
+instance's record. The same goes for the machine of every retired worker. A worker that runs on no machine of the pool
 cannot be ended: such a job waits until the worker is cleaned up and can no longer come back.
 
 Where the CI has jobs of its own, a worker that is lost to one of its runs is left to bullpen.workflows, which alone
@@ -38,7 +38,7 @@ JOBS = 500  # of one worker at a time
 AT_ONCE = 16  # debts paid side by side
 STRANDED_EVERY = 5.0  # seconds
 LONGEST_BACKOFF = 30.0
-LEFT_FOR = 60.0  # seconds until we look again at one that was left to its workflow run: such a debt may stand for hours
+LEFT_FOR = 60.0  # seconds until the next look at one that was left to its workflow run: such a debt may stand for hours
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Rescheduler:
         self._settings = settings
         self._stranded_at = 0.0
         self._later: dict[str, tuple[int, float]] = {}
-        """Workers whose debt could not be paid, or is not ours: how often in a row, and when to try again."""
+        """Workers whose debt is not paid yet: how often it could not be paid in a row, and when to try again."""
 
     def adopt(self, settings: Settings) -> None:
         """Between two passes."""

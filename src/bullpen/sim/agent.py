@@ -111,8 +111,8 @@ class SimulatedAgent:
     async def _look_at_job(self, progress: AgentProgress, held: HeldJob) -> AgentProgress:
         """What has become of the job here, and in the store."""
         stored = (await self._ports.jobs.jobs([held.id])).get(held.id)
-        ours = (held.holder.worker, held.holder.epoch, held.fence)
-        if stored is None or (stored.worker, stored.epoch, stored.fence) != ours:
+        own = (held.holder.worker, held.holder.epoch, held.fence)
+        if stored is None or (stored.worker, stored.epoch, stored.fence) != own:
             progress = progress.told_to_end(End.LOST)
         elif stored.cancelling:
             progress = progress.told_to_end(End.CANCELLED)

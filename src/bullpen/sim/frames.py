@@ -3,7 +3,7 @@
 When Python frees a suspended coroutine or generator it closes it first, which runs its `finally` blocks: the opposite
 of what a killed process does. The interpreter finalizes each object at most once and keeps a mark of that in the
 object's collector header; `abandon` sets the mark, so that the object is freed and nothing else. Where the header is
-not laid out as we know it, the object is kept for ever instead: memory is lost, the promise is not.
+not laid out as expected, the object is kept for ever instead: memory is lost, the promise is not.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They get replacements, as many as wait and at most as many as were asked for. If none can be provisioned and the
 repository is opted in, the run is cancelled once none of its other jobs is in progress: it fails visibly instead of
-waiting in vain. Otherwise an alarm tells the operator, and the next pass tries again.
+waiting in vain. Otherwise it raises an alarm, and the next pass tries again.
 
 Where lost jobs were run again, the jobs that need them come later, and may wait for labels that were released in
 between. These labels get their runners in the same way, until the run has completed once more.

@@ -106,10 +106,10 @@ class DemoStage:
             codes = []
             async with asyncio.timeout(PATIENCE):
                 for command in commands:
-                    (job,) = await jobs.submit(ports, [jobs.JobRequest(run_id, tuple(command))], by="submit")
+                    (job,) = await jobs.submit(ports, [jobs.JobRequest(run_id, tuple(command))], by="demo")
                     while job.exit_code is None:
                         await ports.signals.wait(LOOK_EVERY)
-                        job = await jobs.find(ports, job.id)
+                        job = (await ports.jobs.jobs([job.id]))[job.id]
                     codes.append(job.exit_code)
             return codes
 
