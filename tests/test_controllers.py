@@ -29,7 +29,7 @@ def some_ports(memory: Memory | None = None, seed: int = 0) -> Ports:
 
 
 class Duty:
-    """Fails as told, and notes when it was done."""
+    """Fails as asked, and notes when it was done."""
 
     def __init__(self, *outcomes: Exception | None) -> None:
         self._outcomes = list(outcomes)
@@ -86,7 +86,7 @@ async def test_a_loop_is_alive_from_its_first_turn_on_and_not_when_it_stands_sti
     assert not loop.is_alive()
 
 
-async def test_the_service_ends_all_its_loops_when_told() -> None:
+async def test_the_service_ends_all_its_loops_on_stop() -> None:
     service, stop = Service(some_ports(), Settings()), asyncio.Event()
     asyncio.get_running_loop().call_later(30, stop.set)
     await service.run(stop)
@@ -119,10 +119,10 @@ async def test_a_service_back_after_silence_expires_no_living_worker() -> None:
     async def come_back() -> None:
         """A third at once, so that no sweeper holds back for a general silence; the others after their longest pause,
         when deadlines and the confirm window have long passed. Only the grace after a gap protects them."""
-        everybody = list(tokens)
+        all_keys = list(tokens)
         await asyncio.sleep(5)
-        await beats(everybody[:333], 40)
-        await beats(everybody, 60)
+        await beats(all_keys[:333], 40)
+        await beats(all_keys, 60)
 
     await asyncio.gather(serve(60, 1), beats(list(tokens), 60))
     await asyncio.sleep(180)
@@ -208,7 +208,7 @@ async def test_a_loop_that_keeps_failing_is_said_to_and_logged_as_an_error_once_
     assert loop.failing(clock.now()) is None
 
 
-async def test_a_debt_that_cannot_be_paid_is_told_of_and_the_loop_keeps_its_pace(
+async def test_a_debt_that_cannot_be_paid_is_reported_and_the_loop_keeps_its_pace(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service(some_ports(), Settings())

@@ -250,7 +250,7 @@ async def test_a_release_ends_a_job_whose_runner_died_unobserved() -> None:
         assert (stored.state, stored.result, stored.reason) == (FINISHED, Result.CANCELLED, "its run was released")
 
 
-async def test_a_release_cancels_waiting_jobs_before_it_waits_for_anybody() -> None:
+async def test_a_release_cancels_waiting_jobs_before_it_waits_for_any_runner() -> None:
     async with a_world(settings=small()) as world:
         await provisioned(world, "run-1", 1)
         await submit(world.ports(), wanted("sleep 500", "true"), by="test")

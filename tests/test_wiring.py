@@ -46,7 +46,7 @@ async def test_the_embedded_engine_is_the_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_loop
-async def test_on_aws_nothing_is_written_here_and_opening_asks_nobody(tmp_path: Path) -> None:
+async def test_on_aws_nothing_is_written_here_and_opening_makes_no_request(tmp_path: Path) -> None:
     async with opened(tmp_path, ON_AWS) as ports:
         assert isinstance(ports.compute, Ec2Compute)
     assert os.listdir(tmp_path) == []

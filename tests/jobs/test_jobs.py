@@ -1,4 +1,4 @@
-"""What may be asked of a job, who gets it, whose result counts, and how one ends that nobody finishes."""
+"""What a job may ask for, which worker gets it, which result counts, and how a job without a result ends."""
 
 import asyncio
 from dataclasses import replace
@@ -218,10 +218,10 @@ async def test_jobs_that_ask_for_another_worker_hide_none_however_many_they_are(
         assert (await taken(world, first)).id == plain.id
 
 
-# --------------------------------------------------------------------------------------------- what an agent is told of
+# --------------------------------------------------------------------------------------- which jobs an agent hears of
 
 
-async def test_an_agent_is_told_only_of_a_job_that_its_worker_can_do() -> None:
+async def test_only_a_job_that_its_worker_can_do_is_announced_to_an_agent() -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
         (instance,) = records(world, RUNNING)
@@ -234,7 +234,7 @@ async def test_an_agent_is_told_only_of_a_job_that_its_worker_can_do() -> None:
         assert not (await long_poll.look(instance.id)).has_job
 
 
-async def test_an_agent_is_not_told_of_a_job_before_its_time() -> None:
+async def test_a_job_is_not_announced_before_its_time() -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
         (instance,) = records(world, RUNNING)
@@ -251,17 +251,17 @@ async def test_an_agent_is_not_told_of_a_job_before_its_time() -> None:
         assert (await long_poll.look(instance.id)).has_job, "alone in its run it may have it again"
 
 
-async def test_a_lost_job_is_told_to_the_others_only() -> None:
+async def test_a_lost_job_is_announced_to_the_other_workers_only() -> None:
     async with a_world(settings=small()) as world:
         first, second = await a_run(world, 2)
         await submitted(world.ports())
         await lose(world, await taken(world, first))
         long_poll = LongPoll(world.ports())
-        told = [(await long_poll.look(key.partition("/")[0])).has_job for key in (first, second)]
-        assert told == [False, True]
+        announced = [(await long_poll.look(key.partition("/")[0])).has_job for key in (first, second)]
+        assert announced == [False, True]
 
 
-async def test_an_agent_whose_lease_is_out_is_told_of_nothing() -> None:
+async def test_no_job_is_announced_to_an_agent_whose_lease_is_out() -> None:
     async with a_world(settings=small()) as world:
         await a_run(world)
         (instance,) = records(world, RUNNING)
@@ -284,7 +284,7 @@ async def test_the_current_holder_reports_the_result(code: int, result: Result) 
 
 
 @pytest.mark.parametrize("wrong", [{"fence": 0}, {"fence": 2}, {"fence": 9}, {"worker": "i-9/x"}, {"epoch": 2}])
-async def test_a_result_of_anybody_else_is_stale_and_leaves_no_trace(wrong: dict[str, Any]) -> None:
+async def test_a_result_of_any_other_worker_is_stale_and_leaves_no_trace(wrong: dict[str, Any]) -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
         await submitted(world.ports())
@@ -376,7 +376,7 @@ async def test_jobs_of_a_run_without_a_runner_fail_after_a_while_and_not_before(
         assert (stored.result, "no runner" in stored.reason) == (Result.FAILED, True)
 
 
-async def test_a_run_that_gets_a_runner_in_time_is_waited_for_anew() -> None:
+async def test_a_runner_that_comes_in_time_restarts_the_wait_of_its_run() -> None:
     async with a_world(settings=small()) as world:
         await submitted(world.ports(), capability="unheard-of")
         await jobs.give_up_stranded(world.ports(), world.settings, by="test")

@@ -1,4 +1,4 @@
-"""Bindings: cases 44 to 49, and what a worker is told to stop."""
+"""Bindings: cases 44 to 49, and the jobs that a worker must stop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ async def test_case_46_letting_go_of_a_job_that_was_given_to_another_changes_not
 
 
 @pytest.mark.parametrize("named", ["bound", "running"])
-async def test_case_47_a_job_of_somebody_else_is_refused_and_to_be_stopped(named: str) -> None:
+async def test_case_47_a_job_of_another_worker_is_refused_and_must_be_stopped(named: str) -> None:
     crew = Crew()
     await crew.beats()
     await crew.beats("other")
@@ -94,7 +94,7 @@ async def test_a_job_let_go_of_without_a_result_goes_to_another_after_a_while() 
     binding = await crew.works()
     await crew.answered(unbound=(binding,))
     await asyncio.sleep(60)
-    await crew.answered(unbound=(binding,))  # does not begin the wait anew
+    await crew.answered(unbound=(binding,))  # does not restart the wait
     assert requeued(await passes(liveness, 1)) == []
     await asyncio.sleep(60)
     assert requeued(await passes(liveness, 1)) == ["j"]

@@ -98,7 +98,7 @@ async def test_case_30_one_beat_of_a_lost_worker_brings_it_back_in_a_new_epoch()
     assert worker.due_at == worker.deadline == crew.ports.clock.now() + timedelta(seconds=15)
 
 
-async def test_case_31_its_old_jobs_stay_cancelled_though_nobody_has_moved_them_yet() -> None:
+async def test_case_31_its_old_jobs_stay_cancelled_before_they_are_moved() -> None:
     crew = Crew()
     await crew.beats()
     binding = await crew.works()
@@ -122,7 +122,7 @@ async def test_case_32_bindings_of_the_old_epoch_are_refused_and_to_be_stopped()
     assert not crew.job().bound
 
 
-async def test_a_worker_that_came_back_is_told_of_old_jobs_that_it_did_not_name() -> None:
+async def test_a_worker_that_came_back_must_stop_old_jobs_that_it_did_not_name() -> None:
     crew = Crew()
     await crew.beats()
     await crew.works()
@@ -159,7 +159,7 @@ async def test_case_34_jobs_assigned_after_a_resurrection_have_the_new_epoch_and
     assert (crew.job("j2").epoch, crew.job("j2").worker) == (2, "w")
 
 
-async def test_case_35_a_cleaned_up_worker_is_told_to_register_anew_and_stays_as_it_is() -> None:
+async def test_case_35_a_cleaned_up_worker_must_register_again_and_its_record_stays() -> None:
     crew = Crew()
     await cleaned_up(crew)
     stored = crew.worker()

@@ -1,4 +1,4 @@
-"""What is known of the machines of silent workers, where a record is there that nobody can read."""
+"""What is known of the machines of silent workers, where a record exists that this program cannot read."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from bullpen.liveness import evidence
 from bullpen.model.instance import Instance
 
 
-async def test_a_record_that_nobody_can_read_is_not_forgotten() -> None:
+async def test_a_record_that_cannot_be_read_does_not_count_as_forgotten() -> None:
     ports = Memory().ports()
     for change in registered("i-1"):
         await ports.records.apply(change)

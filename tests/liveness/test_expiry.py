@@ -160,8 +160,8 @@ async def test_a_dead_worker_with_our_lease_is_noticed_within_25_seconds() -> No
     assert sorted(took)[2] <= 21
 
 
-async def test_a_suspect_that_moves_begins_its_window_anew() -> None:
-    """Seen by a sweeper whose clock is far ahead, everybody is a suspect all the time."""
+async def test_a_suspect_that_beats_restarts_its_window() -> None:
+    """To a sweeper whose clock is far ahead, every worker is a suspect all the time."""
     crew = Crew()
     liveness = crew.liveness(crew.process(skew=300.0))
     for _ in range(12):
@@ -176,7 +176,7 @@ async def test_a_sweeper_that_was_away_itself_waits_a_whole_window_again() -> No
     await crew.beats(lease=15)
     await asyncio.sleep(16)
     await sweeper.run_once()
-    await asyncio.sleep(600)  # stopped, with everybody else on this machine
+    await asyncio.sleep(600)  # stopped, with every other process of this machine
     assert (await sweeper.run_once()).lost == ()
 
 

@@ -16,7 +16,7 @@ from fixtures import a_world, provisioned, records, released, small
 from test_run import a_run, until_running, wanted
 
 
-async def is_told_to_leave(world: World, instance_id: str) -> None:
+async def gets_notice(world: World, instance_id: str) -> None:
     """As if the next beat of its agent had said so."""
     ports = world.ports()
     key = direct_key(instance_id)
@@ -37,10 +37,10 @@ async def an_idle_one(world: World) -> Instance:
     return one
 
 
-async def test_an_idle_instance_that_is_leaving_is_ended_before_anybody_claims_it() -> None:
+async def test_an_idle_instance_that_is_leaving_is_ended_before_a_run_claims_it() -> None:
     async with a_world(settings=small()) as world:
         idle = await an_idle_one(world)
-        await is_told_to_leave(world, idle.id)
+        await gets_notice(world, idle.id)
         done = await LivenessController(world.ports(), world.settings).run_once()
         assert done.left == (idle.id,)
         (ended,) = [one for one in records(world) if one.id == idle.id]
@@ -52,7 +52,7 @@ async def test_an_idle_instance_that_is_leaving_is_ended_before_anybody_claims_i
 async def test_refresh_ends_it_too_and_a_dry_run_only_says_so() -> None:
     async with a_world(settings=small()) as world:
         idle = await an_idle_one(world)
-        await is_told_to_leave(world, idle.id)
+        await gets_notice(world, idle.id)
         planned = await refresh(world.ports(), world.settings, dry_run=True)
         assert ("terminate", idle.id) in [(action.what, action.subject) for action in planned]
         assert idle.id in [one.id for one in records(world) if one.is_claimable]
@@ -64,7 +64,7 @@ async def test_a_runner_that_is_leaving_gets_no_new_job() -> None:
     async with a_world(settings=small()) as world:
         await provisioned(world, "run-1", 1)
         (runner,) = runners(world)
-        await is_told_to_leave(world, runner.id)
+        await gets_notice(world, runner.id)
         ports = world.ports()
         await jobs.submit(ports, [JobRequest("run-1", ("true",))], by="a test")
         assert await jobs.take(ports, world.settings, direct_key(runner.id)) is None
@@ -74,8 +74,8 @@ async def test_it_finishes_its_job_and_a_run_replaces_it_meanwhile() -> None:
     async with a_world(settings=small()) as world:
         running = asyncio.get_running_loop().create_task(a_run(world, wanted("sleep 60", "sleep 60", "sleep 1"), 2))
         first, _ = await until_running(world, 2)
-        await is_told_to_leave(world, first.instance_id)
-        while len(runners(world)) < 3:  # noqa: ASYNC110  a record wakes nobody here
+        await gets_notice(world, first.instance_id)
+        while len(runners(world)) < 3:  # noqa: ASYNC110  a record wakes no process here
             await asyncio.sleep(0.1)
         ran, _ = await running
         assert [job.result for job in ran.jobs] == [Result.SUCCEEDED] * 3
@@ -89,7 +89,7 @@ async def test_a_second_provision_of_the_run_tops_up_for_it_and_leaves_it_alone(
     async with a_world(settings=small()) as world:
         await provisioned(world, "run-1", 2)
         leaving, staying = runners(world)
-        await is_told_to_leave(world, leaving.id)
+        await gets_notice(world, leaving.id)
         outcome = await provisioned(world, "run-1", 2)
         assert leaving.id not in [member.instance.id for member in outcome.members]
         assert {leaving.id, staying.id} < {one.id for one in runners(world)}

@@ -21,7 +21,7 @@ from liveness.fixtures import Crew, passes
 pytestmark = pytest.mark.slow
 
 PATIENT = Settings(liveness=LivenessSettings(wait_for_runner=3600.0))
-"""Nobody runs here: the jobs that were given away wait for a runner longer than the histories last."""
+"""No runner lives here: the jobs that were given away wait for a runner longer than the histories last."""
 
 
 def spawned(name: str, liveness: LivenessController, count: int) -> Process:

@@ -1,4 +1,4 @@
-"""Machines of lost workers: which are kept, which are ended, what waits for that; jobs that nobody is left to run."""
+"""Machines of lost workers: which are kept, which are ended, what waits for that; jobs without any runner left."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_the_end_of_a_machine_known_to_be_gone_is_written_down_for_the_poo
     assert crew.job().state == "queued"
 
 
-async def test_without_a_machine_of_ours_side_effects_wait_until_the_worker_is_cleaned_up() -> None:
+async def test_without_a_machine_of_the_pool_side_effects_wait_until_the_worker_is_cleaned_up() -> None:
     crew = Crew()
     liveness = crew.liveness()
     await crew.beats()
@@ -85,7 +85,7 @@ async def test_jobs_that_wait_for_a_machine_do_not_hide_those_that_need_not() ->
     assert requeued(await passes(crew.liveness(), 1)) == ["z"]
 
 
-async def test_one_machine_that_does_not_end_holds_up_nobody_else() -> None:
+async def test_one_machine_that_does_not_end_holds_up_no_other_worker() -> None:
     crew = Crew()
     await on_a_machine(crew, side_effects=True)
     await crew.beats("other")
@@ -98,7 +98,7 @@ async def test_one_machine_that_does_not_end_holds_up_nobody_else() -> None:
     assert crew.job("j").state == "running"
 
 
-async def test_a_machine_is_ended_before_a_job_with_side_effects_that_nobody_took_up_goes_on() -> None:
+async def test_a_machine_is_ended_before_a_job_with_side_effects_that_no_worker_took_up_goes_on() -> None:
     crew = Crew()
     liveness = crew.liveness()
     await crew.machine("i-1")
@@ -112,7 +112,7 @@ async def test_a_machine_is_ended_before_a_job_with_side_effects_that_nobody_too
     assert "i-1" not in crew.memory.yard.machines
 
 
-# ---- nobody left
+# ---- no runner left
 
 
 async def test_jobs_of_a_run_without_runners_fail_with_the_reason_after_the_wait() -> None:
@@ -139,7 +139,7 @@ async def test_a_run_whose_runner_beats_is_not_without_runners() -> None:
     assert crew.job().result == "failed"
 
 
-async def test_a_runner_in_between_begins_the_wait_anew() -> None:
+async def test_a_runner_in_between_restarts_the_wait() -> None:
     crew = Crew()
     liveness = crew.liveness()
     await crew.submits()

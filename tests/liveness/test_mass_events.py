@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_case_57_a_control_plane_that_was_down_for_three_minutes_gives_up_nobody(seed: int) -> None:
+async def test_case_57_a_control_plane_that_was_down_for_three_minutes_gives_up_no_worker(seed: int) -> None:
     crew = Crew()
     fleet = Fleet(crew, seed=seed)
     await fleet.lives(90, crew.liveness(receives=True))
@@ -38,7 +38,7 @@ async def test_without_the_grace_such_an_outage_would_be_caught_by_the_hold() ->
     assert (await protection_state(crew.ports)).held_since is None
 
 
-async def test_case_58_a_sweeper_whose_clock_jumps_ahead_gives_up_nobody() -> None:
+async def test_case_58_a_sweeper_whose_clock_jumps_ahead_gives_up_no_worker() -> None:
     crew = Crew()
     fleet = Fleet(crew)
     ports = crew.process()
@@ -52,7 +52,7 @@ async def test_case_58_a_sweeper_whose_clock_jumps_ahead_gives_up_nobody() -> No
     await fleet.lives(60, sweeper)
     assert max(one.sweep.suspects for one in fleet.passed) > 900
     assert fleet.lost == []
-    assert not any(one.sweep.held for one in fleet.passed)  # nobody was confirmed: there was nothing to hold back
+    assert not any(one.sweep.held for one in fleet.passed)  # no worker was confirmed: there was nothing to hold back
 
 
 async def test_case_59_a_sweeper_whose_clock_is_behind_finds_the_dead_late_but_does() -> None:
@@ -68,7 +68,7 @@ async def test_case_59_a_sweeper_whose_clock_is_behind_finds_the_dead_late_but_d
     assert sorted(fleet.lost) == [hand.key for hand in fleet.hands[:5]]
 
 
-async def test_case_60_when_every_worker_is_silent_nobody_is_given_up() -> None:
+async def test_case_60_when_every_worker_is_silent_none_is_given_up() -> None:
     crew = Crew()
     fleet = Fleet(crew, domains=("a", "b"))
     sweeper = crew.liveness(receives=True)
@@ -189,7 +189,7 @@ async def test_when_all_machines_are_gone_there_is_no_hold() -> None:
 
 
 async def test_workers_of_machines_long_forgotten_do_not_brake_the_living() -> None:
-    """Nobody swept for a day: the records of those machines have been purged."""
+    """No sweeper ran for a day: the records of those machines have been purged."""
     crew = Crew()
     for number in range(30):
         await crew.beats(f"old{number}", instance_id=f"i-old{number}", domain="a")

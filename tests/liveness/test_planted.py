@@ -47,7 +47,7 @@ async def a_late_return() -> list[str]:
     answer = await crew.answered(running=(old,))
     await crew.works("new")
     await passes(crew.liveness(), 2)
-    broken = [] if answer.stop == ("j",) else ["it was not told to stop its old job"]
+    broken = [] if answer.stop == ("j",) else ["the answer does not name its old job"]
     return broken + ([] if crew.job("new").worker == "w" else ["its new job was taken from it"])
 
 

@@ -1,4 +1,4 @@
-"""Sweepers as real processes on one SQLite store: exactly one transition and one requeue each, whoever is killed."""
+"""Sweepers as real processes on one SQLite store: one transition and one requeue each, whichever is killed."""
 
 import asyncio
 from contextlib import ExitStack
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 
 async def stage(ports: Ports) -> None:
-    """Workers of machines that nobody knows any more, with jobs, and some that live."""
+    """Workers of machines that no record knows any more, with jobs, and some that live."""
     dead = [HeartbeatRequest(key=f"dead{n:02}", lease=1) for n in range(DEAD)]
     living = [HeartbeatRequest(key=f"living{n}", lease=3600) for n in range(LIVING)]
     await record_validated(ports, SETTINGS, [(one, f"i-{n}") for n, one in enumerate(dead)])

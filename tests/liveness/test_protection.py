@@ -68,7 +68,7 @@ def test_more_suspects_than_a_pass_looks_at_brake_every_domain_of_some_size() ->
         ({"a": (6, 6, 90)}, True),  # all that are left
     ],
 )
-def test_everybody_is_silent_only_if_nobody_is_heard(domains: dict[str, tuple[int, int, int]], silent: bool) -> None:
+def test_all_are_silent_only_if_no_worker_is_heard(domains: dict[str, tuple[int, int, int]], silent: bool) -> None:
     assert guard(domains).all_silent is silent
 
 
@@ -94,7 +94,7 @@ def test_a_hold_is_lifted_when_a_tenth_is_back_or_it_lasted_long_enough(
     assert (change.step if change else None) == step
 
 
-def test_a_hold_that_lasted_long_enough_is_entered_again_only_after_somebody_was_heard() -> None:
+def test_a_hold_that_lasted_long_enough_is_entered_again_only_after_a_worker_was_heard() -> None:
     lifted = controls.lift(held(), controls.Holding(at=later(900), by="a test", why=WAITED_ENOUGH)).after
     silent = guard({"a": (10, 10, 0)})
     assert silent.next_hold(lifted, [a_worker(beat_at=0)], later(1000)) is None
@@ -126,7 +126,7 @@ def test_a_recovery_in_the_future_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(("gap", "recovered"), [(4, False), (14, False), (16, True), (180, True)])
-async def test_a_gap_between_notes_gives_everybody_a_fresh_lease(gap: float, recovered: bool) -> None:
+async def test_a_gap_between_notes_gives_every_worker_a_fresh_lease(gap: float, recovered: bool) -> None:
     crew = Crew()
     await note_ingest(crew.ports, RULES, {}, crew.ports.clock.now())
     first = crew.memory.tables.controls[INGEST].recovered_at
@@ -169,5 +169,5 @@ async def test_the_state_shows_domains_the_hold_and_its_reason() -> None:
 
 
 def calm_start(crew: Crew) -> object:
-    """The first note of the receiver: nobody had been heard before."""
+    """The first note of the receiver: no worker had been heard before."""
     return crew.ports.clock.now() - timedelta(seconds=asyncio.get_running_loop().time())

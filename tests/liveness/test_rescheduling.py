@@ -49,7 +49,7 @@ async def test_case_52_a_job_that_is_gone_is_skipped_and_the_debt_is_paid() -> N
     assert (done.requeued, done.settled) == (["j001"], ["w"])
 
 
-async def test_a_job_that_nobody_can_write_is_tried_again_later_and_holds_up_no_other() -> None:
+async def test_a_job_that_cannot_be_written_is_tried_again_later_and_holds_up_no_other() -> None:
     crew = Crew()
     await lost_with_jobs(crew, 2)
     ports = crew.process()
@@ -57,13 +57,13 @@ async def test_a_job_that_nobody_can_write_is_tried_again_later_and_holds_up_no_
 
     async def apply_each(changes: Sequence[Any]) -> list[Any]:
         landed = await land([change for change in changes if change.before.id != "j000"])
-        stuck = [Conflict("j000: nobody can use its item") for change in changes if change.before.id == "j000"]
+        stuck = [Conflict("j000: its item cannot be used") for change in changes if change.before.id == "j000"]
         return [*stuck, *landed]
 
     ports.records.apply_each = apply_each  # type: ignore[method-assign]
     done = await crew.liveness(ports).rescheduler.run_once()
     assert done.requeued == ["j001"]
-    assert [("nobody can use its item" in alarm) for alarm in done.alarms] == [True]
+    assert [("its item cannot be used" in alarm) for alarm in done.alarms] == [True]
     assert crew.worker().owes_reschedule
 
 
@@ -188,7 +188,7 @@ async def _beats_on(crew: Crew) -> None:
         await asyncio.sleep(0.21)
 
 
-async def test_with_tracking_off_nobody_is_lost_and_nothing_is_moved() -> None:
+async def test_with_tracking_off_no_worker_is_lost_and_no_job_is_moved() -> None:
     crew = Crew()
     await crew.beats()
     await crew.submits()

@@ -116,7 +116,7 @@ async def test_a_beat_and_a_stop_at_once_leave_the_worker_active_or_cleaned_up_a
             assert (crew.worker().state, crew.job().state) == (CLEANED_UP, QUEUED)
 
 
-async def test_whoever_is_killed_after_the_stop_leaves_a_debt_that_every_sweeper_pays(
+async def test_a_process_killed_after_the_stop_leaves_a_debt_that_every_sweeper_pays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     crew = Crew()

@@ -36,7 +36,7 @@ class Books:
 
 
 def audit(home: Path) -> list[str]:
-    """Every violation in a sentence; empty if all is well. The pool must be at rest: nobody works on it."""
+    """Every violation in a sentence; empty if all is well. The pool must be at rest: no process works on it."""
     books = read(home)
     return [
         *disagreements(books),
@@ -82,7 +82,7 @@ def _misplaced(books: Books, live: dict[str, Row]) -> Iterator[str]:
             yield f"{id} is {row['state']} past its threshold"
         if row["state"] == "running":
             if provision is None or provision["state"] != "committed":
-                yield f"{id} runs for {row['provision_id'] or 'nobody'}, which has not committed"
+                yield f"{id} runs for {row['provision_id'] or 'no provision'}, which has not committed"
             elif id not in provision["members"] or provision["run_id"] != row["run_id"]:
                 yield f"{id} runs for {row['run_id']}, but is no member of {provision['id']}"
         elif row["state"] != "idle" or not row["attested"]:
@@ -95,7 +95,7 @@ def _owing(books: Books) -> Iterator[str]:
             yield f"{id} ({row['state']}) still owes {row['owes_kind']}"
     for id, row in books.provisions.items():
         if row["state"] == "open":
-            yield f"{id} is open, and nobody works on it"
+            yield f"{id} is open, and no process works on it"
 
 
 def _halves(books: Books, live: dict[str, Row]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _tickets(books: Books, live: dict[str, Row]) -> Iterator[str]:
             ticket = json.loads(body)
             id, version = ticket["instanceId"], ticket.get("version")
         except (ValueError, TypeError, KeyError, RecursionError):
-            continue  # no ticket at all: dropped by whoever takes it
+            continue  # no ticket at all: dropped by the process that takes it
         row = live.get(id)
         if row is not None and row["version"] == version and not row["attested"]:
             yield f"a ticket offers {id}, which is {row['state']} and not clean"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """`instance_id` is whom it belongs to; `is_agent` tells the agent itself from what a job left running."""
+    """`instance_id` is its instance; `is_agent` is True of the agent itself, False of what a job left running."""
 
     pid: int
     instance_id: str

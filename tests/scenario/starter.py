@@ -9,7 +9,7 @@ stdin, one answer per line on stdout:
     {"wait": PID}                                                                   →  {"code": N}
 
 `environ` is added to the command's environment. `ahead` lets so much time pass for the command: a deadline passes
-without anybody waiting for it. `skewed` puts its clock so far ahead that it is wrong, and nothing else.
+without a caller that waits for it. `skewed` puts its clock so far ahead that it is wrong, and nothing else.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ __all__ = ["asyncio", "bullpen", "sqlite3"]  # imported to be there
 
 
 def prepare_aws() -> None:
-    """The engines, AWS's descriptions of its services, and the agent's archive, which every command would make anew."""
+    """The engines, AWS's descriptions of its services, and the agent's archive, which each command would make again."""
     import botocore.session
 
     from bullpen.config import Settings
@@ -138,7 +138,7 @@ def become(asked: dict[str, Any], telling: int) -> NoReturn:
     os.close(telling)
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # taking the interpreter apart costs more than the command, and tells nothing about it
+    os._exit(code)  # taking the interpreter apart costs more than the command, and shows nothing about it
 
 
 if __name__ == "__main__":

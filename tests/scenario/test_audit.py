@@ -17,7 +17,7 @@ DAMAGE = {
     "but is no member": "UPDATE provisions SET members = '[]' WHERE run_id = 'run-1'",
     "1 of its 2 members running": "UPDATE provisions SET members = json_array(:runs, 'i-2') WHERE run_id = 'run-1'",
     "still owes terminate": "UPDATE instances SET owes_kind = 'terminate', owes_due = 1 WHERE id = :runs",
-    "nobody works on it": "UPDATE provisions SET state = 'open' WHERE run_id = 'stock'",
+    "no process works on it": "UPDATE provisions SET state = 'open' WHERE run_id = 'stock'",
     "runs without a live record": "DELETE FROM instances WHERE id = :idle",
     "booked as alive": "DELETE FROM instances WHERE id = :idle",
     "left its directory": "DELETE FROM instances WHERE id = :idle",

@@ -86,7 +86,7 @@ def test_a_newer_schema_is_refused_by_its_number(pool: Pool) -> None:
     assert pool.provision("run-1", 1)["created"] == 0
 
 
-def test_somebody_elses_database_is_refused(pool: Pool) -> None:
+def test_a_database_of_another_program_is_refused(pool: Pool) -> None:
     pool.home.mkdir()
     with closing(sqlite3.connect(pool.home / "bullpen.db")) as connection:
         connection.execute("CREATE TABLE theirs (id)")
@@ -177,7 +177,7 @@ def test_a_ticket_is_only_a_hint(pool: Pool, surprise: str) -> None:
     assert pool.audit() == []
 
 
-def test_a_forged_ticket_brings_nobody_an_instance_of_another_domain(pool: Pool) -> None:
+def test_a_forged_ticket_brings_no_run_an_instance_of_another_domain(pool: Pool) -> None:
     (theirs,) = stock(pool, 1, "--trust-domain", "forks")
     ((version,),) = pool.rows("SELECT version FROM instances WHERE id = ?", theirs)
     plant(pool, a_ticket(theirs, version=version, trustDomain="default"))

@@ -33,7 +33,7 @@ def test_a_script_that_hangs_is_killed_with_what_it_started_and_quoted(pool: Poo
     assert "waiting for the mirror" in answer["reason"]
 
 
-def test_of_a_script_that_prints_a_megabyte_the_last_lines_are_told(pool: Pool) -> None:
+def test_of_a_script_that_prints_a_megabyte_the_last_lines_are_shown(pool: Pool) -> None:
     answer = fails(pool, "yes 0123456789abcde | head -c 1048576; echo the last words; exit 1")
     assert answer["reason"].rstrip().endswith("the last words")
     assert len(answer["reason"]) < 5000

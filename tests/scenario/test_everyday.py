@@ -27,7 +27,7 @@ def test_what_was_released_serves_the_next_run_and_nothing_is_created(pool: Pool
     assert pool.audit() == []
 
 
-def test_the_installed_program_tells_the_same_story(pool: Pool) -> None:
+def test_the_installed_program_does_the_same(pool: Pool) -> None:
     def bullpen(*arguments: str) -> dict[str, object]:
         line = [str(PROGRAM), *pool.line(*arguments), "--json"]
         answer: dict[str, object] = json.loads(subprocess.run(line, capture_output=True, check=True, text=True).stdout)
@@ -52,10 +52,10 @@ def test_a_second_provision_of_a_run_tops_up(pool: Pool) -> None:
 
 
 def test_releasing_an_unknown_run_is_no_error(pool: Pool) -> None:
-    released = pool.release("nobody")
+    released = pool.release("unknown")
     assert (released["offered"], released["terminated"], released["pending"]) == ([], [], [])
     pool.provision("run-1", 1)
-    pool.release("nobody")
+    pool.release("unknown")
     assert len(pool.ids("running")) == 1
 
 

@@ -69,11 +69,11 @@ def test_refresh_ends_a_machine_whose_agent_died_and_frees_the_disk(small: Pool,
     assert room(disk) > ROOM
 
 
-def test_a_pool_that_nobody_has_open_is_taken_down_on_a_full_disk(small: Pool, disk: Path) -> None:
+def test_a_pool_that_no_process_has_open_is_taken_down_on_a_full_disk(small: Pool, disk: Path) -> None:
     small.provision("run-1", 1)
     (id,) = small.live()
     small.signal(id, signal.SIGTERM)  # it leaves in good order, and with it the last connection
-    small.until(lambda: not (small.home / "bullpen.db-wal").exists(), "nobody has the database open")
+    small.until(lambda: not (small.home / "bullpen.db-wal").exists(), "no process has the database open")
     fill(disk / "filler")
     assert small.run("down").code == 0
     assert small.live() == []

@@ -12,7 +12,7 @@ from scenario.pool import Command, Pool
 
 pytestmark = pytest.mark.slow
 
-# Nobody but the one that a test stops is lost, though a busy machine may let a process wait for seconds.
+# Only the worker that a test stops is lost, though a busy machine may let a process wait for seconds.
 QUICK = {
     "timings.lease": 4,
     "timings.alive": 4,

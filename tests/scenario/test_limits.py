@@ -1,4 +1,4 @@
-"""Where there is no more to be had: a named failure, and nothing kept."""
+"""Where no more machines can be launched: a named failure, and nothing kept."""
 
 from scenario.pool import Pool
 from scenario.test_everyday import ids

@@ -1,4 +1,4 @@
-"""Runs that race for one pool: an instance goes to one of them, and nobody launches what lies ready."""
+"""Runs that race for one pool: an instance goes to one of them, and no run launches a machine while one is on offer."""
 
 from scenario.commands import Commands
 from scenario.pool import Pool
@@ -63,7 +63,7 @@ def test_a_release_racing_a_provision_loses_nothing(pool: Pool) -> None:
     assert pool.audit() == []
 
 
-def test_a_run_that_scans_the_queue_for_something_else_makes_nobody_launch_cold(pool: Pool) -> None:
+def test_a_run_that_scans_the_queue_for_something_else_makes_no_other_run_launch_cold(pool: Pool) -> None:
     """It takes tickets that it cannot use and puts them back, hidden for a while; the others find the instances."""
     stocked = stock(pool, 2)
     pool.settings["local.spot-capacity"] = 0

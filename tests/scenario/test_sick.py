@@ -24,7 +24,7 @@ def test_a_mute_instance_is_replaced_and_ended(pool: Pool) -> None:
 
 
 def test_a_spare_instance_stands_in_for_a_mute_one_at_once(pool: Pool) -> None:
-    """The hedge: with one more on offer nothing is created, and nobody waits for the registration to time out."""
+    """The hedge: with one more on offer nothing is created, and no run waits for the registration to time out."""
     pool.settings |= {"timings.registration": 19, "timings.hedge": 0.2}
     stocked = stock(pool, 2)
     for id in stocked:
@@ -96,7 +96,7 @@ def test_an_instance_that_dies_under_its_run_is_found_and_its_registration_goes(
     assert pool.audit() == []
 
 
-def test_an_agent_that_is_stopped_while_it_cleans_is_ended_and_its_reason_told(pool: Pool) -> None:
+def test_an_agent_that_is_stopped_while_it_cleans_is_ended_and_its_reason_shown(pool: Pool) -> None:
     (silent,) = ids(pool.provision("run-1", 1))
     pool.signal(silent, signal.SIGSTOP)
     pool.settings["timings.cleaning"] = 0.5

@@ -1,4 +1,4 @@
-"""Who may inherit whose used instances, and which instances anybody may have."""
+"""Which trust domains may inherit used instances of which, and which instances every run may have."""
 
 from scenario.pool import Pool
 from scenario.test_everyday import ids
@@ -24,7 +24,7 @@ def test_a_domain_that_is_configured_to_inherit_does(pool: Pool) -> None:
     assert pool.provision("run-3", 1, "--trust-domain", "main")["created"] == 1, "it was used by forks since"
 
 
-def test_what_refresh_warmed_and_nobody_used_goes_to_anybody(pool: Pool) -> None:
+def test_an_unused_instance_that_refresh_warmed_goes_to_any_domain(pool: Pool) -> None:
     pool.settings["classes.small.idle-target"] = 2
     pool.refresh()
     warmed = pool.live()

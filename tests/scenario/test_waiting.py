@@ -84,7 +84,7 @@ def test_a_killed_command_does_not_block_the_queue(pool: Pool) -> None:
     assert pool.audit() == []
 
 
-def test_status_shows_who_waits_and_the_progress_says_for_what(pool: Pool) -> None:
+def test_status_shows_which_runs_wait_and_the_progress_says_for_what(pool: Pool) -> None:
     pool.settings["limits.max-instances"] = 1
     pool.provision("busy", 1)
     command = waiting(pool, "next")

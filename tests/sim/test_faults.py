@@ -156,7 +156,7 @@ def test_a_commit_whose_answer_was_lost_is_a_success() -> None:
     assert len(actor.result.members) == 2
 
 
-def test_an_unavailable_engine_is_an_error_of_ours_and_no_other() -> None:
+def test_an_unavailable_engine_raises_only_errors_of_bullpen() -> None:
     world = World(SETTINGS, rates=Rates(lost_request=1.0))
     actor = Actor("run", provisioning("run", 2))
     assert history([actor], {"run": 2}, world=lambda: world) == []

@@ -87,7 +87,7 @@ async def test_wait_for_gives_up_and_cancels() -> None:
     assert now() == 5
 
 
-async def test_gather_answers_in_order_and_tells_of_failures() -> None:
+async def test_gather_answers_in_order_and_returns_failures() -> None:
     async def after(seconds: float) -> float:
         await asyncio.sleep(seconds)
         if seconds == 2:

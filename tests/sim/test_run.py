@@ -114,7 +114,7 @@ def test_a_failing_callback_surfaces() -> None:
     assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
 
 
-def test_a_deadlock_tells_of_the_task_that_failed_meanwhile() -> None:
+def test_a_deadlock_names_the_task_that_failed_meanwhile() -> None:
     async def main() -> None:
         the_loop().create_task(fail())
         await forever()

@@ -1,4 +1,4 @@
-"""Notes only wake, polling is the backstop, and what is none of ours costs nothing."""
+"""Notes only wake the controller, polling finds the rest, and runs without runners of the pool cost nothing."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ async def test_notes_that_come_again_early_and_out_of_order_do_no_harm() -> None
         assert requests(ports)["workflows.run"] == 3  # one for each pass, however many notes
 
 
-async def test_what_is_none_of_ours_is_never_asked_about() -> None:
+async def test_github_is_never_asked_about_runs_for_which_the_pool_holds_nothing() -> None:
     async with a_scene() as scene:
         foreign = scene.hub.start(REPOSITORY, JobSpec("elsewhere"))
         ports = scene.ports()

@@ -1,4 +1,4 @@
-"""Whether anything was lost at all: who is mute to us may be at work for GitHub, and is left alone."""
+"""Whether anything was lost: a worker that is silent here may be at work for GitHub, and is left alone."""
 
 import asyncio
 from dataclasses import replace
@@ -48,7 +48,7 @@ async def test_a_mute_machine_is_ended_once_its_runner_was_offline_twice() -> No
         run = await scene.run(build())
         mute = scene.on(run, "build")
         scene.mutes(mute)
-        scene.hub.lose(mute)  # the machine lives, and reaches neither us nor GitHub
+        scene.hub.lose(mute)  # the machine lives, and reaches neither Bullpen nor GitHub
         controller = scene.controller()
         while not scene.worker(mute).owes_reschedule:
             await scene.passes(2, controller)

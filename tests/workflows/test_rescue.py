@@ -95,7 +95,7 @@ async def test_jobs_cancelled_because_of_lost_ones_do_not_keep_these_from_being_
         assert scene.hub.reruns == [(run, 1, ("a", "b", "cancelled"))]
 
 
-async def test_a_repository_that_did_not_opt_in_is_told_so() -> None:
+async def test_a_lost_job_of_a_repository_that_did_not_opt_in_raises_an_alarm() -> None:
     async with a_scene(rescue=()) as scene:
         run = await scene.run(build())
         (dead,) = await lose(scene, run, "build")

@@ -1,4 +1,4 @@
-"""Deliveries about runs of which we have nothing: they cost the store next to nothing, and none is forgotten."""
+"""Webhooks about runs for which the pool holds nothing: they cost the store almost nothing, and none is forgotten."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def test_a_storm_of_foreign_deliveries_costs_one_reading_for_many() -> Non
         assert requests(ports)["records.live"] - before == 1
 
 
-async def test_a_note_of_a_run_that_became_ours_meanwhile_is_looked_at_within_seconds() -> None:
+async def test_a_note_of_a_run_that_gets_runners_meanwhile_is_acted_on_within_seconds() -> None:
     async with a_scene() as scene:
         controller = scene.controller()
         await controller.run_once()

@@ -1,4 +1,4 @@
-"""Machines that die between GitHub's giving them a job and their own word of it: GitHub's list tells what was lost."""
+"""Machines that die after GitHub gave them a job and before they report it: GitHub's list shows what was lost."""
 
 import asyncio
 from dataclasses import replace
@@ -92,7 +92,7 @@ async def test_a_job_that_failed_by_itself_is_not_lost_with_its_runner_that_died
         assert scene.held() == []
 
 
-async def test_a_repository_that_did_not_opt_in_is_told_of_such_a_job_too() -> None:
+async def test_such_a_job_of_a_repository_that_did_not_opt_in_raises_an_alarm_too() -> None:
     async with a_scene(rescue=()) as scene:
         no_agent_reports(scene)
         run = await scene.run(build())

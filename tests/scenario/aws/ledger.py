@@ -58,7 +58,7 @@ class Ledger:
         return list(self.sqs.list_queues(QueueNamePrefix=f"{self.pool}-").get("QueueUrls", ()))
 
     def tickets(self) -> list[str]:
-        """The bodies of all messages that anybody could receive now; they stay where they are."""
+        """The bodies of all messages that can be received now; they stay where they are."""
         found = []
         for url in self.queues():
             held: dict[str, str] = {}

@@ -35,7 +35,7 @@ class CloudPool(Commands):
     cloud: Control
     engines: Engines
     ledger: Ledger
-    machine_user: str = ""  # as whom machines run; empty: as we do
+    machine_user: str = ""  # as which user machines run; empty: as the user of the tests
     look_again: ClassVar[float] = 0.05  # a look is a request
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class CloudPool(Commands):
             "aws.instance-profile": found["instance_profile"],
             "aws.instance-role": found["instance_role"],
         }
-        # As the SDK itself finds them: not a setting, so machines are told nothing of a proxy in front of a command.
+        # As the SDK itself finds them: not a setting, so machines know nothing of a proxy in front of a command.
         own = {"dynamodb": self.engines.dynamodb, "sqs": self.engines.sqs, **found["endpoints"]}
         self.environ |= endpoints(own)
         told = {"AWS_ENDPOINT_URL_DYNAMODB": self.engines.dynamodb}
@@ -61,7 +61,7 @@ class CloudPool(Commands):
         return self.folder / "machines"
 
     def warm(self, count: int) -> list[str]:
-        """From nothing to a pool with so many machines on offer, which nobody has ever used."""
+        """From nothing to a pool with so many machines on offer, none of them ever used."""
         self.settings["classes.small.idle-target"] = count
         self.refresh()
         self.until(lambda: len(self.ledger.items("WS")) == count, "all have booted")
@@ -122,7 +122,7 @@ class CloudPool(Commands):
     # ------------------------------------------------------------------------------------------------------------ audit
 
     def audit(self) -> list[str]:
-        """Machines that are ending are waited for: they are nobody's any more."""
+        """Machines that are ending are waited for: they serve no run any more."""
         self.until(lambda: not self.cloud.instances("shutting-down"), "what was terminated has ended")
         books = self.ledger.books()
         return [

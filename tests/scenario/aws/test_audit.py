@@ -7,7 +7,7 @@ from scenario.aws.pool import CloudPool
 
 
 def write(pool: CloudPool, kind: str, id: str, **values: Any) -> None:
-    """Set attributes of an item behind everybody's back."""
+    """Set attributes of an item without any process knowing."""
     pool.ledger.dynamodb.update_item(
         TableName=pool.name,
         Key={"PK": {"S": f"TYPE#{kind}"}, "SK": {"S": f"ID#{id}"}},

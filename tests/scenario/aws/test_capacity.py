@@ -4,7 +4,7 @@ from scenario.aws.pool import CloudPool
 from scenario.test_everyday import ids
 
 
-def test_a_fleet_that_falls_short_is_ended_and_its_cause_told(pool: CloudPool) -> None:
+def test_a_fleet_that_falls_short_is_ended_and_its_cause_shown(pool: CloudPool) -> None:
     pool.refresh()
     pool.cloud.capacity(1)
     answer = pool.refused("run-1", 3)

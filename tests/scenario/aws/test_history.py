@@ -21,7 +21,7 @@ def bury(pool: CloudPool, ended: str) -> None:
     key = {"PK": {"S": "TYPE#Instance"}, "SK": {"S": f"ID#{ended}"}}
     found = pool.ledger.dynamodb.get_item(TableName=pool.name, Key=key, ConsistentRead=True)["Item"]
     assert found["runId"] == {"S": "nightly"}
-    del found["story"]  # most of its bytes, and nobody asks for it
+    del found["story"]  # most of its bytes, and no query asks for it
     text = json.dumps(found)
     copies: list[dict[str, Any]] = [json.loads(text.replace(ended, f"i-1{number:016x}")) for number in range(ENDED)]
 

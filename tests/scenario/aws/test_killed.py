@@ -69,7 +69,7 @@ def test_a_provision_killed_at_any_step_of_a_claim_loses_nothing(pool: CloudPool
     assert len(pool.ids("running")) == len(committed)
 
 
-def test_a_provision_killed_around_create_fleet_leaves_no_machine_that_nobody_knows(pool: CloudPool) -> None:
+def test_a_provision_killed_around_create_fleet_leaves_no_machine_without_a_record(pool: CloudPool) -> None:
     pool.refresh()
     kill_all(pool, LAUNCHES, "provision", "--count", "1")
     assert len(pool.existing()) == 3, "two were launched and not registered, one was registered"
@@ -81,7 +81,7 @@ def test_a_provision_killed_around_create_fleet_leaves_no_machine_that_nobody_kn
 
 def test_answers_of_create_fleet_that_are_lost_buy_nothing_twice(pool: CloudPool) -> None:
     pool.refresh()
-    pool.cloud.lose_answer("CreateFleet", times=ATTEMPTS)  # all that the client makes of one call: then we call again
+    pool.cloud.lose_answer("CreateFleet", times=ATTEMPTS)  # all attempts of one call: then the caller calls again
     answer = pool.provision("run-1", 1)
     assert pool.cloud.calls()["CreateFleet"] > ATTEMPTS
     assert len(pool.cloud.fleets()) == 1

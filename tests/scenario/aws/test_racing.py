@@ -1,4 +1,4 @@
-"""Runs that race for one pool on AWS, and tickets that do not fit whoever took them."""
+"""Runs that race for one pool on AWS, and tickets that do not fit the run that took them."""
 
 from scenario.aws.pool import CloudPool
 from scenario.test_everyday import ids

@@ -1,4 +1,4 @@
-"""Machines that fall silent, fail to boot, or are taken away: replaced, ended, and the reason told."""
+"""Machines that fall silent, fail to boot, or are taken away: replaced, ended, and the reason shown."""
 
 import signal
 
@@ -42,7 +42,7 @@ def test_a_pre_runner_script_that_fails_is_quoted(pool: CloudPool) -> None:
     assert pool.audit() == []
 
 
-def test_spot_machines_with_a_notice_serve_nobody(pool: CloudPool) -> None:
+def test_spot_machines_with_a_notice_serve_no_run(pool: CloudPool) -> None:
     """One that is claimed says so at once, and is replaced; one that is idle is ended by refresh."""
     pool.refresh()
     of = {}

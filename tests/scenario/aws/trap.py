@@ -1,6 +1,6 @@
 """A trap: all requests of one command pass through it, and at the chosen one it kills the command with SIGKILL.
 
-Either the request never reaches its service, or it does its work there and the answer comes too late for anybody. So
+Either the request never reaches its service, or it does its work there and the answer comes too late. So
 every moment between two requests is met exactly, on machines of any speed.
 """
 
@@ -18,7 +18,7 @@ from scenario.commands import Command
 
 @dataclass
 class Trap:
-    """Counts requests, those of one operation or all; strikes at number `at`, counted from 1. 0 kills nobody."""
+    """Counts requests, those of one operation or all; strikes at number `at`, counted from 1. 0 kills no process."""
 
     at: int
     lands: bool

@@ -172,7 +172,7 @@ def aftermath(intrusion: Intrusion) -> Evidence:
 
 
 def feign(story: Story, run: Run, id: str) -> None:
-    """The runner seems to be forgotten by GitHub, and the agent registers anew."""
+    """The runner seems to be forgotten by GitHub, and the agent registers again."""
     (before,) = names(story.hub, run)
     story.hub.hosted(run, "pause")
     story.cue("feign")
@@ -181,7 +181,7 @@ def feign(story: Story, run: Run, id: str) -> None:
     # Not under its job, as far as the agent knows: it would give up at once.
     story.place.until(lambda: "its job has ended" in log.read_text().rpartition("job feign")[2], "it notices the end")
     (story.loot / "strike").touch()
-    story.place.until(lambda: names(story.hub, run) not in ([], [before]), "it is registered anew")
+    story.place.until(lambda: names(story.hub, run) not in ([], [before]), "it is registered again")
 
 
 def names(hub: FakeGithub, run: Run) -> list[str]:

@@ -1,7 +1,8 @@
-"""Where GitHub is served, whatever the pool stands on: `bullpen serve` and its agents as real processes, and a GitHub
-of our own.
+"""Where GitHub is served, whatever the pool stands on: `bullpen serve` and its agents as real processes, and the
+fake GitHub.
 
-Jobs run as another user if we are root, as which GitHub's runner refuses to: so everything lies where all may pass.
+If the tests run as root, jobs run as another user, because GitHub's runner refuses to run as root: so everything lies
+where all users may pass.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Site(ABC):
             time.sleep(0.05)
 
     def told(self) -> str:
-        """What everybody said, for a test that failed."""
+        """What every process printed, for a test that failed."""
         shown = [f"--- {file}\n{file.read_text(errors='replace')[-6000:]}" for file in self.logs() if file.exists()]
         runs = [
             f"{run.id} attempt {run.attempt} {run.state} {run.conclusion}: {_jobs(run)}"
@@ -125,7 +126,7 @@ class Site(ABC):
 
     @abstractmethod
     def kill_machine(self, id: str) -> None:
-        """The whole machine dies at once: agent, runner, job; nobody says goodbye."""
+        """The whole machine dies at once: agent, runner, job; none of them signs off."""
 
     @abstractmethod
     def audit(self) -> list[str]:
@@ -144,8 +145,8 @@ class Site(ABC):
 def a_ground(
     hub: FakeGithub, *, scope: str = "acme/widgets", github: str = "", timings: str = "", more: str = ""
 ) -> Iterator[tuple[Path, int]]:
-    """What is there before anybody serves: GitHub's runner, the settings with `more` of them, and a port for `serve`.
-    Whoever comes without a token is nobody."""
+    """What is there before `serve` starts: GitHub's runner, the settings with `more` of them, and a port for `serve`.
+    A caller without a token has no permission."""
     ground = Path(tempfile.mkdtemp(prefix="workplace-"))
     ground.chmod(0o755)
     port = a_free_port()

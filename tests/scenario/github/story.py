@@ -9,7 +9,7 @@ ALONE = 'echo "$GITHUB_RUN_ID" >> "$HOME/ran"; test "$(sort -u "$HOME/ran")" = "
 """A job that fails if it finds what a job of another run has left."""
 
 
-def from_the_action_to_a_run_that_nobody_releases(site: Site, *, github_knows_first: bool) -> None:
+def from_the_action_to_a_run_without_a_release_job(site: Site, *, github_knows_first: bool) -> None:
     """acme/widgets must be in `github.rescue`. A machine that dies is missed by GitHub first, or by the pool."""
     hub = site.hub
     # A run provisions, has two jobs, and releases.
@@ -29,7 +29,7 @@ def from_the_action_to_a_run_that_nobody_releases(site: Site, *, github_knows_fi
     freed = site.act(first.job("release"), {"mode": "release"})
     assert freed.code == 0, freed.log
     hub.hosted(first, "release")
-    site.until(lambda: hub.runners() == [], "nobody is registered")
+    site.until(lambda: hub.runners() == [], "no runner is registered")
     site.until(lambda: len(site.on_offer()) == 2, "both are clean")
     members = site.on_offer()
 
@@ -52,7 +52,7 @@ def from_the_action_to_a_run_that_nobody_releases(site: Site, *, github_knows_fi
     site.until(lambda: status(second, "long") == "in_progress", "the long job runs")
     site.until(lambda: status(second, "short") == "completed", "the short job has ended")
     (victim,) = [id for id in members if id in second.job("long").runner_name]
-    site.until(lambda: site.told_of_job(victim), "it has told of its job")
+    site.until(lambda: site.told_of_job(victim), "it has reported its job")
     site.kill_machine(victim)
     (site.ground / "go").touch()  # not before: a job that has been admitted may not have looked yet
     if not github_knows_first:
@@ -68,7 +68,7 @@ def from_the_action_to_a_run_that_nobody_releases(site: Site, *, github_knows_fi
     assert [call for call in hub.calls if call.partition("?")[0].endswith(("/rerun", "/rerun-failed-jobs"))] == [
         f"POST /repos/acme/widgets/actions/jobs/{second.job('long', 1).id}/rerun"
     ]
-    site.until(lambda: hub.runners() == [], "nobody is registered")
+    site.until(lambda: hub.runners() == [], "no runner is registered")
     site.until(lambda: site.live() == site.on_offer(), "all is back")
     (survivor,) = [id for id in members if id != victim]
     assert survivor in site.on_offer()

@@ -8,7 +8,7 @@ from fakes.ec2.control import Control
 from fakes.github.hub import FakeGithub
 from fakes.java_engines import Engines
 from scenario.commands import Starter
-from scenario.github.story import from_the_action_to_a_run_that_nobody_releases
+from scenario.github.story import from_the_action_to_a_run_without_a_release_job
 from scenario.github.workplace_aws import a_cloud_workplace
 
 pytestmark = pytest.mark.slow
@@ -21,8 +21,8 @@ def starter(no_account: None) -> Iterator[Starter]:
     starter.close()
 
 
-def test_from_the_action_to_a_run_that_nobody_releases(
+def test_from_the_action_to_a_run_without_a_release_job(
     github: FakeGithub, starter: Starter, engines: Engines, cloud: Control
 ) -> None:
     with a_cloud_workplace(github, starter, engines, cloud, github='rescue = ["acme/widgets"]') as site:
-        from_the_action_to_a_run_that_nobody_releases(site, github_knows_first=False)
+        from_the_action_to_a_run_without_a_release_job(site, github_knows_first=False)

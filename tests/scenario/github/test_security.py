@@ -1,7 +1,7 @@
 """What docs/security.md says that a job cannot do, tried by a job. Each number there is a test here, and no other.
 
-Jobs run as another user than the pool, which only root can have them do. Where we are not root nothing is tried, and
-the end of the run says so; BULLPEN_REQUIRE_ENGINES=1 tries it by sudo, and fails without.
+Jobs run as another user than the pool, which only root can have them do. Without root nothing is tried, and the end of
+the run says so; BULLPEN_REQUIRE_ENGINES=1 tries it by sudo, and fails without.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def made_for_one_job(github: FakeGithub, label: str) -> RunnerCredentials:
 def test_c16_on_a_machine_of_its_own_nothing_of_the_user_s_is_left(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: None)  # a cleaning would empty our docker
+    monkeypatch.setattr("bullpen.agent.job_user.shutil.which", lambda _: None)  # a cleaning would empty this docker
     with lent(1) as (user,), a_stage(github, runner_user=user, shares_machine=False) as stage:
         shared = stage.ground / "shared"  # in the place of /tmp, which may be vast
         shared.mkdir()

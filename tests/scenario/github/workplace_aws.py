@@ -1,7 +1,7 @@
 """GitHub served from AWS: DynamoDB, SQS and EC2, with machines that boot from their user data and prove who they are.
 
-Such a machine is a folder, without users of its own: jobs run as its agent does. So if we are root, machines run as a
-user that nothing else runs as.
+Such a machine is a folder, without users of its own: jobs run as its agent does. So as root, machines run as a user
+that nothing else runs as.
 """
 
 from __future__ import annotations
