@@ -23,10 +23,6 @@ class Account:
         """Whether what has this user id is the account's."""
         return user in Uids(self.user, self.subordinate)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"USER": self.name, "LOGNAME": self.name}
-
 
 def account_of(name: str) -> Account:
     """Raise ValueError where jobs cannot or must not run as this user."""

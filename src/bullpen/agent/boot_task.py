@@ -48,13 +48,11 @@ class BootTask:
         return self.check(progress.booting())
 
     def must_be_checked_at(self) -> float | None:
-        """A monotonic reading, where time alone makes a check due."""
         if self._script is not None:
             return self._script_ends_at
         return self._work.at if self._work is not None else None
 
     def awaited(self) -> list[int]:
-        """Children whose end is collected here."""
         pids = [self._script.pid] if self._script is not None else []
         if self.machine is not None and self.machine.child is not None:
             pids.append(self.machine.child)

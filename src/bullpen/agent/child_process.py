@@ -54,7 +54,7 @@ class Child:
             "HOME": str(places["home"]),
             "TMPDIR": str(places["tmp"]),
             "BULLPEN_INSTANCE": config.instance_id,
-            **(account.environment if account else {}),
+            **({"USER": account.name, "LOGNAME": account.name} if account else {}),
             **extra,
             "BULLPEN_TASK": name,
         }
@@ -62,9 +62,9 @@ class Child:
         self._tail = b""
         self._room = limit
         self._log = log
-        self._output, writing_end = os.pipe()
+        self.output, writing_end = os.pipe()  # to wait on; negative once no process holds the other end
         try:
-            os.set_blocking(self._output, False)
+            os.set_blocking(self.output, False)
             self._process = subprocess.Popen(
                 command,
                 env=environment,
@@ -83,15 +83,7 @@ class Child:
             raise
         finally:
             os.close(writing_end)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def output(self) -> int:
-        """The descriptor to wait on; negative once no process holds the other end."""
-        return self._output
+        self.pid = self._process.pid
 
     def exit_code(self) -> int | None:
         """None while it runs; negative when a signal ended it."""
@@ -105,10 +97,10 @@ class Child:
     def pump(self) -> None:
         """Take what was printed, without waiting."""
         for _ in range(CHUNKS_AT_ONCE):
-            if self._output < 0:
+            if self.output < 0:
                 return
             try:
-                chunk = os.read(self._output, CHUNK)
+                chunk = os.read(self.output, CHUNK)
             except BlockingIOError:
                 return
             if not chunk:
@@ -136,9 +128,9 @@ class Child:
         self._process.poll()  # collects it: its exit code may not be asked for again
 
     def close(self) -> None:
-        if self._output >= 0:
-            os.close(self._output)
-            self._output = -1
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
         self._log.close()
 
 

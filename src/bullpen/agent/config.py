@@ -21,26 +21,26 @@ class Config:
     pre_runner_timeout: float
     keep: tuple[str, ...]  # what survives cleaning, as `place/name/…`
     idle: float = 420.0  # how long a clean instance waits for its next owner
-    lease: float = 15.0  # how long a beat keeps us alive in the store's eyes
-    verify: float = 120.0  # within so long after taking a job we say that we run it
+    lease: float = 15.0  # how long the worker counts as alive after a beat
+    verify: float = 120.0  # within so long after taking a job the agent reports that it runs
     purge: float = 3600.0  # how long a finished job stays readable
     losses: int = 3  # how many workers a job may lose before it fails
     capabilities: tuple[str, ...] = ()  # what jobs may ask of this machine
     serve_url: str = ""  # where `bullpen serve` is; empty: the store is used as it lies at `home`
-    token: str = ""  # what `bullpen serve` knows us by; empty: it is given one for proof of who we are
+    token: str = ""  # what `bullpen serve` knows the agent by; empty: it gives one for proof of identity
     sts_endpoint: str = ""  # where `bullpen serve` has that proof checked; empty: the region's own
     table: str = ""  # the DynamoDB table to use without a service; empty: the store lies at `home`
     region: str = ""  # where the table is; empty: where the machine is
     domain: str = ""  # what fails together with this machine; empty: its availability zone, or itself
     endpoint: str = ""  # of DynamoDB; empty: the region's own
     imds: bool = False  # EC2's metadata service is there: identity, credentials, notices
-    runner_user: str = ""  # as whom jobs run; empty: as we do
-    shares_machine: bool = False  # others use it too, but not as that user: docker is not ours, nor is its earlier past
-    ci: str = ""  # whose jobs we run: "github"; empty: those of Bullpen's own queue
+    runner_user: str = ""  # as whom jobs run; empty: as the agent does
+    shares_machine: bool = False  # others use it too, but not as that user: docker and its past are not this agent's
+    ci: str = ""  # whose jobs run here: "github"; empty: those of Bullpen's own queue
     runner_directory: str = ""  # where GitHub's runner lies on this machine
     runner_url: str = ""  # where its archive is fetched from instead, with runner_sha256
     runner_sha256: str = ""
-    shutdown: tuple[str, ...] = ()  # the command that ends the machine, our last deed
+    shutdown: tuple[str, ...] = ()  # the command that ends the machine, run last
 
     @property
     def places(self) -> dict[str, Path]:
@@ -49,7 +49,7 @@ class Config:
 
     @property
     def cleaned(self) -> dict[str, Path]:
-        """What is cleaned after a job: also the directory around its places, which it can write to as we can."""
+        """What is cleaned after a job: also the directory around its places, which it can write to as the agent can."""
         return {**self.places, "instance": self.directory}
 
 
@@ -59,7 +59,7 @@ left running, and the log of the boot."""
 
 
 def load(path: Path) -> Config:
-    """Raise OSError or ValueError, naming the file, where it is missing or not ours."""
+    """Raise OSError or ValueError, naming the file, where it is missing or no configuration."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         # A newer control plane may write what this agent does not know yet.

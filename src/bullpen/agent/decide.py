@@ -48,8 +48,8 @@ ABSENT, UNKNOWN = NoRecord
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look around. `ending` is why the machine itself is ending: a signal, its directory gone; `notice` is how we
-    know that it is going to be taken from us."""
+    """One look around. `ending` is why the machine itself is ending: a signal, its directory gone; `notice` says
+    that the machine is going to be taken away, and why."""
 
     now: float  # wall clock, seconds since 1970
     monotonic: float
@@ -158,7 +158,7 @@ def _until_next_judgement(sight: Observation, progress: AgentProgress, limits: S
         return None
     left = known.threshold + GRACE - sight.now
     if sight.record is UNKNOWN and (began := _job_began(progress)) is not None:
-        # The record may have moved on to a later threshold that we cannot see: the job gets what it may need at most.
+        # The record may have moved on to a later threshold, unknown here: the job gets what it may need at most.
         left = max(left, began + limits.max_runtime + GRACE - sight.monotonic)
     if _awaits_its_offer(known, progress):
         left = max(left, progress.signalled_at + limits.idle + GRACE - sight.monotonic)
@@ -221,7 +221,7 @@ def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Acti
     if attempt is not None and attempt.phase is Phase.UNDER_WAY:
         return None
     if progress.runner and not progress.listens:
-        # It ended as if the CI had forgotten us. That is made sure before we appear there under another name.
+        # It ended as if the CI had removed it. That is made sure before the agent registers under another name.
         return _deregister(record, progress)
     if notice and progress.activity is None:
         # A runner that listens would be given a job that cannot end in time.

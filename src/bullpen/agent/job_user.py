@@ -1,7 +1,7 @@
-"""Jobs run as a user of their own: on a machine that is ours alone, and on one that we share.
+"""Jobs run as a user of their own: on a machine that is the instance's alone, and on one that instances share.
 
 All that runs as this user is theirs, and ends with them; so does what it has in places that users share, and what it
-has told daemons to do later. On a machine that we share, docker belongs to others as well, such as another instance,
+has told daemons to do later. On a machine that is shared, docker belongs to others as well, such as another instance,
 and the user may have been an earlier instance's.
 """
 
@@ -37,7 +37,7 @@ class JobUserMachine:
         """Raise ValueError if jobs cannot run as the user that the configuration names."""
         self.account = account_of(config.runner_user)
         self.beside: tuple[Aspect, ...] = ()  # what is cleaned beside the places
-        # Jobs of other instances outlive a cleaning of ours, with what jobs of ours have passed to them.
+        # Jobs of other instances outlive a cleaning of this one, with what its jobs have passed to them.
         self.renews = tuple(config.places) if config.shares_machine else ()
         self._config = config
         self._mark = mark_of(config.instance_id)
@@ -51,13 +51,13 @@ class JobUserMachine:
         return self._docker.child if self._docker is not None else None
 
     def clear(self) -> Iterator[Turn]:
-        """Before the pre-runner script: rid a machine that we share of what earlier instances of the user left, for one
-        that died was not cleaned. Raise CannotSettle."""
+        """Before the pre-runner script: rid a shared machine of what earlier instances of the user left: one that died
+        was not cleaned. Raise CannotSettle."""
         if not self._config.shares_machine:
             return
         user = self.account.user
         try:
-            self._timers.stop()  # first, or cron would start the next of what we end
+            self._timers.stop()  # first, or cron would start again what is ended here
             end_tree(None, self._mark, patience=ENDED_WITHIN, user=user)
         except (OSError, TreeSurvived) as exc:
             raise CannotSettle(f"what earlier jobs of user {self.account.name} left cannot be ended: {exc}") from exc
@@ -81,7 +81,7 @@ class JobUserMachine:
             )
 
     def take_baseline(self, growing: Iterable[Path]) -> Generator[Turn, None, Baseline]:
-        """What is there now, docker included if it is there by now and ours. Raise CannotSettle."""
+        """What is there now, docker included if the machine has it and is not shared. Raise CannotSettle."""
         config, user = self._config, self.account.user
         yield from self._await_no_process()
         self.beside = (self._timers, SystemV(user))
@@ -110,7 +110,7 @@ class JobUserMachine:
             yield Turn.WAITING
 
     def _holders(self) -> tuple[Aspect, ...]:
-        """What finds open files of the user in processes of other users. It is not needed on a machine of our own."""
+        """What finds open files of the user in processes of other users. Needed only on a shared machine."""
         if not self._config.shares_machine:
             return ()
         if not descriptors.may_look():

@@ -80,8 +80,8 @@ class AgentLoop:
         return jobs
 
     def run(self) -> bool:
-        """Live until something says stop, then leave nothing running and no registration behind. False: by a mistake
-        of ours, which is in the log; even then our job goes to another worker at once, not when our lease runs out."""
+        """Live until something says stop, then leave nothing running and no registration behind. False: by an
+        unexpected error, which is in the log; even then the job goes to another worker at once, not with the lease."""
         try:
             become_subreaper()
             self._signals.hear()
@@ -104,7 +104,7 @@ class AgentLoop:
             case Stop(reason):
                 return reason
             # The first heartbeat. Other actions go first: a provision waits for them, not for a heartbeat.
-            # But without a lease we ask for no job, for we would be refused.
+            # But without a lease no job is asked for: the store would refuse it.
             case Wait() | Step.TAKE_JOB if self._beat_if_due():
                 pass
             case Wait(seconds):
@@ -126,7 +126,7 @@ class AgentLoop:
         return Observation(time.time(), time.monotonic(), self._record, self._ending, notice.text if notice else "")
 
     def _keep_in_touch(self) -> None:
-        """Renew our lease, then look at the record, and at the job that runs here, if they may have changed."""
+        """Renew the lease, then look at the record, and at the job that runs here, if they may have changed."""
         if self._progress.holder != LeaseHolder():
             # Before all else, and whatever else fails: the rest may wait for a service that is slow or says later.
             self._beat_if_due()
@@ -232,7 +232,7 @@ class AgentLoop:
 
     def _admit(self) -> None:
         """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
-        with suppress(StoreUnreachable):  # then what we know has to do
+        with suppress(StoreUnreachable):  # then the last known record has to do
             self._see(self._store.look())
         self._progress = self._tasks.admit(self._progress)
         if self._progress.activity is not None:

@@ -23,10 +23,9 @@ def load_everything(config: Config) -> None:
     from bullpen.agent.build import build_id
 
     build_id()  # reads the installation as well, once
-    if config.serve_url:
+    if config.serve_url or not config.table:
         import bullpen.agent.store.jobs
-    elif not config.table:
-        import bullpen.agent.store.jobs
+    if not (config.serve_url or config.table):
         import bullpen.agent.store.lease
     if config.runner_user:
         import bullpen.agent.job_user

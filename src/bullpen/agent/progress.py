@@ -121,27 +121,27 @@ class AgentProgress:
     began: float  # monotonic reading at start
     seen: InstanceRecord | None = None  # the last record read; what holds while the store cannot be reached
     boot: RoundAttempt = RoundAttempt("", Phase.DUE)
-    registration: RoundAttempt | None = None  # the CI knows us by the label of this round, or will, or refused
-    runner: str = ""  # the name by which it knows us, where it has names of its own
-    listens: bool = False  # a runner of the CI runs here, or its files lie here: to be ended before the CI forgets us
+    registration: RoundAttempt | None = None  # the CI knows the agent by the label of this round, or will, or refused
+    runner: str = ""  # the name by which it knows the agent, where it has names of its own
+    listens: bool = False  # a runner of the CI runs here, or its files lie here: it ends before the agent deregisters
     activity: Activity | None = None  # the job that the CI runs here
     activity_began: float = 0.0  # monotonic reading
     is_ending: bool = False  # its last step is over, and the CI hears of that in a moment
     version: str = ""  # of the CI's runner
     is_hanging_up: bool = False  # the agent has begun to stop listening
-    left_registered: str = ""  # why the CI goes on knowing us, which is for good: nothing here can remove it any more
+    left_registered: str = ""  # why the registration stays at the CI for good: nothing here can remove it any more
     cleaning: RoundAttempt | None = None
     is_used: bool = False  # a job could have run here since the last cleaning
     kept_for: str = ""  # the trust domain whose kept entries are on the disk
     job: HeldJob | None = None
     told: End | None = None  # the store says that the job must end
-    holder: LeaseHolder = LeaseHolder()  # who we are, since the last beat
+    holder: LeaseHolder = LeaseHolder()  # as which worker, since the last beat
     signal: tuple[SignalKind, str] | None = None  # the last report and its round
     signalled_at: float = 0.0  # monotonic reading at that report
 
     @property
     def registered_for(self) -> str:
-        """The round whose label the CI knows us by, or may know us by; empty if it does not know us."""
+        """The round whose label the CI knows the agent by, or may know it by; empty if it does not know it."""
         attempt = self.registration
         return attempt.round if attempt and (attempt.phase is Phase.DONE or self.runner) else ""
 
@@ -173,7 +173,7 @@ class AgentProgress:
         return replace(self, registration=attempt, is_hanging_up=False, cleaning=None, is_used=True, kept_for=kept_for)
 
     def registering(self, record: InstanceRecord, runner: str, *, keeps: bool = False) -> AgentProgress:
-        """The CI may know us by this name from now on; that we listen for its jobs takes time."""
+        """The CI may know the agent by this name from now on; until the runner listens, time passes."""
         begun = self.registered(record, keeps=keeps)
         return replace(begun, registration=RoundAttempt(record.round, Phase.UNDER_WAY), runner=runner, listens=True)
 
@@ -192,7 +192,7 @@ class AgentProgress:
         return replace(self, is_hanging_up=False, left_registered=left, listens=False, activity=None)
 
     def forgotten(self) -> AgentProgress:
-        """The CI has forgotten us by itself: a registration may have been for one job."""
+        """The CI has removed the runner by itself: a registration may have been for one job."""
         return replace(self.deregistered(), listens=False, activity=None)
 
     def bound(self, activity: Activity | None, at: float) -> AgentProgress:

@@ -14,7 +14,7 @@ from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState,
 from bullpen.agent.store.base import TEXT_LIMIT, AgentStore, StoreUnreachable
 from bullpen.host.processes import TreeSurvived, end_tree, identify, mark_of
 
-PATIENCE = 5.0  # seconds for everything below us to end
+PATIENCE = 5.0  # seconds for everything below the agent to end
 LINES = 30
 LONGEST = 300  # characters of a line that are kept; all of it is written
 
@@ -48,7 +48,7 @@ def leave(
     hang_up: Callable[[], None] = lambda: None,
 ) -> None:
     """Leave nothing running and no registration behind, as far as the store can be reached. `hang_up` says goodbye to
-    a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives us up."""
+    a CI that has jobs of its own: what it runs here ends with a reason, and not when the CI gives up the runner."""
     log(f"stops: {reason}")
     known, is_clear = progress.seen if record is UNKNOWN else record, True
     if isinstance(known, InstanceRecord) and (kind := last_report(known, progress)) is not None:
@@ -74,7 +74,7 @@ def leave(
         log(str(exc))
     try:
         if (job := progress.job) is not None and is_clear and store.jobs is not None:
-            # What survived may still be at work: then the job waits until our lease runs out.
+            # What survived may still be at work: then the job waits until the lease runs out.
             store.jobs.give_back_job(job, f"its runner stopped: {reason}")
         store.deregister(progress.runner)
     except StoreUnreachable as exc:

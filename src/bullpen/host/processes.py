@@ -30,7 +30,7 @@ MARK_NAME = "BULLPEN_INSTANCE"
 LOOK_AGAIN_AFTER = 0.005
 # What a killed process may take to leave when patience is already used up.
 DYING_TAKES = 0.25
-# It ended while we looked, or is hidden from us. Anything else, such as too many open files, must not pass for "gone".
+# It ended meanwhile, or is hidden from this user. Anything else, such as too many open files, must not pass for "gone".
 UNSEEN = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
@@ -44,7 +44,7 @@ class ProcessIdentity:
 
 
 class TreeSurvived(Exception):
-    """Members of a tree could not be ended: stuck in the kernel, or not ours to signal."""
+    """Members of a tree could not be ended: stuck in the kernel, or of another user."""
 
     def __init__(self, survivors: Collection[ProcessIdentity]) -> None:
         names = ", ".join(f"{survivor.pid} ({name_of(survivor) or 'gone since'})" for survivor in survivors)
@@ -158,7 +158,7 @@ def await_end(identity: ProcessIdentity, patience: float) -> bool:
 
 
 def become_subreaper() -> None:
-    """From now on, orphans among our descendants become our children instead of init's."""
+    """From now on, orphans among the caller's descendants become its children instead of init's."""
     import ctypes  # here, because only the agent should pay the milliseconds it takes to load
 
     set_child_subreaper = 36
@@ -212,7 +212,7 @@ def _snapshot() -> dict[int, _Process]:
 
 
 def _lineage(processes: dict[int, _Process]) -> dict[ProcessIdentity, None]:
-    """Ourselves and our ancestors."""
+    """The caller and its ancestors."""
     line: dict[ProcessIdentity, None] = {}
     process = processes.get(os.getpid())
     while process and process.identity not in line:
@@ -247,7 +247,7 @@ def _members(
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    """Whether a process of our own user, or of any user if we are root, has the mark in its environment."""
+    """Whether a process of the caller's user, or of any user if that is root, has the mark in its environment."""
     with contextlib.suppress(*UNSEEN):
         if os.geteuid() not in (0, os.stat(f"{PROC}/{pid}").st_uid):
             return False
@@ -287,7 +287,7 @@ def _handle(identity: ProcessIdentity) -> Iterator[int | None]:
 
 
 def _send(identity: ProcessIdentity, number: signal.Signals) -> None:
-    """Signal exactly this process; one that has ended or is not ours to signal is left to the next look."""
+    """Signal exactly this process; one that has ended or may not be signalled is left to the next look."""
     with _handle(identity) as handle, contextlib.suppress(ProcessLookupError, PermissionError):
         # Compared only now: if the process still runs, the pidfd opened before is its own, and stays its own when the
         # pid is reused in the next instant. Without pidfds that instant remains open.

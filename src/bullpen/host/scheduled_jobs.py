@@ -35,7 +35,7 @@ def clear(name: str, user: int) -> bool:
         if found:
             was_any = True
             # cron reads its tables again when this time differs, in whole seconds, from the one that it saw. It may
-            # have seen one of these in the second that we are in.
+            # have seen one of these in this very second.
             seen = os.stat(spool)
             os.utime(spool, ns=(seen.st_atime_ns, seen.st_mtime_ns + SECOND))
     return was_any

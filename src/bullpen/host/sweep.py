@@ -100,7 +100,7 @@ def sweep(top: int, place: str, judge: Judge, troubles: dict[str, str], deepest:
 
 
 def enter(name: str, parent: int, mount: int, *, unlock: bool = False) -> int:
-    """Open a directory of this mount, never through a symlink; `unlock` first makes it ours to empty."""
+    """Open a directory of this mount, never through a symlink; `unlock` first lets its owner empty it."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         if mount_of(handle) != mount:
@@ -178,7 +178,7 @@ def _treat(entry: os.DirEntry[str], levels: list[_Level], judge: Judge, mount: i
     try:
         fd = enter(entry.name, level.fd, mount, unlock=fate is not EntryFate.STAYS_INSIDE_JUDGED)
     except NotADirectoryError:
-        # Swapped since we looked at it: the name goes, wherever it may lead.
+        # Swapped meanwhile: the name goes, wherever it may lead.
         os.unlink(entry.name, dir_fd=level.fd)
         return 1
     if len(levels) >= deepest:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bullpen.agent.github.admission import AdmissionRequest, activity_of, refusal
+from bullpen.agent.github.job_hooks import AdmissionRequest, activity_of, refusal
 from bullpen.agent.progress import InstanceRecord, InstanceState
 
 ASKED = AdmissionRequest("1-1", "4711", "2", "acme/widgets", "pool.i-1.r1", "build")

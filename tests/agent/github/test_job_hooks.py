@@ -15,8 +15,7 @@ import pytest
 
 from agent.github.fixtures import AS_JOBS, USER, a_ground
 from bullpen.agent.account import account_of
-from bullpen.agent.github.admission import AdmissionRequest
-from bullpen.agent.github.job_hooks import LONGEST, Hooks
+from bullpen.agent.github.job_hooks import LONGEST, AdmissionRequest, Hooks
 from bullpen.host.processes import descendants, identify
 
 pytestmark = pytest.mark.slow
@@ -137,7 +136,7 @@ def test_the_end_of_a_job_is_noted_and_never_fails(hooks: Hooks, is_there: bool,
     assert [asked.is_over for asked in hooks.asked()] == [True] * is_there
 
 
-def test_an_answer_is_for_whoever_asked_and_for_nobody_later(hooks: Hooks) -> None:
+def test_an_answer_is_for_the_hook_that_asked_and_for_no_later_one(hooks: Hooks) -> None:
     first = begin(hooks)
     hooks.answer(heard(hooks), "")
     assert end(first)[0] == 0
@@ -163,7 +162,9 @@ def test_an_answer_is_for_whoever_asked_and_for_nobody_later(hooks: Hooks) -> No
         b"1-1\tstarted\t1\t1\ta/b\tr\t" + b"j" * 201 + b"\n",
     ],
 )
-def test_what_is_no_question_is_not_heard_and_deafens_nobody(hooks: Hooks, directory: Path, line: bytes) -> None:
+def test_a_line_that_is_no_question_is_ignored_and_the_next_question_is_read(
+    hooks: Hooks, directory: Path, line: bytes
+) -> None:
     tell(directory, line + b"\n")
     assert hooks.asked() == []
     process = begin(hooks)

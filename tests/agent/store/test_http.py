@@ -17,9 +17,8 @@ from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
-from bullpen.agent.store.connection import ServiceAway
+from bullpen.agent.store.connection import CHUNK, MOST_KEPT, HttpLog, ServiceAway
 from bullpen.agent.store.http import HttpStore
-from bullpen.agent.store.log_buffer import CHUNK, MOST_KEPT, HttpLog
 from bullpen.agent.wakeup import ThreadWakeup
 
 INSTANCE = "i-00000000000000aa"
@@ -266,7 +265,7 @@ def test_output_waits_while_the_service_is_away_and_goes_on_where_it_was() -> No
     assert log.is_over
 
 
-def test_output_that_nobody_takes_does_not_fill_the_memory() -> None:
+def test_output_that_the_server_does_not_take_does_not_fill_the_memory() -> None:
     log = HttpLog(Answers(*[ServiceAway("gone")] * 5), "/log", 1)  # type: ignore[arg-type]
     for _ in range(5):
         log.write(b"x" * MOST_KEPT)

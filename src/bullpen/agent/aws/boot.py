@@ -52,7 +52,6 @@ class Boot:
         self._table = DynamoDB(self.region, metadata.credentials, self.endpoint, patience=10.0)
 
     def config(self, home: Path, user: str) -> dict[str, Any]:
-        """The configuration of the agent of this machine."""
         return {
             **self.told,
             "instance_id": self.identity.instance_id,
@@ -61,7 +60,7 @@ class Boot:
             "sts_endpoint": os.environ.get("AWS_ENDPOINT_URL_STS") or self.told["sts_endpoint"],
             "home": str(home),
             "runner_user": user,
-            "shutdown": ["shutdown", "-h", "now"] if user else [],  # else the machine is not ours
+            "shutdown": ["shutdown", "-h", "now"] if user else [],  # else the machine stays
         }
 
     def fetch(self, sha256: str) -> bytes:
@@ -77,7 +76,7 @@ class Boot:
         return bz2.BZ2Decompressor().decompress(content, LARGEST)
 
     def report(self, text: str) -> None:
-        """Signal UD_FAILED in the round of our record, once there is one; where agents are served, see `model.boot`."""
+        """Signal UD_FAILED in the round of the record, once there is one; where agents are served, see `model.boot`."""
         now, table = time.time(), self.told["table"]
         said: Item = {
             "text": {"S": text},

@@ -1,6 +1,6 @@
 """The token of an agent that was launched without one, given by `bullpen serve` for proof of which instance it is.
 
-The proof is a request to STS that we sign with the machine's role and do not send: see `bullpen.model.proof`.
+The proof is a request to STS that the agent signs with the machine's role and does not send: see `bullpen.model.proof`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ ENDPOINT = "http://169.254.169.254"
 TOKEN = "X-aws-ec2-metadata-token"
 TOKEN_LASTS = "21600"  # seconds: the longest there is
 RENEWED_BEFORE = 300.0  # seconds before credentials expire there are new ones
-HELD_FOR = 10.0  # seconds until we ask again, however soon they expire
+HELD_FOR = 10.0  # seconds until they are asked for again, however soon they expire
 ROLE = "/latest/meta-data/iam/security-credentials/"
 
 
@@ -49,7 +49,7 @@ class Metadata:
         return MachineIdentity(*found)
 
     def credentials(self) -> tuple[str, str, str]:
-        """Those of our role: access key, secret key, session token. Kept until minutes before they expire."""
+        """Those of the machine's role: access key, secret key, session token. Kept until minutes before they expire."""
         now = time.time()
         if self._credentials is None or now >= self._renew_at:
             try:

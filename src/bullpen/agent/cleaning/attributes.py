@@ -19,7 +19,7 @@ NONE: Attributes = MappingProxyType({})
 
 
 def read(fd: int) -> Attributes:
-    """Those that we may see. Raise OSError."""
+    """Those that the agent may see. Raise OSError."""
     try:
         names = os.listxattr(fd)
     except OSError as failure:

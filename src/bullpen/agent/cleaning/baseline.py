@@ -20,10 +20,10 @@ from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, reason_of
 
 
 class Fingerprint(NamedTuple):
-    """What tells that an entry is the one it was. A job can set every time but the change time.
+    """What shows that an entry is the one it was. A job can set every time but the change time.
 
     Size and times of a directory say only that something came and went in it, and are left out; so are those of a file
-    that we write to ourselves.
+    that the agent writes to itself.
     """
 
     mode: int
@@ -183,7 +183,7 @@ def _look_into(fd: int, path: Path, mount: int, enters: Enters, mend: Mend | Non
             try:
                 status = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
-                continue  # gone while we looked
+                continue  # gone meanwhile
             except OSError as failure:
                 yield FoundEntry(below, None, reason_of(failure))
                 continue

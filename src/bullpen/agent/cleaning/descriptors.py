@@ -46,7 +46,7 @@ class Holders:
         self._account = account
 
     def sweep(self, keep: KeepList, troubles: dict[str, str]) -> Iterator[Turn]:
-        """Nothing: a process of another user is not ours to end."""
+        """Nothing: the agent does not end processes of other users."""
         return iter(())
 
     def differences(self, keep: KeepList) -> Iterator[str | Turn]:
@@ -102,14 +102,15 @@ class Holders:
         if stat.S_ISSOCK(status.st_mode):
             if _holds_passed_files(link):
                 what = "a socket that holds open files which were passed to it"
-        elif self._account.owns(status.st_uid) and _has_a_name(status):
+        # What has a name, or had one: a pipe or a terminal leads to no file.
+        elif self._account.owns(status.st_uid) and stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFDIR):
             what = f"{_path(link)} open, which is {self._account.name}'s"
         if what and (process := identify(pid)) is not None:
             found[status.st_dev, status.st_ino] = f"process {pid} ({name_of(process)}) has {what}"
 
 
 def may_look() -> bool:
-    """Whether we may see the open files of other users' processes: not every root may, in a container for one."""
+    """Whether the agent may see the open files of other users' processes. Root in a container may lack that right."""
     with open(f"{PROC}/self/status", encoding="ascii", errors="replace") as file:
         (rights,) = (int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))
     return bool(rights >> CAP_SYS_PTRACE & 1)
@@ -146,11 +147,6 @@ def _path(link: str) -> str:
         return shown((os.readlink(link)[:MOST_SHOWN],))
     except OSError:
         return "a file"
-
-
-def _has_a_name(status: os.stat_result) -> bool:
-    """Or had one: a pipe or a terminal leads to no file."""
-    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
 
 
 def _holds_passed_files(link: str) -> bool:

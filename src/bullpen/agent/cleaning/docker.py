@@ -1,4 +1,4 @@
-"""Docker on a machine that is ours alone: brought back to what it held at boot, as the places of the jobs are.
+"""Docker on a machine that is not shared: brought back to what it held at boot, as the places of the jobs are.
 
 Containers go first, for they hold the rest. An image is known by its id and one name: a name that a job has moved to
 another image is as much a difference as a new image. What a job changed inside a volume or a container of the baseline
@@ -16,7 +16,6 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
-from typing import IO
 
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Turn
@@ -122,36 +121,31 @@ class Docker:
 
     def _run(self, *arguments: str) -> Generator[Turn, None, str]:
         """What it printed, once it has ended."""
+        what, deadline = f"docker {arguments[0]}", time.monotonic() + self._patience
         with TemporaryFile() as output, TemporaryFile() as errors:
-            yield from self._await_end(arguments, output, errors)
-            output.seek(0)
-            return output.read().decode(errors="replace")
-
-    def _await_end(self, arguments: tuple[str, ...], output: IO[bytes], errors: IO[bytes]) -> Iterator[Turn]:
-        what = f"docker {arguments[0]}"
-        deadline = time.monotonic() + self._patience
-        try:
-            process = subprocess.Popen(
-                [self._program, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=errors
-            )
-        except OSError as exc:
-            raise DockerFailed(f"{what} cannot be started: {exc.strerror}") from exc
-        self.child = process.pid
-        try:
-            while (status := process.poll()) is None:
-                if time.monotonic() >= deadline:
-                    raise DockerFailed(f"{what} did not end within {self._patience:g} s")
-                yield Turn.WAITING
-        finally:
-            self.child = None
-            if process.poll() is None:
-                process.kill()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(1.0)
+            command = [self._program, *arguments]
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+            except OSError as exc:
+                raise DockerFailed(f"{what} cannot be started: {exc.strerror}") from exc
+            self.child = process.pid
+            try:
+                while (status := process.poll()) is None:
+                    if time.monotonic() >= deadline:
+                        raise DockerFailed(f"{what} did not end within {self._patience:g} s")
+                    yield Turn.WAITING
+            finally:
+                self.child = None
+                if process.poll() is None:
+                    process.kill()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(1.0)
+            said = output if status == 0 else errors
+            said.seek(0)
+            text = said.read().decode(errors="replace")
         if status != 0:
-            errors.seek(0)
-            said = errors.read().decode(errors="replace").strip()[-MOST_SHOWN:]
-            raise DockerFailed(f"{what} failed with status {status}: {said}")
+            raise DockerFailed(f"{what} failed with status {status}: {text.strip()[-MOST_SHOWN:]}")
+        return text
 
 
 def _handle(entry: str) -> str:

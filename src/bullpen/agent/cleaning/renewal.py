@@ -30,7 +30,7 @@ class Renewal:
         self.baseline = baseline
         self._names, self._keep = names, keep
         self._entries = dict(baseline.entries)
-        self._times: dict[tuple[int, int], int] = {}  # change times of files with several names, after we moved one
+        self._times: dict[tuple[int, int], int] = {}  # change times of files with several names, after one was moved
 
     def run(self) -> Iterator[None]:
         """Raise OSError: then a place may be in pieces."""
@@ -108,14 +108,14 @@ class Renewal:
             self._times[where(status)] = status.st_ctime_ns
 
     def _note_kept(self, path: Path) -> None:
-        """A kept file of which we have moved other names."""
+        """A kept file of which other names were moved."""
         with suppress(OSError):  # a job has removed it
             status = os.stat(os.path.join(self.baseline.places[path[0]], *path[1:]), follow_symlinks=False)
             if Fingerprint.of(status) == self._expected(path, status):
                 self._entries[path] = Fingerprint.of(status)
 
     def _expected(self, path: Path, status: os.stat_result) -> Fingerprint | None:
-        """What the entry is if only we have touched it since the baseline; None: it was not there."""
+        """What the entry is if only this renewal has touched it since the baseline; None: it was not there."""
         was = self.baseline.entries.get(path)
         changed = self._times.get(where(status))
         return was if was is None or changed is None else was._replace(changed=changed)

@@ -27,7 +27,7 @@ class SharedPlaces:
     """What the user has when this is made stays, as do the directories `spare`, which others clean. It must stay as it
     is, though: what is new inside goes, and what is changed or missing is a difference.
 
-    On a machine that we share, what others have there may be vast: of their directories only those are looked into that
+    On a shared machine, what others have there may be vast: of their directories only those are looked into that
     the user can write to, not those that merely lead to such.
     """
 
@@ -77,7 +77,7 @@ class SharedPlaces:
     def _take_baseline(self) -> None:
         for place in self._places():
             with suppress(FileNotFoundError):  # gone since
-                # Parents come first: by the time that we look into a directory of the user's, it is known.
+                # Parents come first: a directory of the user's is known before it is entered.
                 for sight in look(place, place, self._enters_at_boot):
                     if not self._must_go(sight):
                         continue
@@ -124,7 +124,7 @@ class SharedPlaces:
         if len(sight.path) == 1:
             return False
         if sight.status is None:
-            # A user's mount (FUSE) lets not even root look. What lies below our user's waits for the next job.
+            # A user's mount (FUSE) lets not even root look. What lies below the user's own waits for the next job.
             is_ours = not self._shares_machine or "/".join(sight.path) in _mounted_by(self._account.user)
             return is_ours and sight.path not in self._known
         return self._judge(sight.path, sight.status) is EntryFate.GOES

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("config.sh", "run.sh")
 REGISTRATION = re.compile(r"\.runner.*|\.credentials.*")  # what config.sh writes down of a registration
 OF_ANOTHER_LIFE = re.compile(r"\.runner.*|\.credentials.*|\.service|\.env|\.path|_diag|_work|run-helper\.sh")
-"""What a runner writes once it is configured: not ours. Its `.env` wins over what we tell it, its hooks included."""
+"""What a runner writes once it is configured. Its `.env` would win over the agent's variables, the hooks included."""
 SLICE = 4 * 1024 * 1024  # bytes copied at a time: a heartbeat fits in between
 
 
@@ -53,7 +53,7 @@ def install(source: Path, target: Path, account: Account | None) -> Generator[Tu
 
 
 def protect(target: Path, account: Account | None) -> None:
-    """Let the user of the jobs add files, and replace none of ours. Others can open nothing there, even if a job passes
+    """Let the user of the jobs add files, and replace none. Others can open nothing there, even if a job passes
     them the open directory: it stays the same one, and the mode of the next run's files may let all read them."""
     target.chmod(0o755)
     if account is not None:

@@ -1,4 +1,7 @@
-"""Lets GitHub's runner ask the agent before each job whether the job may run here.
+"""Lets GitHub's runner ask the agent before each job whether the job may run here, and decides that.
+
+GitHub gives a runner any job that asks for its label, of every repository that the runner may serve. A user who can
+start a workflow there can ask for the label of another run, so the agent checks each job before its first step.
 
 <instance>/hooks/
     started.sh  completed.sh    what the runner executes, with `bash -e` and as the user of the jobs
@@ -27,17 +30,20 @@ import os
 import re
 import shlex
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bullpen.agent.github.admission import AdmissionRequest
+from bullpen.agent.progress import SERVING, InstanceRecord
+from bullpen.model.activity import Activity
+from bullpen.model.label import parse
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
 
 EVENTS = ("started", "completed")
 QUESTION_WITHIN = 2  # seconds to pass the question on
-ANSWER_WITHIN = 30  # seconds until there must be an answer: the agent tells the control plane first
+ANSWER_WITHIN = 30  # seconds until there must be an answer: the agent reports to the control plane first
 LOGGED_WITHIN = 2  # seconds for the worker to send the reason; one that is cancelled waits for more than 7
 AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless its writer has made it larger
 LONGEST = 4096  # bytes that a pipe takes whole, and far more than a question has
@@ -45,6 +51,39 @@ QUESTION = re.compile(
     r"([0-9]{1,10}-[0-9]{1,12})\t(started|completed)\t([0-9]{1,20})\t([0-9]{1,4})"  # id, event, run, attempt
     r"\t([A-Za-z0-9._-]{1,99}/[A-Za-z0-9._-]{1,100})\t([^\t]{0,64})\t([^\t]{0,200})"  # repository, runner, job
 )
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """A job that is about to begin, or whose last step is over, as GitHub's runner names it. `id` is that
+    of the question."""
+
+    id: str
+    run: str
+    attempt: str
+    repository: str
+    runner: str
+    job: str
+    is_over: bool = False
+
+
+def refusal(asked: AdmissionRequest, record: InstanceRecord | None, registered_for: str) -> str:
+    """Why the job must not run here, for the job's log; empty if it may."""
+    if record is None or record.state not in SERVING or record.round != registered_for:
+        return "This runner was given back before the job began. Run the job again."
+    label = parse(record.run_id)
+    if label is None or not asked.attempt.isdecimal():
+        return f"This runner serves {record.run_id}, which is not a run of GitHub."
+    if not label.admits(asked.run, int(asked.attempt)):
+        return f"This runner serves label {label}, not run {asked.run}, attempt {asked.attempt}."
+    if record.repository and record.repository.casefold() != asked.repository.casefold():
+        return f"This runner serves {record.repository}, not {asked.repository}."
+    return ""
+
+
+def activity_of(asked: AdmissionRequest, record: InstanceRecord, runner: str) -> Activity:
+    """What an admitted job is to the control plane; `runner` is the name of the registration."""
+    return Activity(asked.repository, asked.run, int(asked.attempt), record.run_id, runner, asked.job)
 
 
 class Hooks:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from bullpen.agent.store.base import RunnerCredentials, Sink
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
 LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
-STOPPED_WITHIN = 25.0  # seconds from SIGINT to the end: a job's step gets ten of them, then it tells GitHub
+STOPPED_WITHIN = 25.0  # seconds from SIGINT to the end: a job's step gets ten of them, then it reports to GitHub
 REMOVED_WITHIN = 20.0  # seconds for config.sh remove
 MOST_RESTARTS, RESTARTS_WITHIN = 3, 60.0  # then something is wrong that a restart does not mend
 FIRST_PAUSE = 1.0  # seconds before the first of them; each further one takes twice as long
@@ -87,32 +87,29 @@ class Lines:
         return whole
 
 
+@dataclass(eq=False)
 class RunnerListener:
-    def __init__(
-        self,
-        launch: Launch,
-        directory: Path,
-        version: str,
-        work: Path,
-        hooks: Mapping[str, str],
-        given: RunnerCredentials,
-        restarts: Restarts,
-        undo: Callable[[RegistrationFiles], str],
-        removal: Callable[[], str],
-    ) -> None:
-        """`directory` has GitHub's runner of this `version`; `hooks` are the variables that name them to run.sh. `undo`
-        undoes whatever jobs have done to what removes a registration, or says why it cannot; `removal` is a token to
-        remove it with that holds now. Nothing is started yet."""
-        self.stage = ListenerStage.STARTING if given.jit else ListenerStage.CONFIGURING
+    """`undo` undoes whatever jobs have done to what removes a registration, or says why it cannot; `removal` is a token
+    to remove it with that holds now. Nothing is started yet."""
+
+    launch: Launch
+    directory: Path  # of GitHub's runner
+    version: str
+    work: Path
+    hooks: Mapping[str, str]  # the variables that name them to run.sh
+    given: RunnerCredentials
+    restarts: Restarts
+    undo: Callable[[RegistrationFiles], str]
+    removal: Callable[[], str]
+
+    def __post_init__(self) -> None:
+        self.stage = ListenerStage.STARTING if self.given.jit else ListenerStage.CONFIGURING
         self.why = ""  # it is broken, or its registration stays behind
         self.has_job = False
         self.jobs = 0  # so many have begun
         self.is_bound = False  # whether that job was admitted; set by `Actions.check`
         self.until = 0.0  # a monotonic reading at which to look again, if it is not 0
         self.child: Child | None = None
-        self._launch, self._directory, self._version = launch, directory, version
-        self._work, self._hooks = work, hooks
-        self._given, self._restarts, self._undo, self._removal = given, restarts, undo, removal
         self._registration: RegistrationFiles | None = None
         self._lines = Lines()
         self._is_wanted = True
@@ -120,16 +117,16 @@ class RunnerListener:
 
     @property
     def removes_itself(self) -> bool:
-        """The registration is ours alone to remove: there is no service that does it. One for a single job never is."""
-        return bool(self._given.removal) and not self._given.jit
+        """Only the agent can remove the registration: no service does it. That of a single job is never such a one."""
+        return bool(self.given.removal) and not self.given.jit
 
     def begin(self, now: float) -> None:
         if self.stage is ListenerStage.STARTING:
             self._run(now)
             return
-        given = self._given
+        given = self.given
         command = ["--unattended", "--url", given.url, "--name", given.runner, "--labels", given.label]
-        command += ["--no-default-labels", "--disableupdate", "--work", str(self._work)]
+        command += ["--no-default-labels", "--disableupdate", "--work", str(self.work)]
         command += ["--runnergroup", given.group] if given.group else []
         self._start(now, CONFIGURED_WITHIN, "config.sh", *command, ACTIONS_RUNNER_INPUT_TOKEN=given.token)
 
@@ -138,7 +135,7 @@ class RunnerListener:
         if self.child is None:
             if self.stage is ListenerStage.PAUSING and now >= self.until:
                 # What was made for one start is not started again: it is removed, and another one made.
-                (self._remove if self._given.jit else self._run)(now)
+                (self._remove if self.given.jit else self._run)(now)
             return
         code = self.child.exit_code()  # first: what it printed before its end is there by now
         self.child.pump()
@@ -173,9 +170,9 @@ class RunnerListener:
     def _run(self, now: float) -> None:
         self.stage = ListenerStage.STARTING
         told = {"RUNNER_MANUALLY_TRAP_SIG": "1", "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE": "1"}
-        if self._given.jit:
-            told["ACTIONS_RUNNER_INPUT_JITCONFIG"] = self._given.jit
-        self._start(now, LISTENS_WITHIN, "run.sh", **told, **self._hooks)
+        if self.given.jit:
+            told["ACTIONS_RUNNER_INPUT_JITCONFIG"] = self.given.jit
+        self._start(now, LISTENS_WITHIN, "run.sh", **told, **self.hooks)
 
     def _remove(self, now: float) -> None:
         self.until = 0.0
@@ -185,18 +182,18 @@ class RunnerListener:
             # config.sh failed or was ended: GitHub may have registered the runner before.
             unknown = "its registration may stay behind: whether GitHub registered it is not known"
             self.stage, self.why = ListenerStage.OVER, f"{unknown}; {self.why}" if self.why else unknown
-        elif trouble := self._undo(self._registration):
+        elif trouble := self.undo(self._registration):
             self.stage, self.why = ListenerStage.OVER, f"its registration stays behind: {trouble}"
         else:
             self.stage = ListenerStage.REMOVING
-            self._given = replace(self._given, removal=self._removal())
-            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self._given.removal, "HOME": str(self._directory)}
+            self.given = replace(self.given, removal=self.removal())
+            told = {"ACTIONS_RUNNER_INPUT_TOKEN": self.given.removal, "HOME": str(self.directory)}
             self._start(now, REMOVED_WITHIN, "config.sh", "remove", **told)
 
     def _ended(self, code: int | None, said: str, now: float) -> None:
         self.until = 0.0
         if self.stage is ListenerStage.CONFIGURING and self._is_configured:
-            self._registration = RegistrationFiles(self._directory)
+            self._registration = RegistrationFiles(self.directory)
         match self.stage:
             case ListenerStage.CONFIGURING if not self._is_wanted:
                 self._remove(now)
@@ -215,15 +212,15 @@ class RunnerListener:
 
     def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
         if code == DEPRECATED:
-            self._break(f"GitHub refuses runner version {self._version}: use a newer one")
+            self._break(f"GitHub refuses runner version {self.version}: use a newer one")
         elif self.has_job and self.is_bound:
             # GitHub does not learn how the job ended, and waits for minutes: the control plane should know now.
             self._break(f"GitHub's runner ended while its job ran: {said}")
-        elif self._given.jit and self.jobs and not self._is_configured:
+        elif self.given.jit and self.jobs and not self._is_configured:
             self.stage = ListenerStage.LOST
-        elif (pause := self._restarts.pause(now)) is None:
+        elif (pause := self.restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
-        elif not self._given.jit and (not self._is_configured or "has been deleted" in said):
+        elif not self.given.jit and (not self._is_configured or "has been deleted" in said):
             # A job may have made it look so, to go on using its copy of a registration that is never removed then.
             self._remove(now)
         else:
@@ -236,7 +233,7 @@ class RunnerListener:
 
     @property
     def _is_configured(self) -> bool:
-        return (self._directory / ".runner").exists()
+        return (self.directory / ".runner").exists()
 
     def drop(self, child: Child) -> None:
         child.end()  # with what it left running
@@ -246,9 +243,9 @@ class RunnerListener:
     def _start(self, now: float, within: float, program: str, *arguments: str, **told: str) -> None:
         self._lines = Lines()
         self.until = now + within
-        command = [str(self._directory / program), *arguments]
+        command = [str(self.directory / program), *arguments]
         try:
-            self.child = self._launch(program, command, told, self._lines, sys.maxsize)
+            self.child = self.launch(program, command, told, self._lines, sys.maxsize)
         except (OSError, ValueError) as exc:
             self._ended(None, f"{program} could not be started: {exc}", now)
 
@@ -266,6 +263,6 @@ class RunnerListener:
         """The last it printed, for people: no secret, whatever it printed."""
         assert self.child is not None, "nothing was started"
         text = self.child.tail()
-        for secret in (self._given.token, self._given.removal, self._given.jit):
+        for secret in (self.given.token, self.given.removal, self.given.jit):
             text = text.replace(secret, "***") if secret else text
         return f"its last lines:\n{text}" if text else "it printed nothing"

@@ -20,9 +20,8 @@ from bullpen.agent.child_process import Child
 from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import Config
-from bullpen.agent.github.admission import AdmissionRequest, activity_of, refusal
 from bullpen.agent.github.install import PROGRAMS, RegistrationFiles, install, strip
-from bullpen.agent.github.job_hooks import Hooks
+from bullpen.agent.github.job_hooks import AdmissionRequest, Hooks, activity_of, refusal
 from bullpen.agent.github.listener import STOPPED_WITHIN, Lines, ListenerStage, Restarts, RunnerListener
 from bullpen.agent.progress import AgentProgress, InstanceRecord, Phase
 from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 VERSION_WITHIN = 30.0  # seconds
 LEAVING_WITHIN = 10.0  # seconds that a leaving agent gives its runner, and as much more as a job takes to be cancelled
 ENDED_WITHIN = 2.0  # seconds for what jobs left running; a heartbeat waits so long
-ASKED_WITHIN = 300.0  # seconds from a job's begin until we are asked about it: what it uses is downloaded before
+ASKED_WITHIN = 300.0  # seconds from a job's begin until its hook asks: what the job uses is downloaded before
 REFUSED_WITHIN = 10.0  # seconds for a refused job to end by itself: see `job_hooks`
 LOOK_AGAIN = 0.050  # seconds
 VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
@@ -55,7 +54,7 @@ class Actions:
         self._listener: RunnerListener | None = None
         self._asking: Child | None = None  # for the runner's version
         self._restarts = Restarts()
-        self._job = 0  # the number of the one that runs, since we registered
+        self._job = 0  # the number of the one that runs, since the registration
         self._judged = 0  # the number of the last one that was admitted or refused
         self._due, self._overdue = math.inf, ""  # by then it must have been judged, or have ended; what if not
         self._is_over = False  # the job's last step; its runner still has to tell GitHub
@@ -65,7 +64,7 @@ class Actions:
         self._programs: frozenset[str] = frozenset()  # what lies in the runner's directory without a registration
 
     def settle(self) -> Generator[Turn, None, tuple[Entry, ...]]:
-        """Make the runner ready, and return which of our files may change without a job's doing. Raise CannotSettle."""
+        """Make the runner ready, and return which of its files may change without a job's doing. Raise CannotSettle."""
         config = self._config
         linked: tuple[Path, ...] = ()
         if config.runner_url:
@@ -120,11 +119,9 @@ class Actions:
             return began.hung_up().listening(why)
         self._hooks.open()
         self._job = self._judged = 0
-        runner, version, work = self._directory, self.version, self._config.places["work"]
-        hooks, restarts, removal = self._hooks.variables, self._restarts, partial(_removal, store, given)
-        self._listener = RunnerListener(
-            self._launch, runner, version, work, hooks, given, restarts, self._undo, removal
-        )
+        at, work, hooks = self._directory, self._config.places["work"], self._hooks.variables
+        restarts, undo, removal = self._restarts, self._undo, partial(_removal, store, given)
+        self._listener = RunnerListener(self._launch, at, self.version, work, hooks, given, restarts, undo, removal)
         self._listener.begin(time.monotonic())
         return self._follow(began)
 
@@ -142,7 +139,6 @@ class Actions:
 
     @property
     def is_asked(self) -> bool:
-        """The job that has begun waits for an answer."""
         return self._asked is not None and self.awaits_word
 
     def admit(self, progress: AgentProgress) -> AgentProgress:
@@ -257,8 +253,8 @@ class Actions:
             self._hooks.close()
 
     def _undo(self, registration: RegistrationFiles) -> str:
-        """What jobs have done to our removing of a registration, or why it cannot be undone. What they left running
-        could read the token in the environment of config.sh, for it has the same user."""
+        """Undo what jobs have done to what removes a registration, or say why that is not possible. What they left
+        running could read the token in the environment of config.sh, for it has the same user."""
         me, mark = identify(os.getpid()), mark_of(self._config.instance_id)
         try:
             if self._account is not None:

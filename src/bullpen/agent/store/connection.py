@@ -1,4 +1,5 @@
-"""Requests to `bullpen serve` over one kept-alive connection, with time-outs and a pause after each failure.
+"""Requests to `bullpen serve` over one kept-alive connection, with time-outs and a pause after each failure; and the
+output of a job on its way there.
 
 Only the standard library, and no retries behind the caller's back: the agent's loop decides what to do next. After a
 failure the next attempt waits for a random part of a time that doubles from 1 to 30 seconds, so that a service that
@@ -12,10 +13,13 @@ import random
 import time
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds
 LARGEST_ANSWER = 4 * 1024 * 1024  # bytes
+GATHERED_FOR = 0.5  # seconds of a job's output, or
+CHUNK = 64 * 1024  # bytes, whichever comes first: a request for each line would cost more than the line
+MOST_KEPT = 1024 * 1024  # bytes that wait for a service that is away; what comes after them is lost
 Answer = dict[str, Any]
 
 
@@ -108,3 +112,47 @@ class Caller:
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
         self._not_before = time.monotonic() + max(at_least, random.uniform(0, longest))
+
+
+class HttpLog:
+    """Where the output of one assignment goes: gathered for a moment, and kept while the server does not answer. Never
+    an error: what cannot be kept is lost."""
+
+    def __init__(self, caller: Caller, path: str, fence: int) -> None:
+        self._caller = caller
+        self._path = path
+        self._fence = fence
+        self._offset = 0
+        self._waiting = b""
+        self._since = 0.0
+        self._closed = self._refused = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._refused or (self._closed and not self._waiting)
+
+    def write(self, content: bytes) -> None:
+        if not self._waiting:
+            self._since = time.monotonic()
+        self._waiting += content[: MOST_KEPT - len(self._waiting)]
+        self.flush()
+
+    def close(self) -> None:
+        self._closed = True
+        self.flush(at_once=True)
+
+    def flush(self, *, at_once: bool = False) -> None:
+        """Send what has been gathered for long enough."""
+        while self._waiting and not self._refused:
+            if not at_once and len(self._waiting) < CHUNK and time.monotonic() < self._since + GATHERED_FOR:
+                return
+            chunk = self._waiting[:CHUNK]
+            where = urlencode({"fence": self._fence, "offset": self._offset})
+            try:
+                status, _ = self._caller.call("POST", f"{self._path}?{where}", chunk)
+            except ServiceAway:
+                return
+            # Refused for good: the job belongs to another, or its log is full.
+            self._refused = status >= 300
+            self._offset += len(chunk)
+            self._waiting = self._waiting[len(chunk) :]

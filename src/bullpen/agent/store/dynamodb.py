@@ -45,7 +45,7 @@ REFUSED_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature")
 
 
 def connect(config: Config, metadata: Metadata) -> DynamoStore:
-    """With the credentials of the machine that we run on."""
+    """With the credentials of this machine."""
     client = DynamoDB(config.region, metadata.credentials, config.endpoint, PATIENCE)
     return DynamoStore(config, client, metadata.forget_credentials)
 
@@ -63,12 +63,11 @@ class DynamoStore:
         self._forget_credentials = forget_credentials
         self._look_at = 0.0
         self._beats = self._signals = 0  # the numbers of the last ones
-        self._may_be_registered = True  # an agent before us may have been
+        self._may_be_registered = True  # an earlier process may have been
         self._has_described = False
         self._issuer: CredentialIssuer | None = None
 
     def has_changed(self) -> bool:
-        """True if it is time to look again."""
         return time.monotonic() >= self._look_at
 
     def look(self) -> InstanceRecord | NoRecord:
@@ -89,7 +88,8 @@ class DynamoStore:
         if leaving is not None:
             pulse["leaving"] = text(moment(leaving))
         if not self._has_described:
-            pulse["card"] = items.encode_part(self._card())
+            card = Card(self._config.capabilities, build_id(), os.uname().nodename, os.getpid(), __version__)
+            pulse["card"] = items.encode_part(card)
         for _ in range(ATTEMPTS):
             self._beats += 1
             is_ours, found = self._count_up("Heartbeat", self._beats, pulse, _entries(self._id, leaving))
@@ -103,9 +103,6 @@ class DynamoStore:
                 return Grant(holder, next_in=self._config.heartbeat * random.uniform(0.9, 1.0))
             self._beats = _seq(found)
         raise StoreUnreachable(f"{ATTEMPTS} heartbeats in a row were overtaken by another process")
-
-    def _card(self) -> Card:
-        return Card(self._config.capabilities, build_id(), os.uname().nodename, os.getpid(), __version__)
 
     def stop(self) -> None:
         """Nothing: a sweeper decides what becomes of a worker whose beats it accepts itself."""
@@ -192,9 +189,9 @@ class DynamoStore:
     def _count_up(
         self, kind: str, seq: int, said: Mapping[str, Value | None], first: Item | None = None
     ) -> tuple[bool, Item]:
-        """Write our item of this kind as number `seq`, unless it is as far already, or its worker is cleaned up, and
-        `first` only where it is missing; what is None goes. A number that is too far ahead is none of ours: another
-        machine wrote it, and would silence us. Returns whether what stands there now is ours, and what stands there."""
+        """Write the item of this kind as number `seq`, unless it is as far already, or its worker is cleaned up, and
+        `first` only where it is missing; what is None goes. A number that is too far ahead is another machine's, and
+        would silence this one. Returns whether this agent wrote what stands there now, and what it is."""
         first, gone = first or {}, [name for name, value in said.items() if value is None]
         values = {name: value for name, value in said.items() if value is not None}
         values |= {"seq": number(seq), "updatedAt": text(moment(datetime.now(UTC)))}
@@ -220,7 +217,7 @@ class DynamoStore:
             )
         except ConditionFailed as exc:
             found = exc.items[0] or {}
-            # Written when we wrote it: it had landed, and was sent again when the connection broke.
+            # Written at the same time: it had landed, and was sent again when the connection broke.
             return found.get("updatedAt") == values["updatedAt"], found
         return True, dict(answer["Attributes"])
 

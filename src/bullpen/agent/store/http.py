@@ -27,8 +27,7 @@ from bullpen.agent.store.base import (
     RunnerCredentials,
     StoreUnreachable,
 )
-from bullpen.agent.store.connection import Answer, Caller, FixedToken, ServiceAway
-from bullpen.agent.store.log_buffer import HttpLog
+from bullpen.agent.store.connection import Answer, Caller, FixedToken, HttpLog, ServiceAway
 from bullpen.agent.wakeup import ThreadWakeup
 
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
@@ -46,7 +45,7 @@ class HttpStore:
         self._base = f"/v1/agents/{quote(config.instance_id, safe='')}"
         shown = _badge(config)
         self._caller = Caller(config.serve_url, shown, PATIENCE)
-        # Beats and signals have a pause of their own: a log that is refused for now must not cost us our lease.
+        # Beats and signals have a pause of their own: a log that is refused for now must not cost the lease.
         self._pulse = Caller(config.serve_url, shown, PATIENCE)
         self._poll = Caller(config.serve_url, shown, POLL + PATIENCE)
         self._registrar = Caller(config.serve_url, shown, REGISTRATION_PATIENCE)
@@ -56,7 +55,7 @@ class HttpStore:
         self._watcher: threading.Thread | None = None
         self._host = os.uname().nodename
         self._seq = 0
-        self._may_be_registered = True  # an agent before us may have been
+        self._may_be_registered = True  # an earlier process may have been
         self._told_to_stop: tuple[str, ...] = ()
         self._logs: list[HttpLog] = []
         self._take_new_key()
@@ -82,7 +81,7 @@ class HttpStore:
         found = self._news if self._news is not None else self._call("GET", f"{self._base}/record")
         if not found["found"]:
             return ABSENT
-        self._seq = max(self._seq, found["signalSeq"])  # news may be older than our last signal
+        self._seq = max(self._seq, found["signalSeq"])  # news may be older than the last signal
         try:
             state = InstanceState(found["state"])
         except ValueError as exc:
@@ -129,7 +128,7 @@ class HttpStore:
             if self._call("POST", f"{self._base}/signals", said, self._pulse)["stored"]:
                 self._seq += 1  # only now: the service takes no number that runs far ahead of the last one
                 return
-            # An agent before us came further than we knew, or the last one was stored and its answer lost.
+            # An earlier process came further than this one knew, or the last one was stored and its answer lost.
             self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
         raise StoreUnreachable(f"{kind} was not stored")
 

@@ -29,12 +29,12 @@ _HOLDS = "SELECT 1 FROM jobs WHERE worker = ? AND state = 'running' LIMIT 1"
 
 
 class Lease:
-    """What we know of our worker record. `beat` writes, in the caller's transaction; `heard` notes that it stands."""
+    """The agent's own worker record. `beat` writes, in the caller's transaction; `heard` notes that it stands."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._host = os.uname().nodename
-        self._build = build_id()  # here, and not while we hold the store
+        self._build = build_id()  # here, and not while the store is locked
         self._take_new_key()
 
     def _take_new_key(self) -> None:
@@ -63,13 +63,10 @@ class Lease:
         if not isinstance(outcome, Change):
             return outcome
         if self.epoch == 0:
-            connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", (self.key, self._card()))
+            card = workers.Card(self._config.capabilities, self._build, self._host, os.getpid(), __version__)
+            values = (self.key, json.dumps(asdict(card)))
+            connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", values)
         return Accepted.of(WORKERS.land(connection, outcome), resurrected=outcome.step == workers.resurrect.step)
-
-    def _card(self) -> str:
-        config = self._config
-        card = workers.Card(config.capabilities, self._build, self._host, os.getpid(), __version__)
-        return json.dumps(asdict(card))
 
     def stop(self, connection: sqlite3.Connection, at: datetime) -> None:
         """Report that this worker has stopped, without waiting for its lease. Jobs that it holds are owed to others."""

@@ -67,7 +67,7 @@ class SqliteStore:
                 return ABSENT
             state, run_id, round, threshold, attested, trust_domain, repository = row
             can_take = state == InstanceState.RUNNING and self._lease is not None
-            has_job = can_take and self.jobs.next_job(connection, run_id, _now()) is not None
+            has_job = can_take and self.jobs.next_job(connection, run_id, datetime.now(UTC)) is not None
             owned = (InstanceState(state), run_id, round, threshold / 1e6, bool(attested), trust_domain)
             return InstanceRecord(*owned, has_job, repository)
 
@@ -79,7 +79,7 @@ class SqliteStore:
 
         self._lease = lease = self._lease or Lease(self._config)
         while True:
-            at = _now()
+            at = datetime.now(UTC)
             with self.transaction() as connection:
                 outcome = lease.beat(connection, at, leaving, activity)
                 if isinstance(outcome, Accepted) and job is not None:
@@ -94,7 +94,7 @@ class SqliteStore:
     def stop(self) -> None:
         if self._lease is not None:
             with self.transaction(tells_control=True) as connection:
-                self._lease.stop(connection, _now())
+                self._lease.stop(connection, datetime.now(UTC))
 
     def report(self, kind: SignalKind, record: InstanceRecord, text: str) -> None:
         with self.transaction(tells_control=True) as connection:
@@ -114,7 +114,7 @@ class SqliteStore:
         from bullpen.agent.github import token_source
 
         with self.translated():
-            found = self.connected().execute(_IS_OURS, (self._id, record.run_id, record.round)).fetchone()
+            found = self.connected().execute(f"SELECT 1 {_OURS}", (self._id, record.run_id, record.round)).fetchone()
         if found is None:
             return OwnList.MOVED_ON
         self._issuer = self._issuer or token_source.CredentialIssuer(self._id)
@@ -150,7 +150,7 @@ class SqliteStore:
     def translated(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, TurnstileTimeout, ValueError) as exc:  # ValueError: a state we do not know
+        except (sqlite3.Error, OSError, TurnstileTimeout, ValueError) as exc:  # ValueError: an unknown state
             self.close()  # rolls back; a fresh connection is in no half state
             raise StoreUnreachable(str(exc) or type(exc).__name__) from exc
         except BaseException:
@@ -184,10 +184,6 @@ class LogFile:
         self._file.close()
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 _LOOK = """
 SELECT state, run_id, round, threshold, attested, trust_domain, repository FROM instances WHERE id = ?
 """
@@ -196,7 +192,6 @@ INSERT INTO signals (instance_id, kind, run_id, round, seq, text) VALUES (?, ?, 
 ON CONFLICT (instance_id) DO UPDATE
 SET kind = excluded.kind, run_id = excluded.run_id, round = excluded.round, seq = signals.seq + 1, text = excluded.text
 """
-# Only while the record is still the one we saw: a late registration would draw another run's jobs to this one's label.
+# Only while the record is the one that was seen: a late registration would draw another run's jobs to this label.
 _OURS = "FROM instances WHERE id = ? AND run_id = ? AND round = ? AND state IN ('created', 'claimed', 'running')"
 _REGISTER = f"INSERT OR REPLACE INTO registrations (name, label, round, busy) SELECT id, run_id, round, 0 {_OURS}"
-_IS_OURS = f"SELECT 1 {_OURS}"
