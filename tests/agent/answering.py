@@ -64,7 +64,7 @@ def answering(answer: Callable[[Asked], Answer]) -> Iterator[Service]:
             if said.hangs_up:
                 self.close_connection = True
                 return
-            with suppress(ConnectionError):  # whoever asked has given up
+            with suppress(ConnectionError):  # the client has given up
                 self.send_response(said.status)
                 self.send_header("content-length", str(len(said.content)))
                 self.end_headers()

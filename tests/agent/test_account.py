@@ -11,7 +11,7 @@ import pytest
 from agent.github.fixtures import a_ground
 from bullpen.agent.account import Account, may_change, obstacle
 
-NOBODY_HERE = Account("somebody", 3_000_000, 3_000_000, (3_000_000, 3_000_001))
+ABSENT_USER = Account("runner", 3_000_000, 3_000_000, (3_000_000, 3_000_001))
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ground() -> Iterator[Path]:
 def test_a_directory_on_the_way_must_let_itself_be_read_and_passed(ground: Path, mode: int, is_open: bool) -> None:
     (ground / "home" / "instances").mkdir(parents=True)
     (ground / "home").chmod(mode)
-    found = obstacle(NOBODY_HERE, ground / "home" / "instances")
+    found = obstacle(ABSENT_USER, ground / "home" / "instances")
     assert found == (None if is_open else ground / "home")
 
 
@@ -39,4 +39,4 @@ def test_a_directory_on_the_way_must_let_itself_be_read_and_passed(ground: Path,
     ],
 )
 def test_who_owns_something_or_may_write_to_it_can_change_it(mode: int, user: int, group: int, may: bool) -> None:
-    assert may_change(NOBODY_HERE, os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))) is may
+    assert may_change(ABSENT_USER, os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))) is may

@@ -40,7 +40,7 @@ def test_an_agent_learns_how_many_workers_a_job_may_lose(tmp_path: Path) -> None
     assert loaded(tmp_path, told(losses=1)).losses == 1
 
 
-def test_an_earlier_agent_gets_no_key_that_it_would_refuse_unless_somebody_has_set_it() -> None:
+def test_an_earlier_agent_gets_no_key_that_it_would_refuse_unless_a_setting_asks_for_it() -> None:
     assert told().keys() == BEFORE_LOSSES
     assert told(losses=2).keys() == BEFORE_LOSSES | {"losses"}
 

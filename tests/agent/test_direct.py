@@ -1,4 +1,4 @@
-"""A real agent process that uses the table itself, on a machine whose metadata service is ours: one life."""
+"""A real agent process that uses the table itself, on a machine with a fake metadata service: one life."""
 
 from __future__ import annotations
 

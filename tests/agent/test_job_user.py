@@ -34,7 +34,7 @@ from users import lent
 
 IDLE = InstanceRecord(InstanceState.IDLE, "", "r2", 0.0)
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as somebody else")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def config(ground: Path, docker: None, user: str, crontab: Path, monkeypatch: py
 
 
 class Traces:
-    """What somebody leaves of the user's that is neither a process nor a file in places of all users."""
+    """What a process leaves of the user's that is neither a process nor a file in places of all users."""
 
     def __init__(self, account: Account, logins: Path) -> None:
         self._account = account
@@ -164,7 +164,9 @@ def test_a_job_cannot_touch_what_is_ours(config: Config) -> None:
     assert code not in (0, None)
 
 
-def test_the_script_runs_as_we_do_and_what_it_leaves_in_the_places_is_the_user_s(config: Config) -> None:
+def test_the_script_runs_as_the_agent_s_user_and_what_it_leaves_in_the_places_becomes_the_job_user_s(
+    config: Config,
+) -> None:
     (ours := config.home / "ours").touch()
     made = f'mkdir -p "$HOME/.tool/bin"; ln -s {ours} "$HOME/link"; echo > "$HOME/.tool/bin/x"; id -u > ../who'
     said, code, *_ = after(replace(config, pre_runner_script=made), 'rm "$HOME/.tool/bin/x"')
@@ -226,7 +228,7 @@ def refusing(path: Path) -> Callable[[UserCrontabs], None]:
     return refuse
 
 
-def test_on_a_machine_that_we_share_only_what_is_the_user_s_goes(config: Config) -> None:
+def test_on_a_shared_machine_only_what_is_the_user_s_goes(config: Config) -> None:
     shared = config.home / "shared"
     for name, mode in {"open": 0o777, "closed": 0o755, "closed/open": 0o777}.items():
         (shared / name).mkdir()
@@ -241,7 +243,7 @@ def test_on_a_machine_that_we_share_only_what_is_the_user_s_goes(config: Config)
     assert sorted(entry.name for entry in shared.rglob("*")) == ["closed", "e", "of-root", "open", "open"]
 
 
-def test_on_a_machine_that_we_share_nothing_is_taken_over_from_an_earlier_instance_of_the_user(
+def test_on_a_shared_machine_nothing_is_taken_over_from_an_earlier_instance_of_the_user(
     config: Config, crontab: Path
 ) -> None:
     shared, account = config.home / "shared", account_of(config.runner_user)
@@ -288,7 +290,7 @@ def test_what_the_user_had_at_boot_stays(ground: Path, user: str) -> None:
 
 def test_a_process_of_the_user_that_cut_every_tie_is_ended(config: Config) -> None:
     note = config.home / "shared" / "pid"
-    # No mark, no parent of ours: this process is no subreaper, so the orphan falls to somebody above us.
+    # No mark and no parent here: this process is no subreaper, so the orphan goes to a process above it.
     stray = f"env -i setsid sh -c 'echo $$ > {note}.part; mv {note}.part {note}; exec sleep 600' >/dev/null 2>&1 &"
     said, code, tasks, progress = after(config, stray)
     assert code == 0, said
@@ -341,9 +343,9 @@ def test_a_machine_that_is_not_ours_alone_keeps_its_docker(
     stub = Stub(ground / "bin")
     monkeypatch.setenv("PATH", f"{ground / 'bin'}:{os.environ['PATH']}")
     _, _, tasks, progress = after(replace(config, runner_user=""), "true")
-    stub.hold("containers", "somebody-s")
+    stub.hold("containers", "of-another-user")
     assert cleaned(tasks, progress).phase is Phase.DONE
-    assert stub.held("containers") == ["somebody-s"]
+    assert stub.held("containers") == ["of-another-user"]
 
 
 @pytest.mark.parametrize(("named", "why"), [("no-such-user", "does not exist"), ("root", "must not run as 'root'")])

@@ -57,7 +57,7 @@ async def a_daemon(pool: Pool, run_id: str, note: Path) -> ProcessIdentity:
 
 
 def noted(note: Path) -> ProcessIdentity | None:
-    """Who runs under the pid that a file names."""
+    """The process with the pid that a file names."""
     return identify(int(note.read_text()))
 
 
@@ -270,7 +270,7 @@ async def test_an_agent_whose_directory_is_gone_exits(tmp_path: Path) -> None:
             (tmp_path / "aside").rename(pool.directory(instance.id))
 
 
-def test_an_agent_that_meets_something_unexpected_tells_it_and_leaves_properly(tmp_path: Path) -> None:
+def test_an_agent_that_meets_something_unexpected_logs_it_and_leaves_properly(tmp_path: Path) -> None:
     agent = f"""
 from pathlib import Path
 from bullpen.agent.config import Config
@@ -301,7 +301,7 @@ OURS = LeaseHolder("worker", 1)
 
 
 class Scripted:
-    """In place of a store: what was asked of it, in order. What is `away` is not answered; nobody has a job for us."""
+    """In place of a store: what was asked of it, in order. What is `away` is not answered, and no job waits."""
 
     def __init__(self, *away: str) -> None:
         self.jobs: Scripted | None = self
@@ -357,7 +357,7 @@ def test_what_is_not_answered_delays_no_beat(tmp_path: Path, away: str) -> None:
     assert store.asked[-1] == "beat"
 
 
-def test_a_beat_that_is_not_answered_is_tried_again_soon_and_blinds_nobody(tmp_path: Path) -> None:
+def test_a_beat_that_is_not_answered_is_tried_again_soon_and_the_record_stays_known(tmp_path: Path) -> None:
     store = Scripted("beat")
     agent = a_runner(tmp_path, store)
     before = time.monotonic()

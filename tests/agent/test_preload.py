@@ -63,7 +63,7 @@ def loaded(kind: str) -> set[str]:
 
 
 def file_of(module: str) -> Path | None:
-    """None for what is no module of ours."""
+    """None for what is not a module of Bullpen."""
     path = PACKAGE.parent.joinpath(*module.split("."))
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
 

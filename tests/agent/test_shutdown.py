@@ -54,7 +54,7 @@ class Said:
 def left(
     store: Said, record: InstanceRecord | NoRecord, progress: AgentProgress = PROGRESS, reason: str = "it broke"
 ) -> list[object]:
-    config = Config("i-of-nobody", Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 30.0, ())
+    config = Config("i-unused", Path("/"), Path("/"), 5.0, 60.0, 60.0, "", 30.0, ())
     journal = Journal(print)
     journal("takes job j-1")
     with pytest.MonkeyPatch.context() as patch:
@@ -64,7 +64,7 @@ def left(
     return store.told
 
 
-def test_whoever_finds_its_job_ended_knows_that_the_machine_was_leaving() -> None:
+def test_the_control_plane_learns_that_the_machine_leaves_before_its_job_ends() -> None:
     job = Activity("acme/widgets", "4711", 1, "4711", "bullpen.i-1.0")
     told = left(Said(), RUNNING, PROGRESS.bound(job, 0.0))
     assert told.index(job.text()) < told.index("end")
@@ -81,7 +81,7 @@ def test_whoever_finds_its_job_ended_knows_that_the_machine_was_leaving() -> Non
         (InstanceState.IDLE, PROGRESS.reported(SignalKind.CLEAN_OK, "a1", 0.0), SignalKind.CLEAN_FAILED),
     ],
 )
-def test_whoever_waits_hears_why_in_vain_and_what_came_before(
+def test_a_process_that_waits_for_the_instance_gets_the_reason_and_the_last_lines(
     state: InstanceState, progress: AgentProgress, kind: SignalKind
 ) -> None:
     said, *rest = left(Said(), replace(RUNNING, state=state), progress)
@@ -91,7 +91,7 @@ def test_whoever_waits_hears_why_in_vain_and_what_came_before(
 
 
 @pytest.mark.parametrize("record", [ABSENT, UNKNOWN, replace(RUNNING, state=InstanceState.TERMINATED)])
-def test_nobody_is_told_who_does_not_wait(record: InstanceRecord | NoRecord) -> None:
+def test_without_a_waiting_process_nothing_is_reported(record: InstanceRecord | NoRecord) -> None:
     assert [word for word in left(Said(), record) if word != "stop"] == ["end", "deregister", "close"]
 
 
@@ -126,7 +126,7 @@ def test_what_failed_first_is_not_overwritten() -> None:
 
 
 @pytest.mark.parametrize("failure", [StoreUnreachable("away"), RuntimeError("broken")])
-def test_last_words_that_nobody_hears_keep_nobody_from_leaving(failure: Exception) -> None:
+def test_an_agent_that_cannot_report_leaves_all_the_same(failure: Exception) -> None:
     assert left(Said(failure), RUNNING) == ["end", "deregister", "close"]
 
 
@@ -199,7 +199,7 @@ def test_a_machine_ends_when_its_agent_cannot_start(told: Path) -> None:
     assert (told.parent / "ended").exists()
 
 
-def test_an_end_that_cannot_begin_is_told(told: Path) -> None:
+def test_a_shutdown_command_that_cannot_start_is_logged(told: Path) -> None:
     told.write_text(json.dumps(json.loads(told.read_text()) | {"table": "pool", "shutdown": ["/no/such/program"]}))
     agent = started(told)
     assert agent.stderr is not None

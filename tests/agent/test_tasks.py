@@ -66,7 +66,7 @@ def booted(tasks: Tasks) -> AgentProgress:
 
 
 def read_out(tasks: Tasks, progress: AgentProgress) -> AgentProgress:
-    """Check until nobody can print any more."""
+    """Check until no process holds an output any more."""
     return checked(tasks, progress, lambda _: not tasks.outputs())
 
 

@@ -1,4 +1,4 @@
-"""Real processes: who they are, and that a tree ends whole and alone."""
+"""Real processes: their identity, and that a whole tree ends and nothing else."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def identity_of(pid: int | str) -> ProcessIdentity:
 
 
 def ended(process: subprocess.Popen[str]) -> ProcessIdentity:
-    """The ended child is a zombie of ours until it is waited for, and its start can still be read."""
+    """The ended child is a zombie of this process until it is waited for, and its start can still be read."""
     stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return ProcessIdentity(process.pid, int(stat[19]), identity_of(os.getpid()).boot)
 
@@ -100,7 +100,7 @@ def test_a_process_is_known_whatever_its_name(tmp_path: Path) -> None:
     assert name_of(identity) is None
 
 
-def test_nobody_is_known_under_a_pid_without_a_process() -> None:
+def test_a_pid_without_a_process_identifies_none() -> None:
     process = subprocess.Popen(["/bin/true"])
     process.wait()
     assert identify(process.pid) is None
@@ -136,14 +136,14 @@ def test_a_process_whose_main_thread_has_left_still_runs_and_can_be_ended(start:
 
 
 @pytest.mark.parametrize("became", [lambda who: replace(who, started=1), lambda who: replace(who, boot="another")])
-def test_a_stranger_who_got_the_pid_is_never_touched(
+def test_another_process_that_got_the_pid_is_never_touched(
     start: Start, became: Callable[[ProcessIdentity], ProcessIdentity]
 ) -> None:
     stranger = start(WAIT, marked=False)
     told(stranger)
     before = became(identity_of(stranger.pid))
     assert not is_running(before)
-    assert end_tree(before, mark_of("nobody"), patience=PATIENCE) == ()
+    assert end_tree(before, mark_of("no-instance"), patience=PATIENCE) == ()
     assert not await_end(identity_of(stranger.pid), 0)
 
 
@@ -153,7 +153,7 @@ def test_a_pid_reused_between_the_look_and_the_signal_is_not_hit(start: Start, m
     before = replace(identity_of(stranger.pid), started=1)
     looks = iter([[before], [before], []])
     monkeypatch.setattr("bullpen.host.processes._members", lambda *_: next(looks))
-    end_tree(before, mark_of("nobody"), patience=PATIENCE)
+    end_tree(before, mark_of("no-instance"), patience=PATIENCE)
     assert is_running(identity_of(stranger.pid))
     assert "T" not in Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2]
 
@@ -252,7 +252,7 @@ def test_without_pidfds_a_tree_still_ends(start: Start, mark: str, monkeypatch: 
     assert left_of(mark) == ()
 
 
-def test_who_cannot_be_ended_is_named(start: Start, mark: str) -> None:
+def test_a_process_that_cannot_be_ended_is_named(start: Start, mark: str) -> None:
     process = start(WAIT)
     told(process)
     with pytest.MonkeyPatch.context() as deaf:

@@ -43,7 +43,7 @@ def test_what_is_no_range_is_none(file: Path, line: str) -> None:
     assert uids_of(USER).ranges == (range(5_000_000, 5_000_001),)
 
 
-def test_root_and_real_users_are_nobody_s_subordinates(file: Path) -> None:
+def test_root_and_real_users_are_subordinates_of_no_user(file: Path) -> None:
     file.write_text(f"{USER}:0:5000000\n")
     found = uids_of(USER)
     assert [one.pw_name for one in pwd.getpwall() if one.pw_uid in found] == []

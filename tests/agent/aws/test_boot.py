@@ -27,7 +27,7 @@ RECORD = {"round": {"S": "a1"}, "runId": {"S": ""}}
 
 
 class Time:
-    """Passes only while somebody sleeps."""
+    """A clock that advances only when the code sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -76,7 +76,7 @@ def test_a_failure_waits_for_the_record_whose_round_it_names(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "cn-north-1", "us-gov-west-1"])
-def test_a_served_machine_leaves_word_at_once_in_a_partition_that_names_it(
+def test_a_served_machine_writes_its_failure_at_once_under_its_own_key(
     monkeypatch: pytest.MonkeyPatch, passing: Time, region: str
 ) -> None:
     """It reads no record, for its role may not, and puts nothing into the item by which the pool would be searched."""

@@ -172,7 +172,7 @@ def test_a_failed_condition_in_a_transaction_wins_over_a_conflict_beside_it(clie
     assert failure.value.items == [None, ITEM, None]
 
 
-def test_a_service_that_says_nothing_is_away_after_a_while(client: Connect) -> None:
+def test_a_service_that_does_not_answer_counts_as_away_after_the_timeout(client: Connect) -> None:
     over = threading.Event()
 
     def silent(_: Asked) -> Answer:

@@ -130,7 +130,7 @@ def test_without_credentials_the_service_is_away(service: Service, monkeypatch: 
         a_caller(service)[0].call("POST", "/v1/heartbeats", {})
 
 
-def test_whoever_waits_between_attempts_does_not_turn_in_circles(
+def test_after_a_refusal_the_caller_waits_before_its_next_attempt(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: high)

@@ -1,4 +1,4 @@
-"""What EC2 tells a machine about itself, and what becomes of it when it tells nothing."""
+"""What EC2 reports to a machine about itself, and what the agent does without an answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def service(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servi
         yield service
 
 
-def test_a_machine_knows_who_and_where_it_is(service: Service) -> None:
+def test_a_machine_knows_its_id_and_its_zone(service: Service) -> None:
     assert Metadata().identity() == MachineIdentity("i-1", "eu-1a", "eu-1", "c7.large", "123456789012")
 
 
@@ -106,7 +106,7 @@ def test_old_credentials_serve_while_new_ones_are_not_to_be_had_and_no_longer(
         metadata.credentials()
 
 
-def test_credentials_that_were_refused_are_asked_for_anew(service: Service, machine: Machine) -> None:
+def test_credentials_that_were_refused_are_fetched_again(service: Service, machine: Machine) -> None:
     metadata = Metadata()
     machine.grants("first", 3600)
     metadata.credentials()

@@ -70,7 +70,9 @@ def test_no_notice_is_no_news(bell: ThreadWakeup) -> None:
     ("path", "said", "words"),
     [(SPOT, ["terminate", AT], f"terminate this machine at {AT}"), (REBALANCE, [AT], "rebalance recommendation")],
 )
-def test_a_notice_rings_the_bell_once_and_says_when(bell: ThreadWakeup, path: str, said: list[str], words: str) -> None:
+def test_a_notice_wakes_the_loop_once_and_has_its_time(
+    bell: ThreadWakeup, path: str, said: list[str], words: str
+) -> None:
     service = Service()
     service.said[path] = said
     notices = Notices(service, bell)  # type: ignore[arg-type]
@@ -116,7 +118,7 @@ def decided(record: InstanceRecord, progress: AgentProgress, notice: str = "EC2 
 @pytest.mark.parametrize(
     "progress", [BOOTED, BOOTED.registered(RECORD), replace(BOOTED, boot=RoundAttempt("", Phase.UNDER_WAY))]
 )
-def test_whoever_waits_for_a_machine_with_a_notice_is_refused_at_once_and_once(
+def test_a_provision_that_waits_for_a_machine_with_a_notice_is_refused_at_once_and_once(
     state: InstanceState, progress: AgentProgress
 ) -> None:
     record = replace(RECORD, state=state)

@@ -13,8 +13,8 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host import scheduled_jobs
 from bullpen.host.scheduled_jobs import SECOND, SPOOLS
 
-JOBS = Account("runner", os.geteuid(), os.getegid(), ())  # owned by us, so that root is not needed
-NOBODY = Account("runner", 4_000_000_000, 4_000_000_000, ())
+JOBS = Account("runner", os.geteuid(), os.getegid(), ())  # this process's own user, so that root is not needed
+ABSENT_USER = Account("runner", 4_000_000_000, 4_000_000_000, ())
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +36,17 @@ def swept(found: UserCrontabs) -> dict[str, str]:
     return troubles
 
 
-def test_what_has_the_name_of_the_user_goes_whoever_owns_it_and_what_others_have_stays(root: Path) -> None:
+def test_what_has_the_name_of_the_user_goes_also_if_another_user_owns_it_and_what_others_have_stays(root: Path) -> None:
     theirs = ["/var/spool/cron/crontabs/runner", "/var/spool/cron/runner", "/var/lib/systemd/linger/runner"]
     others = ["/var/spool/cron/crontabs/root", "/var/lib/systemd/linger/runner-2", "/var/spool/at/a0000101c3f1e4"]
     for path in (*theirs, *others):
         (root / path[1:]).touch()
-    assert [said for said in UserCrontabs(NOBODY).differences(KeepList()) if str(said).endswith("left behind")] == [
-        f"{root}{path} was left behind" for path in (theirs[0], theirs[1], theirs[2])
-    ]
-    assert swept(UserCrontabs(NOBODY)) == {}
+    assert [
+        said for said in UserCrontabs(ABSENT_USER).differences(KeepList()) if str(said).endswith("left behind")
+    ] == [f"{root}{path} was left behind" for path in (theirs[0], theirs[1], theirs[2])]
+    assert swept(UserCrontabs(ABSENT_USER)) == {}
     assert files(root) == sorted(others)
-    assert list(UserCrontabs(NOBODY).differences(KeepList())) == []
+    assert list(UserCrontabs(ABSENT_USER).differences(KeepList())) == []
 
 
 @pytest.mark.parametrize("spool", SPOOLS)
@@ -66,13 +66,13 @@ def test_cron_notices_even_if_it_has_read_the_table_in_this_very_second(root: Pa
     spool = root / "var/spool/cron/crontabs"
     (spool / "runner").touch()
     seen = spool.stat().st_mtime_ns // SECOND
-    UserCrontabs(NOBODY).stop()
+    UserCrontabs(ABSENT_USER).stop()
     assert spool.stat().st_mtime_ns // SECOND > seen
 
 
 def test_where_nothing_was_removed_no_time_is_changed(root: Path) -> None:
     before = {spool: (root / spool[1:]).stat().st_mtime_ns for spool in SPOOLS}
-    UserCrontabs(NOBODY).stop()
+    UserCrontabs(ABSENT_USER).stop()
     assert {spool: (root / spool[1:]).stat().st_mtime_ns for spool in SPOOLS} == before
 
 

@@ -76,7 +76,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def a_process(account: Account, before: str = "", pass_fds: tuple[int, ...] = ()) -> Iterator[int]:
-    """Of the other user, and none of ours, with these descriptors, once it has done this."""
+    """Of the other user, and not below this process, with these descriptors, once it has done this."""
     script = HOLDS.format(group=account.group, user=account.user, before=before)
     command = [sys.executable, "-I", "-S", "-c", script]
     with subprocess.Popen(command, pass_fds=pass_fds, stdout=subprocess.PIPE, cwd="/") as process:

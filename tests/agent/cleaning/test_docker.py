@@ -122,7 +122,7 @@ def test_a_name_that_a_job_moved_to_an_image_of_the_baseline_is_taken_off_it(stu
     assert stub.held("images") == ["base:1"]
 
 
-def test_a_name_of_the_baseline_that_leads_to_another_image_is_dirt(stub: Stub) -> None:
+def test_a_name_of_the_baseline_that_leads_to_another_image_makes_the_instance_dirty(stub: Stub) -> None:
     stub.tag("aa", "base:1")
     docker = docker_of(stub)
     stub.tag("bb", "base:1")
@@ -218,14 +218,14 @@ def test_no_command_line_grows_without_end(stub: Stub) -> None:
     assert len([call for call in stub.calls() if call.startswith("volume rm")]) == 2
 
 
-def test_a_docker_that_vanishes_is_dirt(stub: Stub) -> None:
+def test_a_docker_that_vanishes_makes_the_instance_dirty(stub: Stub) -> None:
     docker = docker_of(stub)
     stub.program.unlink()
     (reason,) = cleaned(docker)
     assert "cannot be started" in str(reason)
 
 
-def test_a_cleaning_waits_for_docker_without_blocking_and_tells_its_verdict(stub: Stub, tmp_path: Path) -> None:
+def test_a_cleaning_waits_for_docker_without_blocking_and_returns_its_verdict(stub: Stub, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     baseline = take_baseline({"work": tmp_path / "work"}, f"BULLPEN_INSTANCE=i-{time.monotonic_ns()}")
     docker = docker_of(stub)

@@ -1,4 +1,4 @@
-"""Something in a directory of all users that lets nobody look at it, not even root: somebody has mounted it (FUSE)."""
+"""A user's mount (FUSE) in a directory of all users, which no other user can read, not even root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bullpen.agent.cleaning.baseline import take_baseline
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.shared_dirs import SharedPlaces
 
-JOBS = Account("somebody", 3_000_000, 3_000_000, ())
+JOBS = Account("runner", 3_000_000, 3_000_000, ())
 ANOTHER = 3_000_001
 MOUNT = ".mount App"
 
@@ -48,18 +48,18 @@ def found(places: SharedPlaces) -> list[str]:
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_on_a_machine_that_we_share_it_is_another_s_and_hides_nothing_of_the_user_s(place: Path, empty: bool) -> None:
+def test_on_a_shared_machine_it_is_another_s_and_hides_nothing_of_the_user_s(place: Path, empty: bool) -> None:
     places = SharedPlaces(JOBS, [], [str(place)], shares_machine=True, empty=empty)
     assert found(places) == []
 
 
-def test_on_a_machine_that_we_share_one_of_the_user_s_is_a_difference(place: Path) -> None:
+def test_on_a_shared_machine_one_of_the_user_s_is_a_difference(place: Path) -> None:
     places = SharedPlaces(JOBS, [], [str(place)], shares_machine=True)
     mounted_by(JOBS.user, place)
     assert found(places) == [f"{place}/{MOUNT} cannot be read: permission denied"]
 
 
-def test_on_a_machine_of_our_own_it_is_a_difference_unless_it_was_there_at_boot(place: Path) -> None:
+def test_on_an_unshared_machine_it_is_a_difference_unless_it_was_there_at_boot(place: Path) -> None:
     assert found(SharedPlaces(JOBS, [], [str(place)])) == []
     assert found(SharedPlaces(JOBS, [], [str(place)], empty=True)) == [
         f"{place}/{MOUNT} cannot be read: permission denied"

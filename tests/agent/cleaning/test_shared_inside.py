@@ -63,7 +63,9 @@ def test_what_is_as_it_was_is_no_difference(places: SharedPlaces, place: Path) -
     assert sorted(path.name for path in place.rglob("*")) == ["file", "had", "of-root"]
 
 
-def test_what_a_job_adds_inside_goes_whoever_owns_it(places: SharedPlaces, place: Path, account: Account) -> None:
+def test_what_a_job_adds_inside_goes_also_if_another_user_owns_it(
+    places: SharedPlaces, place: Path, account: Account
+) -> None:
     (place / "had" / "new" / "deeper").mkdir(parents=True)
     (place / "had" / "new" / "deeper" / "file").touch()
     (place / "had" / "planted").touch()

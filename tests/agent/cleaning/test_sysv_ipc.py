@@ -13,7 +13,7 @@ from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.sysv_ipc import KINDS, SHOWN, SystemV
 from users import lent
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 IPC_CREAT, IPC_PRIVATE = 0o1000, 0
 MAKERS: dict[str, tuple[str, tuple[int, ...]]] = {

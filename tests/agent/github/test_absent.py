@@ -10,14 +10,16 @@ from fakes.github.hub import FakeGithub
 pytestmark = pytest.mark.slow
 
 
-def test_it_says_so_instead_of_waiting_for_jobs_that_never_reach_it(github: FakeGithub) -> None:
+def test_it_reports_that_instead_of_waiting_for_jobs_that_never_come(github: FakeGithub) -> None:
     with a_stage(github, ci="") as stage:
         stage.claimed("4711")
         assert "engines.ci" in stage.reported(SignalKind.REG_FAILED)
         assert github.runners() == []
 
 
-def test_it_says_the_same_where_github_refuses_a_pass(github: FakeGithub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_reports_the_same_where_github_refuses_credentials(
+    github: FakeGithub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: InstanceRecord) -> None:
         raise NoCredentials("GitHub says no")
 

@@ -48,6 +48,6 @@ def test_an_attempt_that_is_no_number_is_refused(attempt: str) -> None:
     assert refusal(replace(ASKED, attempt=attempt), RECORD, "r1")
 
 
-def test_an_activity_names_the_runner_as_we_registered_it_whatever_the_asker_says() -> None:
+def test_an_activity_names_the_runner_as_it_was_registered_whatever_the_hook_says() -> None:
     activity = activity_of(replace(ASKED, runner="another"), RECORD, "pool.i-1.r1")
     assert (activity.runner, activity.label, activity.attempt) == ("pool.i-1.r1", "4711", 2)

@@ -69,14 +69,14 @@ def test_a_pass_that_is_not_to_be_had_is_a_failed_registration() -> None:
     assert next_after(SEEN.registered(CLAIMED, "no token"), CLAIMED) == SendSignal(SignalKind.REG_FAILED, "no token")
 
 
-def test_its_version_is_told_with_its_boot_and_with_its_attestation() -> None:
+def test_the_runner_s_version_is_reported_with_the_boot_and_with_the_attestation() -> None:
     created = replace(CLAIMED, state=InstanceState.CREATED)
     assert next_after(BOOTED, created) == SendSignal(SignalKind.OK, "runner=2.336.0")
     clean = SEEN.reported(SignalKind.REMOVE_REG_OK, "r2", 0.0).cleaning_began(GIVEN_BACK).cleaned()
     assert next_after(clean, GIVEN_BACK) == SendSignal(SignalKind.CLEAN_OK, "runner=2.336.0")
 
 
-def test_where_jobs_are_our_own_no_version_is_told() -> None:
+def test_where_jobs_are_bullpen_s_own_no_version_is_reported() -> None:
     assert next_after(AgentProgress(began=0.0).booted(), replace(CLAIMED, state=InstanceState.CREATED)) == SendSignal(
         SignalKind.OK
     )
@@ -97,7 +97,7 @@ def test_given_back_it_hangs_up_then_deregisters_then_cleans() -> None:
     assert next_after(progress.reported(SignalKind.REMOVE_REG_OK, "r2", 0.0), GIVEN_BACK) == CleanInstance()
 
 
-def test_a_registration_that_is_left_behind_is_told_in_every_later_round_and_never_cleaned_over() -> None:
+def test_a_registration_that_is_left_behind_is_reported_in_every_later_round_and_not_followed_by_a_cleaning() -> None:
     left = SERVING.hanging_up().hung_up("no token")
     assert next_after(left, GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_FAILED, "no token")
     later = replace(GIVEN_BACK, round="r3")
@@ -106,7 +106,7 @@ def test_a_registration_that_is_left_behind_is_told_in_every_later_round_and_nev
     assert next_after(told, later) == SendSignal(SignalKind.REMOVE_REG_FAILED, "no token")
 
 
-def test_a_registration_that_was_left_behind_before_it_is_given_back_is_told_then() -> None:
+def test_a_registration_that_was_left_behind_before_the_release_is_reported_at_the_release() -> None:
     left = SERVING.listening("no token").hung_up("no token")
     assert next_after(left) == Stop("no token")
     assert next_after(left, GIVEN_BACK) == SendSignal(SignalKind.REMOVE_REG_FAILED, "no token")
@@ -128,7 +128,7 @@ def test_a_claim_of_another_run_waits_until_the_old_registration_is_gone() -> No
     assert next_after(seen.hanging_up().hung_up(), other) is Step.DEREGISTER
 
 
-def test_a_job_that_runs_is_not_stopped_when_it_is_given_back_and_that_is_said_once() -> None:
+def test_a_job_that_runs_is_not_stopped_by_the_release_and_that_is_reported_once() -> None:
     busy = SERVING.bound(JOB, 0.0)
     said = next_after(busy, GIVEN_BACK)
     assert said == SendSignal(
@@ -137,7 +137,7 @@ def test_a_job_that_runs_is_not_stopped_when_it_is_given_back_and_that_is_said_o
     assert is_idle(next_after(busy.reported(SignalKind.REMOVE_REG_FAILED, "r2", 0.0), GIVEN_BACK))
 
 
-def test_a_job_whose_last_step_is_over_is_waited_for_in_silence() -> None:
+def test_a_job_whose_last_step_is_over_is_awaited_without_a_report() -> None:
     assert is_idle(next_after(SERVING.bound(JOB, 0.0).ending(), GIVEN_BACK))
     assert not is_idle(next_after(SERVING.bound(JOB, 0.0).ending().bound(JOB, 1.0), GIVEN_BACK))
 
@@ -186,7 +186,7 @@ def test_after_its_one_job_it_cleans_and_registers_again_in_the_same_round() -> 
     progress = progress.cleaned()
     assert next_after(progress) is Step.REGISTER
     progress = progress.registering(RUNNING, "pool.i-1.r1.1").listening()
-    assert is_idle(next_after(progress))  # whoever waits knows already
+    assert is_idle(next_after(progress))  # it was reported already
 
 
 def test_what_it_may_keep_is_kept_between_jobs_of_one_trust_domain() -> None:

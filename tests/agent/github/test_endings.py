@@ -94,8 +94,8 @@ def test_an_agent_that_leaves_takes_leave_of_github_once_its_runner_has_cancelle
     leave(stage.config, agent._store, agent._record, agent._progress, "test", agent._log, agent._tasks.leave)
     assert run.conclusion == "cancelled"
     assert stage.hub.runners() == []
-    assert stage.store.beats[-1] is not None  # so that whoever finds us gone knows what we ran
-    assert stage.store.leaving  # and that it was not somebody's wish
+    assert stage.store.beats[-1] is not None  # the control plane knows which job ran here
+    assert stage.store.leaving  # and that no user cancelled it
 
 
 def test_a_step_of_a_job_has_the_ten_seconds_that_the_runner_gives_it() -> None:
@@ -116,7 +116,7 @@ def test_a_registration_is_removed_by_a_token_that_holds_then(
         assert github.runners() == []
 
 
-def test_a_registration_that_stays_behind_is_told_and_the_machine_is_not_offered(
+def test_a_registration_that_stays_behind_is_reported_and_the_machine_is_not_offered(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_stage(github, direct=True) as stage:
@@ -147,7 +147,7 @@ def test_a_job_cannot_keep_its_registration_by_a_tree_that_is_too_deep_to_be_rem
         assert github.runners() == []
 
 
-def test_an_unexpected_mistake_while_it_removes_its_registration_is_not_told_as_a_removal(
+def test_an_unexpected_error_while_it_removes_its_registration_is_not_reported_as_a_removal(
     github: FakeGithub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_stage(github, direct=True) as stage:

@@ -87,7 +87,7 @@ def test_a_refused_job_that_does_not_end_is_ended_hard_and_the_agent_with_it(
         assert descendants(None, mark_of(stage.config.instance_id)) == ()
 
 
-def test_a_job_that_nobody_asks_about_ends_the_agent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_hook_never_asks_ends_the_agent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bullpen.agent.github.runner.ASKED_WITHIN", 0.3)
     stage.until(lambda: (stage.config.directory / "runner" / ".env").exists())
     (stage.config.directory / "runner" / ".env").chmod(0o644)
@@ -147,7 +147,7 @@ def test_what_runs_cannot_pass_for_another_job(stage: Stage, attempt: str, repos
     assert len([line for line in stage.log if "admits" in line or "refuses" in line]) == 1
 
 
-def test_a_job_that_asks_without_end_delays_no_heartbeat_and_nobody_after_it(stage: Stage) -> None:
+def test_a_job_that_asks_without_end_delays_neither_the_heartbeat_nor_the_next_job(stage: Stage) -> None:
     flood = asks(stage, RUN).replace("printf", "timeout 2 bash -c 'while :; do printf \"$0\"; done'", 1)
     run = stage.starts(f"{flood} || true")
     stage.serves(str(run.id))

@@ -103,7 +103,9 @@ def test_a_job_that_is_cancelled_before_it_is_admitted_ends_with_its_worker(hook
     assert (code, "always" in said) == (REFUSED, False)
 
 
-def test_without_an_agent_the_job_fails_soon_and_says_why(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_the_job_fails_soon_with_the_reason_in_its_log(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bullpen.agent.github.job_hooks.ANSWER_WITHIN", 3600)  # for which the test does not wait
     hooks = Hooks(directory, account_of(USER) if USER else None)
     hooks.open()

@@ -58,7 +58,7 @@ def test_it_is_ready_when_it_listens_under_the_label_of_its_run_and_no_other(sta
     assert runner.name == f"pool.{stage.config.instance_id}.r1"
 
 
-def test_its_version_is_told_when_it_is_booted_and_when_it_is_clean(stage: Stage) -> None:
+def test_the_runner_s_version_is_reported_after_boot_and_after_cleaning(stage: Stage) -> None:
     stage.serves("4711")
     stage.releases()
     assert stage.reported(SignalKind.CLEAN_OK) == "runner=2.336.0"
@@ -88,7 +88,9 @@ def test_what_registers_has_the_token_in_no_argument(stage: Stage) -> None:
     assert stage.store.passes[0].token not in seen.read_text()
 
 
-def test_a_registration_that_github_refuses_is_told_without_the_token_whatever_the_script_says(stage: Stage) -> None:
+def test_a_registration_that_github_refuses_is_reported_without_the_token_whatever_the_script_prints(
+    stage: Stage,
+) -> None:
     script = stage.ground / "actions-runner" / "config.sh"
     talks = '#!/bin/bash\necho "token: $ACTIONS_RUNNER_INPUT_TOKEN"\n'
     script.write_text(script.read_text().replace("#!/bin/bash\n", talks, 1))
@@ -130,7 +132,7 @@ def test_no_process_of_the_runner_is_root_s(stage: Stage) -> None:
 # ----------------------------------------------------------------------------------------------------------------- jobs
 
 
-def test_a_job_is_bound_and_told_before_it_begins_and_free_when_github_knows_its_end(stage: Stage) -> None:
+def test_a_job_is_bound_and_reported_before_it_begins_and_free_when_github_knows_its_end(stage: Stage) -> None:
     go = stage.ground / "go"
     run = stage.starts(f"until [[ -e {go} ]]; do sleep 0.02; done")
     stage.serves(str(run.id))
@@ -221,7 +223,7 @@ def test_a_job_that_asks_when_the_run_was_released_is_refused(stage: Stage) -> N
 def test_a_runner_given_back_is_off_github_s_list_at_once_and_the_machine_clean(
     github: FakeGithub, direct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So long that nobody waits for one that has to be killed.
+    # So long that the test fails if it waits for one that has to be killed.
     monkeypatch.setattr("bullpen.agent.github.listener.STOPPED_WITHIN", 2 * PATIENCE)
     with a_stage(github, direct=direct) as stage:
         stage.serves("4711")
@@ -282,7 +284,7 @@ def test_a_runner_that_ends_is_started_again_under_its_registration(stage: Stage
     assert len(stage.store.passes) == 1
 
 
-def test_a_runner_that_github_forgot_is_registered_anew(stage: Stage) -> None:
+def test_a_runner_that_github_forgot_is_registered_again(stage: Stage) -> None:
     stage.serves("4711")
     stage.hub.delete_runner(stage.runner)
     stage.until(lambda: len(stage.store.passes) == 2 and stage.agent._progress.registered_for == "r1")

@@ -1,4 +1,4 @@
-"""What a job has done to the files of a registration is undone before somebody acts on them."""
+"""What a job has done to the files of a registration is undone before config.sh reads them."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_what_a_daemon_would_start_for_jobs_goes_before_what_they_left_running(
 ) -> None:
     (runner := tmp_path / "runner").mkdir()
     (spool := tmp_path / "crontabs").mkdir()
-    (crontab := spool / "somebody").touch()
+    (crontab := spool / "runner").touch()
     monkeypatch.setattr(scheduled_jobs, "SPOOLS", (str(spool),))
     when_ending: list[bool] = []
     monkeypatch.setattr("bullpen.agent.github.runner.end_tree", lambda *_, **__: when_ending.append(crontab.exists()))
     config = Config("i-1", tmp_path, tmp_path, 5.0, 60.0, 60.0, "", 30.0, ())
-    actions = Actions(config, Account("somebody", 3_000_000, 3_000_000, ()), print)
+    actions = Actions(config, Account("runner", 3_000_000, 3_000_000, ()), print)
     assert actions._undo(RegistrationFiles(runner)) == ""
     assert when_ending == [False]

@@ -1,4 +1,4 @@
-"""What agents are told of GitHub, by whoever launches them."""
+"""What the configuration of an agent says about GitHub, on every engine that launches agents."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HUB = Github(scope="acme/widgets", token="s3cret", webhook_secret="hush", runner
 SETTINGS = Settings(engines=Engines(pool="aws", ci="github"), github=HUB)
 
 
-def test_where_jobs_are_our_own_nothing_is_told() -> None:
+def test_where_jobs_are_bullpen_s_own_the_configuration_says_nothing_about_github() -> None:
     assert agent_settings(Settings()) == {}
 
 
-def test_an_agent_is_told_where_the_runner_lies() -> None:
+def test_the_configuration_says_where_the_runner_lies() -> None:
     assert agent_settings(SETTINGS) == {
         "ci": "github",
         "runner_directory": "/opt/runner",
@@ -30,11 +30,11 @@ def test_an_agent_is_told_where_the_runner_lies() -> None:
     }
 
 
-def test_everything_told_is_known_to_agents() -> None:
+def test_every_key_of_the_configuration_is_known_to_agents() -> None:
     assert set(told(SETTINGS)) <= {field.name for field in fields(Config)}
 
 
-def test_no_secret_of_github_is_in_what_machines_are_told() -> None:
+def test_no_secret_of_github_is_in_the_configuration_of_a_machine() -> None:
     for content in (json.dumps(told(SETTINGS)), own_user_data(SETTINGS)):
         assert "s3cret" not in content
         assert "hush" not in content

@@ -104,7 +104,9 @@ def test_a_refusal_is_an_answer(begin: Begin) -> None:
     assert asking.call("GET", "/x") == (410, {"error": "gone"})
 
 
-def test_nobody_there_is_no_answer_and_the_pause_grows_to_its_longest(begin: Begin, pauses: list[float]) -> None:
+def test_without_a_server_there_is_no_answer_and_the_pause_grows_to_its_longest(
+    begin: Begin, pauses: list[float]
+) -> None:
     service, asking = begin()
     service.close()
     for _ in range(8):
@@ -123,7 +125,7 @@ def test_within_a_pause_nothing_is_sent(begin: Begin) -> None:
     assert len(service.requests) == 1
 
 
-def test_after_a_pause_it_goes_on_as_if_nothing_had_been(begin: Begin, pauses: list[float]) -> None:
+def test_a_success_resets_the_pause_to_its_shortest(begin: Begin, pauses: list[float]) -> None:
     broken = b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\n{}"
     _, asking = begin(broken, OK, broken, per_connection=1)
     with pytest.raises(ServiceAway, match="500"):
@@ -134,13 +136,13 @@ def test_after_a_pause_it_goes_on_as_if_nothing_had_been(begin: Begin, pauses: l
     assert pauses == [FIRST_PAUSE, FIRST_PAUSE]
 
 
-def test_a_service_that_says_nothing_is_waited_for_no_longer_than_asked(begin: Begin) -> None:
+def test_a_service_that_does_not_answer_is_awaited_no_longer_than_the_timeout(begin: Begin) -> None:
     _, asking = begin(b"", patience=0.2)
     with pytest.raises(ServiceAway):
         asking.call("GET", "/x")
 
 
-def test_what_is_no_answer_of_ours_is_none(begin: Begin, pauses: list[float]) -> None:
+def test_an_answer_that_is_not_the_service_s_counts_as_no_answer(begin: Begin, pauses: list[float]) -> None:
     _, asking = begin(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
     with pytest.raises(ServiceAway):
         asking.call("GET", "/x")

@@ -109,14 +109,14 @@ def put_worker(store: DynamoStore, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [{"threshold": {"S": "soon"}}, {"state": {"S": "asleep"}}, {"state": {"N": "1"}}])
-def test_a_record_that_says_nothing_to_us_is_no_reason_to_stop(store: DynamoStore, spoilt: dict[str, Any]) -> None:
+def test_a_record_that_the_agent_cannot_read_is_no_reason_to_stop(store: DynamoStore, spoilt: dict[str, Any]) -> None:
     put_record(store)
     put(store, "Instance", {"version": {"N": "1"}, "threshold": {"S": "2030-01-01T00:00:00Z"}} | spoilt)
     with pytest.raises(StoreUnreachable, match="Instance"):
         store.look()
 
 
-def test_the_record_is_looked_at_often_while_somebody_may_claim_us_and_seldom_while_we_run(
+def test_the_record_is_read_often_while_a_provision_may_claim_the_instance_and_seldom_while_it_runs(
     store: DynamoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -160,7 +160,7 @@ def test_a_beat_moves_no_timer_that_a_sweeper_has_set(store: DynamoStore) -> Non
     assert (found["dueSort"], found["version"], found["seq"]) == ({"S": "2030"}, {"N": "9"}, {"N": "2"})
 
 
-def test_beats_go_on_where_an_agent_before_us_stopped(store: DynamoStore) -> None:
+def test_beats_continue_the_sequence_of_an_earlier_process(store: DynamoStore) -> None:
     put_worker(store, token=41)
     store.beat(None)
     found = stored(store, "Heartbeat")
@@ -217,7 +217,7 @@ def test_a_beat_is_one_request(store: DynamoStore, table: Table) -> None:
 # ------------------------------------------------------------------------------------------------------------ reporting
 
 
-def test_a_signal_says_what_of_which_round(store: DynamoStore) -> None:
+def test_a_signal_names_its_kind_and_its_round(store: DynamoStore) -> None:
     store.report(SignalKind.CLAIM_SEEN, CLAIMED, "")
     store.report(SignalKind.REG_FAILED, CLAIMED, "x" * (TEXT_LIMIT + 1))
     found = stored(store, "WS")
@@ -269,14 +269,16 @@ def put_secret(store: DynamoStore, expires: datetime = THRESHOLD, **changes: Any
 
 
 @pytest.mark.parametrize("spoilt", [{"content": {"N": "1"}}, {"content": {"S": "{"}}, {"expiresAt": {"S": "soon"}}])
-def test_a_secret_that_says_nothing_to_us_is_none(github_store: DynamoStore, spoilt: dict[str, Any]) -> None:
+def test_a_secret_that_cannot_be_read_counts_as_none(github_store: DynamoStore, spoilt: dict[str, Any]) -> None:
     put_record(github_store)
     put_secret(github_store, **spoilt)
     with pytest.raises(NoCredentials, match="no valid registration token; run `bullpen refresh`"):
         github_store.register(CLAIMED)
 
 
-def test_whoever_may_be_registered_is_not_before_it_says_so(store: DynamoStore, table: Table) -> None:
+def test_a_registration_that_may_have_landed_is_removed_before_its_removal_is_reported(
+    store: DynamoStore, table: Table
+) -> None:
     put_record(store)
     table.fails, table.lands = DynamoUnanswered("no answer"), True
     with pytest.raises(StoreUnreachable):

@@ -73,7 +73,7 @@ def test_the_next_beat_comes_when_the_service_expects_it(store: HttpStore) -> No
     assert store.beat(None).next_in == 11.5
 
 
-def test_a_first_beat_says_who_we_are_and_the_next_one_does_not(store: HttpStore) -> None:
+def test_only_the_first_beat_describes_the_worker(store: HttpStore) -> None:
     asked = answering(store, (200, BEATEN), (200, BEATEN | {"token": 2})).asked
     store.beat(None)
     store.beat(None)
@@ -124,7 +124,7 @@ def test_a_key_that_is_over_is_replaced(store: HttpStore, status: int, error: st
     assert all(key.startswith(f"{INSTANCE}/") for key in keys)
 
 
-def test_a_retired_worker_is_told_so(store: HttpStore) -> None:
+def test_a_retired_worker_learns_that_it_is_retired(store: HttpStore) -> None:
     answering(store, (410, {"error": "retired"}))
     assert store.beat(None).retired
 
@@ -149,7 +149,7 @@ def test_a_job_to_be_stopped_is_looked_at(store: HttpStore, standing: str, end: 
     assert store.standing(job) is end
 
 
-def test_an_absent_record_is_an_answer_and_no_answer_is_none(store: HttpStore) -> None:
+def test_an_absent_record_is_an_answer_and_a_missing_answer_is_not(store: HttpStore) -> None:
     answering(store, (200, ABSENCE), ServiceAway("gone"))
     assert store.look() is ABSENT
     store._news = None
@@ -171,14 +171,14 @@ def test_news_come_by_the_poll_also_where_the_first_look_had_no_answer(store: Ht
     assert store.has_changed()
 
 
-def test_a_signal_goes_on_from_what_an_agent_before_us_reached(store: HttpStore) -> None:
+def test_a_signal_continues_the_sequence_of_an_earlier_process(store: HttpStore) -> None:
     reached = (200, ABSENCE | {"signalSeq": 9})
     asked = answering(store, (200, {"stored": False}), reached, (200, {"stored": True})).asked
     store.report(SignalKind.OK, RECORD, "")
     assert [body["seq"] for method, _, body in asked if method == "POST"] == [1, 10]
 
 
-def test_a_registration_whose_answer_was_lost_is_taken_back_before_we_say_so(store: HttpStore) -> None:
+def test_a_registration_whose_answer_was_lost_is_removed_before_its_removal_is_reported(store: HttpStore) -> None:
     asked = answering(
         store, ServiceAway("no answer"), (200, {}), (200, {"stored": True}), (200, {"stored": True})
     ).asked
@@ -200,14 +200,14 @@ def test_a_runner_is_given_what_the_service_was_given_for_it(store: HttpStore) -
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_where_there_is_nothing_to_be_given_a_runner_learns_whether_it_is_registered(
+def test_without_credentials_the_answer_says_whether_the_runner_is_registered(
     store: HttpStore, registered: bool
 ) -> None:
     answering(store, (200, {"registered": registered}))
     assert store.register(RECORD) is (OwnList.LISTED if registered else OwnList.MOVED_ON)
 
 
-def test_why_the_ci_gives_nothing_is_for_people_to_read(store: HttpStore) -> None:
+def test_the_reason_for_missing_credentials_is_readable(store: HttpStore) -> None:
     answering(store, (200, {"registered": False, "refusal": "no such organisation"}))
     with pytest.raises(NoCredentials, match="no such organisation"):
         store.register(RECORD)

@@ -227,7 +227,7 @@ def test_a_stop_cleans_the_worker_up_and_gives_up_its_card(store: SqliteStore, d
     ]
 
 
-def test_a_stop_with_a_job_leaves_a_debt_to_whoever_sweeps(store: SqliteStore, database: sqlite3.Connection) -> None:
+def test_a_stop_with_a_job_leaves_a_debt_to_the_sweeper(store: SqliteStore, database: sqlite3.Connection) -> None:
     with_job(store, database)
     store.stop()
     assert one(database, "state, lost_epoch, settled_epoch", "workers") == ("cleaned-up", 1, 0)
