@@ -174,6 +174,47 @@ async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         assert wire.closed
 
 
+async def test_beats_whose_heads_repeat_are_answered_however_they_are_cut(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        wire = Wire(house)
+        other = request("/healthz", b"", method="GET")
+        keys = iter("abcdefghijkl")
+        sent = [
+            [beat(next(keys))],
+            [beat(next(keys))],
+            [other, beat(next(keys))],
+            [b"\r\n", beat(next(keys))],
+            [(whole := beat(next(keys)))[:20], whole[20:]],
+            [(whole := beat(next(keys)))[:-5], whole[-5:]],
+            [beat(next(keys)) + beat(next(keys))],
+            [beat(next(keys)), beat(next(keys))],  # the second while the first is being answered
+            [beat(next(keys)) + other[:10], other[10:]],
+            [beat(next(keys), "Connection: close")],
+        ]
+        for parts in sent:
+            for part in parts:
+                await until(lambda: not wire.paused)
+                wire.send(part)
+            await wire.turns()
+        await after(wire, 14)
+        assert wire.statuses == [200] * 14
+        assert wire.closed
+        assert len(await house.ports.workers.workers(list("abcdefghijkl"))) == 12
+
+
+async def test_every_beat_is_admitted_even_if_its_head_repeats(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        wire = Wire(house)
+        for number, key in enumerate("ab", 1):
+            wire.send(beat(key))
+            await after(wire, number)
+        house.guard()  # the server needs a token from now on
+        wire.send(beat("c"))
+        await after(wire, 3)
+        assert wire.statuses == [200, 200, 401]
+        assert "c" not in await house.ports.workers.workers(["c"])
+
+
 async def test_beats_of_a_client_that_reads_no_answers_are_held_back(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         wire = Wire(house)

@@ -19,11 +19,11 @@ from urllib.parse import unquote
 
 import httptools
 import msgspec
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bullpen.auth.tokens import Speaker
 from bullpen.schema.error import ErrorAnswer
+from bullpen.server.exchange import Exchange, Flow, rendered
 from bullpen.server.gate import Head, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
 from bullpen.server.problems import Problem, bad_input, too_large
@@ -36,54 +36,7 @@ TURN = 16 * 1024  # bytes parsed in one turn of the loop: two milliseconds' wort
 PATIENCE = 10.0  # seconds for a client to send a request whole, from its first byte, or from connecting
 LINGER = 2.0  # seconds for a client to read why it was refused, while what it still sends is thrown away
 STUCK = 30.0  # seconds without a byte taken by a client that has answers to read
-PLAIN_ANSWER = STATUS_LINE[200] + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 PATHS = {path.encode(): path for path in (SINGLE, BATCH)}
-
-
-class _Exchange:
-    """A heartbeat on its way, or a refusal, with what the connection asks of any exchange."""
-
-    __slots__ = ("body", "connection", "disconnected", "keep_alive", "path", "response_complete", "speaker")
-
-    def __init__(self, connection: "Connection", path: str, speaker: Speaker | None, body: bytes | None = None) -> None:
-        self.connection = connection
-        self.path = path
-        self.speaker = speaker
-        self.body = bytearray() if body is None else body
-        self.keep_alive = True
-        self.response_complete = False
-        self.disconnected = False
-
-    def reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        if not self.response_complete and not self.disconnected:
-            self.response_complete = True
-            self.connection.answer(status, body, headers, self.keep_alive)
-
-    @property
-    def message_event(self) -> "_Exchange":
-        return self
-
-    def set(self) -> None:
-        """Nothing waits for its parts."""
-
-
-class _Flow(FlowControl):
-    """Whether the application wants more of the body. What follows from it the connection decides."""
-
-    def __init__(self, connection: "Connection") -> None:
-        super().__init__(connection.transport)
-        self._connection = connection
-
-    def pause_reading(self) -> None:
-        self.read_paused = True
-
-    def resume_reading(self) -> None:
-        self.read_paused = False
-        self._connection.go_on()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._connection.go_on()
 
 
 class Connection(HttpToolsProtocol):
@@ -97,7 +50,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _Flow(self)
+        self.flow = Flow(transport, self.go_on)
         self._unread = Unread()
         self._next_turn: asyncio.Handle | None = None
         self._parsing = self._reads_paused = False
@@ -153,7 +106,7 @@ class Connection(HttpToolsProtocol):
         except Problem:
             return False  # the parser finds the same request, and it is refused there
         self._idle_since = None
-        exchange = _Exchange(self, path, speaker, b"")
+        exchange = Exchange(self._answer)
         self.cycle = cast(Any, exchange)
         self.heartbeats.receive(path, speaker, data[len(head) :], exchange.reply)
         return True
@@ -261,8 +214,7 @@ class Connection(HttpToolsProtocol):
             self._hang_up(bad_input("a request with a body cannot ask for an Upgrade", "upgrade"))
             return
         if self.parser.get_method() == b"POST" and self.url in PATHS and not self.expect_100_continue:
-            exchange = _Exchange(self, path, speaker)
-            exchange.keep_alive = self.parser.should_keep_alive()
+            exchange = Exchange(self._answer, path, speaker, self.parser.should_keep_alive())
             self.cycle = cast(Any, exchange)
             self._known = None
             if exchange.keep_alive and self._block.endswith(END) and self._head.length is not None:
@@ -284,7 +236,7 @@ class Connection(HttpToolsProtocol):
         exchange: Any = self.cycle
         if self._ended is not None:
             return
-        if not isinstance(exchange, _Exchange):
+        if not isinstance(exchange, Exchange):
             super().on_body(body)
         elif not exchange.response_complete:
             exchange.body += body
@@ -298,14 +250,14 @@ class Connection(HttpToolsProtocol):
         self._since = None
         self._begin_head()
         self._whole = True
-        if not isinstance(exchange, _Exchange):
+        if not isinstance(exchange, Exchange):
             super().on_message_complete()
         elif not exchange.response_complete:
             self.heartbeats.receive(exchange.path, exchange.speaker, bytes(exchange.body), exchange.reply)
 
     # ---- answers
 
-    def answer(self, status: int, body: bytes, headers: dict[str, str], keep_alive: bool) -> None:
+    def _answer(self, status: int, body: bytes, headers: dict[str, str], keep_alive: bool) -> None:
         self._write(status, body, headers, keep_alive)
         self.on_response_complete()
 
@@ -324,7 +276,7 @@ class Connection(HttpToolsProtocol):
         if self._head.has_body or not self.parser.should_keep_alive():
             self._hang_up(problem)
             return
-        exchange = _Exchange(self, "", None)
+        exchange = Exchange(self._answer)
         self.cycle = cast(Any, exchange)
         exchange.reply(problem.status, msgspec.json.encode(problem.answer), problem.headers)
 
@@ -341,7 +293,7 @@ class Connection(HttpToolsProtocol):
         self._since, self._ended = None, self.loop.time()
         self._unread.clear()
         exchange: Any = self.cycle
-        if isinstance(exchange, _Exchange):
+        if isinstance(exchange, Exchange):
             exchange.response_complete = True
         elif exchange is not None and not exchange.response_complete:
             if exchange.response_started:
@@ -356,14 +308,7 @@ class Connection(HttpToolsProtocol):
     def _write(self, status: int, body: bytes, headers: dict[str, str], keep_alive: bool) -> None:
         if self.transport.is_closing():
             return
-        if status == 200 and keep_alive and not headers and not self._is_for_head:  # nearly every answer to a beat
-            self.transport.write(PLAIN_ANSWER % (len(body), body))
-            return
-        head = [STATUS_LINE[status], b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)]
-        head += [f"{name}: {value}\r\n".encode() for name, value in headers.items()]
-        if not keep_alive:
-            head.append(b"connection: close\r\n")
-        self.transport.write(b"".join([*head, b"\r\n", b"" if self._is_for_head else body]))
+        self.transport.write(rendered(status, body, headers, keep_alive, for_head=self._is_for_head))
         if not keep_alive and self._ended is None:
             self.transport.close()
         elif not keep_alive:
