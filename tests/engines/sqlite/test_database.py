@@ -53,6 +53,23 @@ async def test_a_read_sees_every_write_awaited_before(tmp_path: Path, scripts: l
             assert await db.read(things) == list(range(number + 1))
 
 
+async def test_the_log_is_written_back_beside_the_writes_and_begins_again(
+    tmp_path: Path, scripts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "WRITTEN_BACK_AFTER", 10)
+    log = tmp_path / "bullpen.db-wal"
+    async with Database.open(tmp_path, scripts) as db:
+        await db.write(insert(0))
+        began = log.read_bytes()[12:16]  # how often the log has begun
+        written = 0
+        while log.read_bytes()[12:16] == began:
+            written += 1
+            await db.write(insert(written))
+            assert written < 3000, "SQLite itself would write it back by now"
+        assert written > 10
+        assert await db.read(things) == list(range(written + 1))
+
+
 async def test_a_failing_write_in_a_group_is_undone_alone(tmp_path: Path, scripts: list[Path]) -> None:
     async with Database.open(tmp_path, scripts) as db:
         with Turnstile(tmp_path).hold():  # keeps the writer waiting, so that all five share its turn

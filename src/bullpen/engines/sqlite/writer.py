@@ -9,6 +9,7 @@ written.
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from bullpen.engines.sqlite import notify, reserve
@@ -25,9 +27,11 @@ from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connec
 
 T = TypeVar("T")
 
+CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 FULL_ATTEMPTS = 4  # of a group that finds the log at its end
 FULL_PAUSE = 0.02  # seconds between them: a reader keeps the log from beginning again, for a moment
 TENDED_EVERY = 200  # turns
+WRITTEN_BACK_AFTER = 3000  # rows, about as many pages of log: well before SQLite does it within a commit
 GROUP_LASTS = 0.010  # seconds; with four processes in line, the last waits three of these and three fsyncs
 
 
@@ -80,7 +84,8 @@ class Writer:
         self._waiting: deque[Work] = deque()
         self._bell = threading.Event()
         self._probing = self._stopping = False
-        self._turns = self._met_full = 0
+        self._turns = self._met_full = self._written_back = 0
+        self._checkpointer = _Checkpointer(database, turnstile)
         self._thread: threading.Thread | None = None
 
     def submit(self, function: Callable[[Transaction], T]) -> asyncio.Future[T]:
@@ -101,6 +106,7 @@ class Writer:
         if self._thread is not None:
             self._bell.set()
             self._thread.join()
+        self._checkpointer.stop()
         self._disconnect()
 
     def _ring(self) -> None:
@@ -135,6 +141,7 @@ class Writer:
                 self._look_for_foreign_changes(connection)
                 self._run_group(connection, taken, outcomes, landed)
                 connection.execute("COMMIT")
+                changed = connection.total_changes
         except Exception as exc:
             self._disconnect()  # rolls back; a fresh connection is sure to be in no half state
             if is_full(exc) and self._met_full < FULL_ATTEMPTS - 1:
@@ -153,6 +160,9 @@ class Writer:
         self._met_full = 0
         deliver(outcomes)
         self._send_wakes(landed)
+        if changed - self._written_back > WRITTEN_BACK_AFTER:
+            self._written_back = changed
+            self._checkpointer.ask()
 
     def _tend(self, connection: sqlite3.Connection) -> None:
         """Now and then: see how much room there is, and keep free pages while there is some."""
@@ -215,6 +225,48 @@ class Writer:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+            self._written_back = 0
+
+
+class _Checkpointer:
+    """Writes the log back to the database while the writer goes on: within a commit, every beat would wait for it.
+
+    The log begins again only once all of it is written back. So what was added meanwhile, which is little, follows
+    within the turnstile; SQLite syncs the database only then, so most of that is done before.
+    """
+
+    def __init__(self, database: Path, turnstile: Turnstile) -> None:
+        self._database = database
+        self._turnstile = turnstile
+        self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def ask(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="bullpen-checkpointer", daemon=True)
+            self._thread.start()
+        if self._asked.empty():
+            self._asked.put(True)
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._asked.put(False)
+            self._thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        # Never closed: to close any descriptor of a database drops the locks of all connections of this process.
+        file = -1
+        while self._asked.get():
+            with suppress(sqlite3.Error, TurnstileTimeout, OSError):  # the log grows, and SQLite does it in a commit
+                connection = connection or connect(self._database)
+                file = os.open(self._database, os.O_RDONLY | os.O_CLOEXEC) if file < 0 else file
+                connection.execute(CHECKPOINT).fetchall()
+                os.fdatasync(file)
+                with self._turnstile.hold():
+                    connection.execute(CHECKPOINT).fetchall()
+        if connection is not None:
+            connection.close()
 
 
 def _undoing_in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
