@@ -1,4 +1,5 @@
-"""How asynchronous tests run: on virtual time, unless marked `real_loop`."""
+"""How asynchronous tests run: on virtual time, unless marked `real_loop`. How property tests run: with the same examples
+everywhere, however slow the machine, so that a failure repeats."""
 
 from __future__ import annotations
 
@@ -7,10 +8,14 @@ import inspect
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bullpen.sim.loop import virtual_run
 
 pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixtures"]
+
+settings.register_profile("bullpen", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("bullpen")
 
 ENGINES = {"engines", "cloud_process", "iam", "github"}  # the fixtures that start one
 
