@@ -1,4 +1,4 @@
-"""How asynchronous tests run: on virtual time, unless marked `real_loop`. How property tests run: with the same examples
+"""How tests run. Asynchronous ones: on virtual time, unless marked `real_loop`. Property tests: with the same examples
 everywhere, however slow the machine, so that a failure repeats."""
 
 from __future__ import annotations
