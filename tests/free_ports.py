@@ -1,11 +1,11 @@
-"""Ports for servers that have to be told theirs: whoever is sent there knows the URL before anybody listens."""
+"""Ports for servers that cannot choose their own: a client gets the URL before the server listens."""
 
 import socket
 from contextlib import suppress
 from random import SystemRandom
 
 RANGE = range(20_000, 32_000)
-"""Below those that Linux gives out by itself: what is free now does not become somebody's connection, or the port of a
+"""Below those that Linux gives out by itself: what is free now does not become another process's connection, or the port of a
 server that takes any, before it is used."""
 
 

@@ -76,7 +76,7 @@ async def fills_pool(world: World, count: int, run_id: str = "before") -> None:
 
 @dataclass
 class Actor:
-    """Somebody who does something from `begins_at` on, and may die at his n-th callback."""
+    """A process that does something from `begins_at` on, and may die at its n-th callback."""
 
     name: str
     main: Main
@@ -144,7 +144,7 @@ class Witness:
             self.broken.append(f"the claim of {claimed.id} expired under {owner.id}, which is open")
 
     def _claimed(self, before: Instance | None, after: Instance) -> None:
-        """Each claim takes an instance on offer, of nobody else's trust domain and of the current image."""
+        """Each claim takes an instance on offer, of no other trust domain and of the current image."""
         if before is None or not before.is_claimable:
             self.broken.append(f"{after.id} was claimed by {after.run_id} without an offer")
         elif before.trust_domain not in ("", after.trust_domain):
@@ -278,7 +278,7 @@ def history(
         witness = Witness(stage)
         if pool:
             await fills_pool(stage, pool)
-            await asyncio.sleep(6.0)  # on offer long enough that nobody may pass them over
+            await asyncio.sleep(6.0)  # on offer long enough that no provision may pass them over
         if before:
             await before(stage)
         await asyncio.gather(*(actor.play(stage) for actor in actors))

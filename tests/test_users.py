@@ -17,6 +17,6 @@ def test_without_enough_of_them_a_test_is_skipped_but_fails_where_all_must_be_te
     monkeypatch.setattr("users.os.geteuid", lambda: 0)
     monkeypatch.setattr(users, "_taken", lambda *_: ())
     monkeypatch.setattr(users, "PATIENCE", 0.0)
-    with pytest.raises(EITHER, match="needed that nobody uses, and there are 0") as raised, users.lent(1):
+    with pytest.raises(EITHER, match="needed that no other test uses, and there are 0") as raised, users.lent(1):
         pass
     assert raised.type is outcome

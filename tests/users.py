@@ -43,7 +43,7 @@ def lent(count: int) -> Iterator[tuple[str, ...]]:
                 yield found
                 return
         if time.monotonic() >= give_up:
-            why = f"{count} system users are needed that nobody uses, and there are {len(found)}"
+            why = f"{count} system users are needed that no other test uses, and there are {len(found)}"
             if os.environ.get("BULLPEN_REQUIRE_ENGINES") == "1":
                 pytest.fail(f"BULLPEN_REQUIRE_ENGINES=1, and {why}")
             pytest.skip(f"NOT TESTED: {why}")
@@ -52,7 +52,7 @@ def lent(count: int) -> Iterator[tuple[str, ...]]:
 
 def lent_for_good() -> str:
     """One, until this process ends; empty if we are not root, or if there is none."""
-    return next(iter(_taken(1, ExitStack()) if os.geteuid() == 0 else ()), "")  # nobody unwinds it: the locks stay
+    return next(iter(_taken(1, ExitStack()) if os.geteuid() == 0 else ()), "")  # never unwound: the locks stay
 
 
 def _taken(count: int, stack: ExitStack) -> tuple[str, ...]:
@@ -70,5 +70,5 @@ def _taken(count: int, stack: ExitStack) -> tuple[str, ...]:
 
 
 def _timers(name: str) -> Iterator[object]:
-    """Somebody's crontab on the machine that these tests run on, or mail, is not ours to remove."""
+    """These tests must not remove a crontab or mail that a user of this machine has."""
     return UserCrontabs(account_of(name)).differences(KeepList())
