@@ -5,8 +5,8 @@ from contextlib import suppress
 from random import SystemRandom
 
 RANGE = range(20_000, 32_000)
-"""Below those that Linux gives out by itself: what is free now does not become the connection of another process, or the
-port of a server that takes any, before it is used."""
+"""Below those that Linux gives out by itself: what is free now does not become the connection of another process, nor
+the port of a server that takes any, before it is used."""
 
 
 def a_free_port() -> int:
