@@ -113,8 +113,9 @@ def test_release_names_runners_that_are_busy(bullpen: CommandLine, memory: Memor
     ran = bullpen("release", "--run-id", "run-1", "--json", "--set", "timings.heartbeat=0.2")
     assert ran.code == 0
     assert ran.answer["busy"] == ["i-1"]
-    told = bullpen("release", "--run-id", "run-1", "--set", "timings.heartbeat=0.2").out
-    assert "i-1 busy: it goes back after the job that it executes" in told
+    ran = bullpen("release", "--run-id", "run-1", "--set", "timings.heartbeat=0.2")
+    assert ran.code == 0, ran.err
+    assert "i-1 busy: it goes back after the job that it executes" in ran.out
 
 
 def test_provision_names_runners_that_are_kept(

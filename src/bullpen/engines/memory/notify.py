@@ -1,25 +1,31 @@
 """Wake-ups among simulated processes."""
 
 import asyncio
-from contextlib import suppress
 
 
 class MemoryWakeups:
-    """Rung at every change. Rings are counted, so that one between two waits is heard at the second."""
+    """Rung at every change. Rings are counted, so that one between two waits is heard at the second. A pool in memory
+    may outlive a loop, so this holds no primitive that is bound to one."""
 
     def __init__(self) -> None:
         self.rings = 0
-        self._rung = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def ring(self) -> None:
         self.rings += 1
-        self._rung.set()  # wakes all that wait now …
-        self._rung = asyncio.Event()  # … and none that waits later
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     async def next_ring(self, within: float) -> None:
-        with suppress(TimeoutError):
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
             async with asyncio.timeout(within):
-                await self._rung.wait()
+                await future
+        except TimeoutError:
+            self._waiting = [other for other in self._waiting if other is not future]
 
 
 class WakeupListener:
