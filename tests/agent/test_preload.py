@@ -12,6 +12,8 @@ import pytest
 
 import bullpen
 
+pytestmark = pytest.mark.slow  # a process for each kind of agent
+
 PACKAGE = Path(bullpen.__file__).parent
 # What is in the configuration, what the connection has loaded by then, and what is never imported: that of other kinds.
 OWN_USER, ACTIONS = "bullpen.agent.job_user", "bullpen.agent.github.runner"

@@ -53,18 +53,14 @@ from conformance import agent_stores
 from conformance.agent_stores import PATIENCE, Side, jobs_of, record_of
 from conformance.leases import clean_up
 
-JOBS = ["sqlite", "http"]  # DynamoDB gives none to agents
-DIRECT = ["sqlite", "dynamodb"]  # the agent reads GitHub's token from the store itself
+HTTP = pytest.param("http", marks=pytest.mark.slow)  # a server on a socket for each test
+DYNAMODB = pytest.param("dynamodb", marks=pytest.mark.engines)
+JOBS = ["sqlite", HTTP]  # DynamoDB gives none to agents
+DIRECT = ["sqlite", DYNAMODB]  # the agent reads GitHub's token from the store itself
 GITHUB = {"url": "https://github.com/acme", "group": "big", "registration": "R", "removal": "V", "oldest": "2.1"}
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("http", marks=pytest.mark.slow),  # a server on a socket for each test
-        pytest.param("dynamodb", marks=pytest.mark.engines),
-    ]
-)
+@pytest.fixture(params=["sqlite", HTTP, DYNAMODB])
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
     given = (tmp_path, request.getfixturevalue("aws_settings")) if request.param == "dynamodb" else (tmp_path,)
     with ExitStack() as stack:
@@ -172,7 +168,7 @@ def test_a_worker_names_what_fails_together_with_it(side: Side) -> None:
     assert side.worker(store.beat(None).holder.worker).domain == "zone-a"
 
 
-@pytest.mark.parametrize("side", ["http"], indirect=True)
+@pytest.mark.parametrize("side", [HTTP], indirect=True)
 def test_a_server_does_not_believe_an_agent_what_fails_together_with_it(side: Side) -> None:
     store = side.store(domain="zone-a")
     assert side.worker(store.beat(None).holder.worker).domain == ""
