@@ -310,6 +310,10 @@ def test_an_unencrypted_connection_causes_a_warning(url: str, warned: bool, caps
     assert ("::warning::" in capsys.readouterr().out) is warned
 
 
+def test_a_server_shows_its_token_to_no_log() -> None:
+    assert "s3cret" not in repr(serve_client.Server("https://x", lambda within: "", Stopping(), {}, "s3cret"))
+
+
 @pytest.mark.parametrize(
     ("sent", "read"),
     [
@@ -321,6 +325,10 @@ def test_an_unencrypted_connection_causes_a_warning(url: str, warned: bool, caps
             ProgressReport(WorkPhase.ACQUIRE, "1 of 2 ready", 1, 2, waiting={WorkPhase.CREATE: 1}),
         ),
         ({"phase": "new", "text": "x"}, ProgressReport(WorkPhase.ACQUIRE, "x", about="new")),
+        (
+            {"phase": "acquire", "text": "x", "done": None, "total": "many", "waiting": [1]},
+            ProgressReport(WorkPhase.ACQUIRE, "x"),
+        ),
     ],
 )
 def test_progress_is_read_from_an_older_and_from_a_newer_server(sent: object, read: ProgressReport | None) -> None:

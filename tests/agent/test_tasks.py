@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -72,6 +73,14 @@ def read_out(tasks: Tasks, progress: AgentProgress) -> AgentProgress:
 
 def test_without_a_script_the_boot_is_over_at_once(config: Config) -> None:
     assert Tasks(config, print).boot.begin(a_progress()).boot.phase is Phase.DONE
+
+
+def test_what_is_missing_for_the_boot_ends_the_agent_with_its_own_error(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bullpen.agent.job_user", None)
+    with pytest.raises(ModuleNotFoundError):
+        Tasks(replace(config, runner_user="runner"), print).boot.begin(a_progress())
 
 
 def test_a_script_names_its_own_interpreter(config: Config) -> None:

@@ -562,6 +562,14 @@ async def test_above_the_limit_every_request_but_a_heartbeat_gets_a_429(tmp_path
         assert (await house.ask("GET", "/healthz")).status_code == 200
 
 
+async def test_above_the_limit_a_request_that_can_never_succeed_is_told_so(tmp_path: Path) -> None:
+    async with a_house(tmp_path, admission=Admission(requests=0)) as house:
+        wrong = await house.ask("POST", "/v1/runs/r/provision", json={"count": 1, "resourceClass": "nope"})
+        assert (wrong.status_code, wrong.json()["field"]) == (400, "resourceClass")
+        assert (await house.ask("GET", "/v1/workers?state=bogus")).status_code == 400
+        assert (await house.ask("POST", "/v1/runs/r/provision", json={"count": 1})).status_code == 429
+
+
 async def test_a_request_that_ends_makes_room_for_the_next(tmp_path: Path) -> None:
     async with a_house(tmp_path, admission=Admission(requests=1)) as house:
         for _ in range(3):

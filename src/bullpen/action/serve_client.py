@@ -46,7 +46,7 @@ class Server:
     _sign_in: Callable[[float], str]
     _stopping: Stopping
     _words: Mapping[str, str] = field(default_factory=dict)
-    _token: str = ""
+    _token: str = field(default="", repr=False)
     unanswered: bool = False
 
     def enter(self, until: float | None = None) -> None:
@@ -131,14 +131,19 @@ def report_of(progress: object) -> ProgressReport | None:
     if not isinstance(progress, dict):
         return None
     phase, known = progress.get("phase", ""), {one.value: one for one in WorkPhase}
+    waiting = found if isinstance(found := progress.get("waiting"), dict) else {}
     return ProgressReport(
         known.get(phase, WorkPhase.ACQUIRE),
         str(progress.get("text", "")),
-        int(progress.get("done", 0)),
-        int(progress.get("total", 0)),
-        waiting={known[name]: count for name, count in progress.get("waiting", {}).items() if name in known},
+        _count(progress.get("done")),
+        _count(progress.get("total")),
+        waiting={known[name]: _count(count) for name, count in waiting.items() if name in known},
         about=str(progress.get("about", "")) if phase in known else str(phase),
     )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _refusal(url: str, status: int, answer: Answer, words: Mapping[str, str]) -> BullpenError:

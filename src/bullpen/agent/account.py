@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from bullpen.host.subordinate_ids import FILE, Uids, shared_by, uids_of
@@ -64,7 +65,7 @@ def settle_in(account: Account, directory: Path, places: Iterable[Path]) -> None
     os.chown(directory, -1, account.group)
     directory.chmod(0o750)  # others get no access: what jobs write beside their places may be open to all
     for place in places:
-        walked = os.walk(place)
-        inside = [Path(above, name) for above, names, files in walked for name in (*names, *files)]
-        for path in (place, *inside):
+        # Each as soon as it is listed: a process that the script left may remove or add files meanwhile.
+        inside = (Path(above, name) for above, names, files in os.walk(place) for name in (*names, *files))
+        for path in chain((place,), inside):
             os.chown(path, account.user, account.group, follow_symlinks=False)

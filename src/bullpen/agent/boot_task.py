@@ -44,8 +44,21 @@ class BootTask:
         return self.machine.account if self.machine is not None else None
 
     def begin(self, progress: AgentProgress) -> AgentProgress:
+        progress, config = progress.booting(), self._config
+        try:
+            self.keep = KeepList.of(config.keep)
+            if config.runner_user:
+                from bullpen.agent.job_user import JobUserMachine  # what it needs takes time to load
+
+                self.machine = JobUserMachine(config, self._log)
+            if config.ci == "github":
+                from bullpen.agent.github.runner import Actions
+
+                self.actions = Actions(config, self.account, self._log)
+        except ValueError as exc:
+            return self._fail(progress, str(exc))
         self._work = Slices(self._boot())
-        return self.check(progress.booting())
+        return self.check(progress)
 
     def must_be_checked_at(self) -> float | None:
         if self._script is not None:
@@ -90,18 +103,6 @@ class BootTask:
     def _boot(self) -> Generator[Turn | None, None, Baseline]:
         """What the script left is the baseline, with GitHub's runner where jobs are GitHub's. Raise CannotSettle."""
         config = self._config
-        try:
-            self.keep = KeepList.of(config.keep)
-            if config.runner_user:
-                from bullpen.agent.job_user import JobUserMachine  # what it needs takes time to load
-
-                self.machine = JobUserMachine(config, self._log)
-            if config.ci == "github":
-                from bullpen.agent.github.runner import Actions
-
-                self.actions = Actions(config, self.account, self._log)
-        except ValueError as exc:
-            raise CannotSettle(str(exc)) from exc
         if self.machine is not None:
             yield from self.machine.clear()
         if config.pre_runner_script.strip():

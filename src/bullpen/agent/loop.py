@@ -234,8 +234,9 @@ class AgentLoop:
         """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
         with suppress(StoreUnreachable):  # then the last known record has to do
             self._see(self._store.look())
+        before = self._progress.activity
         self._progress = self._tasks.admit(self._progress)
-        if self._progress.activity is not None:
+        if self._progress.activity is not None and self._progress.activity is not before:
             self._beat_at = 0.0
             self._beat_if_due()
             self._tasks.github.let_go()

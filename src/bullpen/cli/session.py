@@ -47,11 +47,14 @@ async def _perform(
             progress(reported.pop())
 
     def tell(report: ProgressReport) -> None:
-        """Show one report of each pass of the loop, the last: the places of a provision change side by side."""
-        if reported and (reported[0].phase, reported[0].about) != (report.phase, report.about):
+        """Of the places of a provision, which change side by side, show the last report of each pass of the loop."""
+        if report.phase is not WorkPhase.ACQUIRE or (reported and reported[0].about != report.about):
             show()
         reported[:] = [report]
-        loop.call_soon(show)
+        if report.phase is WorkPhase.ACQUIRE:
+            loop.call_soon(show)
+        else:
+            show()
 
     async def opened_and_done() -> T:
         async with opened(home, settings) as ports:

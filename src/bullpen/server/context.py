@@ -76,20 +76,24 @@ class Context:
         with self.admission.work():
             yield operator
 
-    @contextmanager
-    def serving_run(self, request: Asking, run_id: str, scope: Scope) -> Iterator[Operator | RunIdentity]:
-        """The same for such an operator, or for the workflow run of this label. Raise ConfigError for what no run id
-        can be."""
+    def of_run(self, request: Asking, run_id: str, scope: Scope) -> Operator | RunIdentity:
+        """Such an operator, or the workflow run of this label. Raise ConfigError for what no run id can be."""
         speaker = must_serve_run(self.speaker(request), run_id, scope)
         if not limits.is_word(run_id, limits.RUN_ID_LENGTH):
             allowed = limits.word_allowed(limits.RUN_ID_LENGTH)
             raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId")
+        return speaker
+
+    @contextmanager
+    def serving_run(self, request: Asking, run_id: str, scope: Scope) -> Iterator[Operator | RunIdentity]:
+        """Work for one of these."""
+        speaker = self.of_run(request, run_id, scope)
         with self.admission.work():
             yield speaker
 
     @contextmanager
     def serving_agent(self, request: Asking, instance_id: str, worker: str | None = None) -> Iterator[None]:
-        """The same for the agent of this instance, and a worker of that if one is named."""
+        """Work for the agent of this instance, and a worker of that if one is named."""
         must_be_agent(self.speaker(request), instance_id, worker)
         with self.admission.work():
             yield

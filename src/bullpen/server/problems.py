@@ -104,7 +104,7 @@ def of_validation(error: ValidationException) -> Problem:
     if text == str(KeyError("data")):  # how the router says that there is no body
         text = "expected 'object', got nothing"
     key = str(found.get("key") or "data")
-    field = named or "body" if key == "data" else _on_the_wire(key)
+    field = named or "body" if key == "data" else re.sub("_([a-z])", lambda part: part[1].upper(), key)
     return bad_input(f"{field}: {text}", field)
 
 

@@ -70,6 +70,37 @@ async def test_the_log_is_written_back_beside_the_writes_and_begins_again(
         assert await db.read(things) == list(range(written + 1))
 
 
+async def test_a_database_closes_though_another_process_holds_the_turnstile(
+    tmp_path: Path, scripts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "WRITTEN_BACK_AFTER", 0)
+    monkeypatch.setattr(writer, "REST_WITHIN", 0.01)
+    async with Database.open(tmp_path, scripts) as db:
+        await db.write(insert(0))
+        checkpointer = db._writer._checkpointer
+        checkpointer._turnstile = Turnstile(tmp_path, patience=3600.0)
+        with Turnstile(tmp_path).hold():
+            checkpointer.ask()
+            async with asyncio.timeout(60):
+                await asyncio.to_thread(checkpointer.stop)
+
+
+async def test_a_process_that_opens_a_home_again_and_again_keeps_one_descriptor_of_it(
+    tmp_path: Path, scripts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "WRITTEN_BACK_AFTER", 0)
+    counts = set()
+    for number in range(4):
+        async with Database.open(tmp_path, scripts) as db:
+            await db.write(insert(number))
+        counts.add(sum(os.readlink(f"/proc/self/fd/{fd}").endswith("bullpen.db") for fd in _descriptors()))
+    assert counts == {1}
+
+
+def _descriptors() -> list[str]:
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}")]
+
+
 async def test_a_failing_write_in_a_group_is_undone_alone(tmp_path: Path, scripts: list[Path]) -> None:
     async with Database.open(tmp_path, scripts) as db:
         with Turnstile(tmp_path).hold():  # keeps the writer waiting, so that all five share its turn

@@ -9,6 +9,7 @@ written.
 """
 
 import asyncio
+import functools
 import os
 import sqlite3
 import threading
@@ -31,6 +32,7 @@ CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 FULL_ATTEMPTS = 4  # of a group that finds the log at its end
 FULL_PAUSE = 0.02  # seconds between them: a reader keeps the log from beginning again, for a moment
 TENDED_EVERY = 200  # turns
+REST_WITHIN = 0.5  # seconds that the rest of the log waits for its turn: a database that closes waits for it
 WRITTEN_BACK_AFTER = 3000  # rows, about as many pages of log: well before SQLite does it within a commit
 GROUP_LASTS = 0.010  # seconds; with four processes in line, the last waits three of these and three fsyncs
 
@@ -240,6 +242,7 @@ class _Checkpointer:
         self._turnstile = turnstile
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._stopping = False
 
     def ask(self) -> None:
         if self._thread is None:
@@ -250,23 +253,30 @@ class _Checkpointer:
 
     def stop(self) -> None:
         if self._thread is not None:
+            self._stopping = True
             self._asked.put(False)
             self._thread.join()
 
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
-        # Never closed: to close any descriptor of a database drops the locks of all connections of this process.
-        file = -1
         while self._asked.get():
             with suppress(sqlite3.Error, TurnstileTimeout, OSError):  # the log grows, and SQLite does it in a commit
+                if reserve.is_low(self._database.parent):
+                    continue  # the log must begin again within each commit: this would be in its way
                 connection = connection or connect(self._database)
-                file = os.open(self._database, os.O_RDONLY | os.O_CLOEXEC) if file < 0 else file
                 connection.execute(CHECKPOINT).fetchall()
-                os.fdatasync(file)
-                with self._turnstile.hold():
-                    connection.execute(CHECKPOINT).fetchall()
+                os.fdatasync(_descriptor(self._database))
+                if not self._stopping:
+                    with self._turnstile.hold(REST_WITHIN):
+                        connection.execute(CHECKPOINT).fetchall()
         if connection is not None:
             connection.close()
+
+
+@functools.cache
+def _descriptor(database: Path) -> int:
+    """Opened once and never closed: to close any descriptor of a file drops SQLite's locks on it in this process."""
+    return os.open(database, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _undoing_in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -56,10 +56,11 @@ async def provision_run(
     async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
         return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
-    with context.serving_run(request, run_id, Scope.OPERATE) as speaker:
-        asked = _request(context.settings, run_id, entitled(context.settings, speaker, run_id, data))
-        lasts = context.settings.timings.provision + asked.wait + GRACE
-        waits = asked.wait > 0
+    speaker = context.of_run(request, run_id, Scope.OPERATE)
+    asked = _request(context.settings, run_id, entitled(context.settings, speaker, run_id, data))
+    lasts = context.settings.timings.provision + asked.wait + GRACE
+    waits = asked.wait > 0
+    with context.admission.work():  # only now: what can never succeed is not asked again because of load
         return context.operations.begin(OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits)
 
 

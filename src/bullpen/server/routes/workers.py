@@ -40,9 +40,10 @@ REMEDY = {
 async def list_workers(
     request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = ""
 ) -> WorkerList:
-    with context.serving(request, Scope.READ):
-        if only and only not in STATES:
-            raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
+    context.operator(request, Scope.READ)
+    if only and only not in STATES:
+        raise bad_input("state: no such state", "state", only, f"one of {', '.join(STATES)}")
+    with context.admission.work():
         return workers_of(await roster(context.ports, limit, after, only))
 
 
