@@ -149,6 +149,15 @@ def test_a_mistake_is_named_and_nothing_is_acquired(
     assert bullpen.left_behind == []
 
 
+def test_jobs_from_a_closed_stdin_are_a_mistake_that_is_named(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    ran = bullpen(*RUN, "--jobs", "-")
+    assert ran.code == 2, ran
+    assert "--jobs -: stdin is closed" in ran.err
+
+
 def test_output_of_a_job_has_its_name_and_the_summary_counts_losses(bullpen: CommandLine, answer: Answer) -> None:
     answer(DONE)
     lines = bullpen(*RUN, "--", "true").out.splitlines()

@@ -20,7 +20,7 @@ FIELDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
-def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
+def read_jobs(name: str, stdin: TextIO | None) -> list[JobRequest]:
     """The jobs of a file, or of standard input for `-`, in order and without a run id. Raise ConfigError."""
     text = _read(name, stdin)
     entries = _entries(f"--jobs {name}", text)
@@ -29,9 +29,11 @@ def read_jobs(name: str, stdin: TextIO) -> list[JobRequest]:
     return [_job(where, index, entry) for index, (where, entry) in enumerate(entries)]
 
 
-def _read(name: str, stdin: TextIO) -> str:
+def _read(name: str, stdin: TextIO | None) -> str:
+    if name == "-" and stdin is None:
+        raise ConfigError("--jobs -: stdin is closed", field="--jobs")
     try:
-        content = stdin.read(LARGEST + 1) if name == "-" else _start_of(Path(name))
+        content = stdin.read(LARGEST + 1) if stdin and name == "-" else _start_of(Path(name))
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
         raise ConfigError(f"--jobs {name}: cannot be read ({reason})", field="--jobs") from exc
