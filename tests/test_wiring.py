@@ -99,7 +99,7 @@ def test_without_its_client_the_engine_says_what_to_install(command: list[str], 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environ)
     assert ran.returncode == 2, ran
     assert "is not installed" in ran.stderr
-    assert "pip install 'bullpen[aws]'" in ran.stderr
+    assert "-m pip install 'bullpen-ci[aws]'" in ran.stderr
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_without_its_client_github_says_what_to_install(tmp_path: Path) -> None:
     environ = {**os.environ, **{f"BULLPEN_{name}": value for name, value in variables.items()}}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environ)
     assert ran.returncode == 2, ran
-    assert "pip install 'bullpen[github]'" in ran.stderr
+    assert "-m pip install 'bullpen-ci[github]'" in ran.stderr
 
 
 @pytest.mark.slow

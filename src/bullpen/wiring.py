@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bullpen.config import Settings
-from bullpen.errors import ConfigError
+from bullpen.extras import missing_extra
 from bullpen.pool.change_log import with_change_log
 from bullpen.ports import Ports, Tokens
 from bullpen.ports.callers import Verifiers
@@ -281,8 +281,7 @@ def _needing_aws() -> Iterator[None]:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in ("aiobotocore", "botocore"):
             raise
-        remedy = "Install it with its extra: pip install 'bullpen[aws]'."
-        raise ConfigError(f"AWS: {exc.name} is not installed", remedy=remedy) from exc
+        raise missing_extra("AWS", exc, "aws") from exc
 
 
 @asynccontextmanager

@@ -119,5 +119,5 @@ def test_serve_without_its_extra_says_what_to_install(bullpen: CommandLine, monk
     ran = bullpen("serve")
     assert ran.code == 2
     assert "uvloop is not installed" in ran.err
-    assert "bullpen[serve]" in ran.err
+    assert "-m pip install 'bullpen-ci[serve]'" in ran.err
     assert bullpen.left_behind == []

@@ -12,6 +12,7 @@ from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import say
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.errors import ConfigError
+from bullpen.extras import missing_extra
 from bullpen.settings.reloading import Reloader
 
 EPILOG = """
@@ -28,7 +29,6 @@ SIGHUP: `liveness.*` applies at once, all other settings need a restart.
 GET /v1/openapi.json describes the API; /healthz and /readyz report whether the process is
 alive and ready.
 """
-MISSING = "Install it with its extra: pip install 'bullpen[serve]'."
 
 
 @click.command("serve", epilog=EPILOG)
@@ -48,7 +48,7 @@ def command(given: PoolOptions, host: str, port: int) -> int:
 
         from bullpen.server.serve import serve
     except ImportError as exc:
-        raise ConfigError(f"bullpen serve: {exc.name} is not installed", remedy=MISSING) from exc
+        raise missing_extra("bullpen serve", exc, "serve") from exc
     listening = _bound(host, port)
     where = _url(listening)
     given.set_up_log("info", brief=False)

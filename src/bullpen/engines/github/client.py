@@ -21,6 +21,7 @@ from bullpen.engines.github.credentials import AppCredentials, Credentials, cred
 from bullpen.engines.github.limits import RateLimits, limits_of
 from bullpen.engines.github.single_flight import Flights
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
+from bullpen.extras import missing_extra
 from bullpen.ports import Clock
 from bullpen.ports.health import Limit
 
@@ -172,8 +173,7 @@ class GithubClient:
                     self.settings, self.scope_path, self._clock, self._noted, self.flights
                 )
             except ModuleNotFoundError as exc:
-                remedy = "Install it with its extra: pip install 'bullpen[github]'."
-                raise ConfigError(f"GitHub: {exc.name} is not installed", remedy=remedy) from exc
+                raise missing_extra("GitHub", exc, "github") from exc
             timeouts = httpx.Timeout(15.0, connect=5.0)
             try:
                 self._client = httpx.AsyncClient(headers=HEADERS, timeout=timeouts, transport=self._transport)

@@ -1,0 +1,160 @@
+"""The distribution as users install it: built, checked by the tools of its registry, and used in clean environments."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bullpen import __version__
+from bullpen.extras import DISTRIBUTION
+from walkthroughs import ROOT
+
+pytestmark = pytest.mark.slow
+
+PATIENCE = 900.0
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+CONSTRAINTS = str(ROOT / "constraints.txt")
+TOOLS = Path(sys.executable).parent
+FILES = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
+
+
+def ran(command: Sequence[str | Path], cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    # Not the checkout's: what is installed must be found without it.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BULLPEN_", "PYTHON"))}
+    words = [str(word) for word in command]
+    return subprocess.run(
+        words, cwd=cwd, env=kept | variables, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+    )
+
+
+def succeeded(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
+    found = ran(command, cwd, **variables)
+    assert found.returncode == 0, f"{command}: {found.returncode}\n{found.stdout}\n{found.stderr}"
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that is built from it, not from the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    succeeded([TOOLS / "hatchling", "build", "-t", "sdist", "-d", folder], ROOT)
+    with tarfile.open(folder / f"{FILES}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    succeeded([TOOLS / "hatchling", "build", "-t", "wheel", "-d", folder], folder / FILES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return built / f"{FILES}-py3-none-any.whl"
+
+
+class Environment:
+    """A virtual environment with nothing in it; pip of this one installs into it."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "env", with_pip=False, symlinks=True)
+        self.folder = folder
+        self.python = folder / "env/bin/python"
+        self.bullpen = folder / "env/bin/bullpen"
+
+    def install(self, *requirements: str | Path) -> None:
+        """Skip where no package can be fetched, unless every engine is required."""
+        found = ran([*PIP, "--python", self.python, "install", "-c", CONSTRAINTS, *requirements], self.folder)
+        if found.returncode and not os.environ.get("BULLPEN_REQUIRE_ENGINES"):
+            pytest.skip(f"cannot be installed here: {found.stderr.strip().splitlines()[-1]}")
+        assert found.returncode == 0, found.stderr
+
+    def modules(self) -> set[str]:
+        code = "import importlib.metadata as m; print(*(d.name.lower() for d in m.distributions()))"
+        return set(succeeded([self.python, "-c", code], self.folder).split())
+
+
+def test_the_wheel_and_the_sdist_satisfy_the_tools_of_the_registry(built: Path, wheel: Path) -> None:
+    succeeded([TOOLS / "twine", "check", "--strict", wheel, built / f"{FILES}.tar.gz"], built)
+    succeeded([TOOLS / "check-wheel-contents", wheel], built)
+
+
+def test_the_wheel_has_the_package_its_types_and_its_licence_and_nothing_of_the_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"bullpen/py.typed", f"{FILES}.dist-info/licenses/LICENSE", "bullpen/engines/sqlite/schema.sql"} <= set(
+        names
+    )
+    assert {name.split("/")[0] for name in names} == {"bullpen", f"{FILES}.dist-info"}
+
+
+def test_the_base_shows_the_demo_and_runs_jobs_and_says_how_to_add_what_is_missing(wheel: Path, tmp_path: Path) -> None:
+    env = Environment(tmp_path)
+    env.install(wheel)
+    assert "aiobotocore" not in env.modules()
+    assert f"bullpen {__version__}" in succeeded([env.bullpen, "--version"], tmp_path)
+    assert "✔" in succeeded([env.bullpen, "demo"], tmp_path, PYTHONUTF8="1")
+    output = succeeded([env.bullpen, "run", "--count", "2", "--", "echo", "hello"], tmp_path)
+    assert output.count("hello") == 2
+    succeeded([env.bullpen, "down"], tmp_path)
+
+    refused = ran([env.bullpen, "serve"], tmp_path)
+    assert refused.returncode == 2
+    command = shlex.split(next(line for line in refused.stderr.splitlines() if "pip install" in line).split(": ", 1)[1])
+    assert command == [str(env.python), "-m", "pip", "install", f"{DISTRIBUTION}[serve]"]
+    env.install(command[-1])  # the extra of what is installed, which no registry has
+    assert "litestar" in env.modules()
+
+
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ("serve", "import uvloop; from bullpen.server.serve import serve"),
+        ("github", "import httpx, jwt; from cryptography.hazmat.primitives.asymmetric import rsa"),
+        ("aws", "from bullpen.engines.aws import session"),
+    ],
+)
+def test_an_extra_adds_what_its_engine_imports_and_nothing_of_the_others(
+    extra: str, code: str, wheel: Path, tmp_path: Path
+) -> None:
+    env = Environment(tmp_path)
+    env.install(f"{DISTRIBUTION}[{extra}] @ {wheel.as_uri()}")
+    succeeded([env.python, "-c", code], tmp_path)
+    own = {"serve": "litestar", "github": "pyjwt", "aws": "aiobotocore"}
+    assert {name for name, module in own.items() if module in env.modules()} == {extra}
+
+
+def test_the_page_s_way_from_the_old_name_leaves_a_working_command(wheel: Path, tmp_path: Path) -> None:
+    """pip lets two distributions own one package folder: without the first step, the new one would lose its files."""
+    old = tmp_path / "old" / wheel.name.replace("bullpen_ci", "bullpen")
+    old.parent.mkdir()
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(old, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("METADATA"):
+                content = content.replace(b"Name: bullpen-ci", b"Name: bullpen")
+            if name.endswith("RECORD"):
+                content = b"".join(
+                    re.sub(rb",sha256=.*", b",,", line).replace(b"bullpen_ci-", b"bullpen-") + b"\n"
+                    for line in content.splitlines()
+                )
+            target.writestr(name.replace("bullpen_ci-", "bullpen-"), content)
+    env = Environment(tmp_path)
+    env.install(old)
+    assert "bullpen" in env.modules()
+    page = (ROOT / "docs/install.md").read_text()
+    assert "$ python -m pip uninstall --yes bullpen\n$ python -m pip install .\n" in page
+    succeeded([*PIP, "--python", env.python, "uninstall", "--yes", "bullpen"], tmp_path)
+    env.install(wheel)
+    assert f"bullpen {__version__}" in succeeded([env.bullpen, "--version"], tmp_path)
+    assert {"bullpen", DISTRIBUTION} & env.modules() == {DISTRIBUTION}
+
+
+def test_the_name_of_the_distribution_stands_in_one_place() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    assert f'\nname = "{DISTRIBUTION}"\n' in project
+    sources = [path for path in (ROOT / "src").rglob("*.py") if DISTRIBUTION in path.read_text()]
+    assert sources == [ROOT / "src/bullpen/extras.py"]
