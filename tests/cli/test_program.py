@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import bullpen.wiring
+from bullpen import __version__
 from bullpen.cli import main
 from bullpen.cli.output import complain
 from bullpen.cli.overview import COMMANDS, overview
@@ -152,6 +153,34 @@ def test_the_error_for_a_misspelt_command_names_the_right_one(bullpen: CommandLi
     ran = bullpen(typed)
     assert ran.code == 2
     assert f"Did you mean `bullpen {meant}`?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "remedy"),
+    [
+        (["version"], "'version': no such command", "Did you mean `bullpen --version`?"),
+        (["stat"], "'stat': no such command", "Did you mean `bullpen status`?"),
+        (
+            ["provision", "--cuont", "3"],
+            "--cuont: no such option",
+            "Did you mean --count? Run `bullpen provision --help`",
+        ),
+        (["job"], "bullpen job: a command is missing", "Name one of cancel, list, logs, show, submit."),
+        (["token"], "bullpen token: a command is missing", "Name one of create, list, revoke."),
+    ],
+)
+def test_a_near_miss_gets_one_suggestion_and_a_group_lists_its_commands(
+    bullpen: CommandLine, arguments: list[str], error: str, remedy: str
+) -> None:
+    ran = bullpen(*arguments)
+    assert ran.code == 2
+    assert ran.err.splitlines()[0] == f"bullpen: error: {error}"
+    assert ran.err.splitlines()[1].startswith(f"  → {remedy}")
+    assert len(ran.err.splitlines()) == 2
+
+
+def test_the_version_has_a_short_option(bullpen: CommandLine) -> None:
+    assert bullpen("-V").out == bullpen("--version").out == f"bullpen {__version__}\n"
 
 
 def test_the_error_for_an_unknown_option_names_the_help(bullpen: CommandLine) -> None:

@@ -46,7 +46,7 @@ Options, before or after the command:
   --set NAME=VALUE   Override one setting, such as timings.idle=600; repeatable
   --log-level LEVEL  debug, info, warning or error [warning; serve: info]
   --log-format FORM  Log lines as text or json [text]
-  --version          Print the version
+  -V, --version      Print the version
   -h, --help         Print this help; after a command, its options and examples
 
 Examples:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from bullpen import __version__
 from bullpen.cli.options import pool_options
@@ -31,8 +32,10 @@ class Program(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
-            meant = nearest(cmd_name, self.list_commands(ctx))
-            remedy = f"Did you mean `bullpen {meant}`?" if meant else "Run `bullpen --help` to list the commands."
+            options = {"version": "--version", "help": "--help"}
+            meant = nearest(cmd_name, [*self.list_commands(ctx), *options])
+            remedy = f"Did you mean `bullpen {options.get(meant, meant)}`?"
+            remedy = remedy if meant else "Run `bullpen --help` to list the commands."
             raise ConfigError(f"{shortened(cmd_name)}: no such command", remedy=remedy)
         command: click.Command = importlib.import_module(f"bullpen.cli.{cmd_name.replace('-', '_')}").command
         return command
@@ -46,7 +49,7 @@ class Program(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, message="bullpen %(version)s")
+@click.version_option(__version__, "-V", "--version", message="bullpen %(version)s")
 @pool_options
 @click.pass_context
 def program(context: click.Context) -> None:
@@ -74,9 +77,17 @@ def run(arguments: Sequence[str]) -> int:
         return Interrupted.exit_code
     except click.UsageError as exc:
         where = exc.ctx.command_path if exc.ctx else "bullpen"
-        remedy = f"Run `{where} --help` to list the options, with examples."
+        text, remedy = exc.format_message(), f"Run `{where} --help` to list the options, with examples."
         field = _option_of(exc)
-        complain(exc.format_message(), remedy, cause=FailureCause.CONFIGURATION, field=field, as_json=as_json)
+        if isinstance(exc, click.NoSuchOption):
+            meant = nearest(field, exc.possibilities or ())
+            text, remedy = f"{field}: no such option", f"Did you mean {meant}? {remedy}" if meant else remedy
+        elif exc.ctx is not None and isinstance(exc, NoArgsIsHelpError):  # its message is the whole help
+            names = (
+                ", ".join(exc.ctx.command.list_commands(exc.ctx)) if isinstance(exc.ctx.command, click.Group) else ""
+            )
+            text, remedy = f"{where}: a command is missing", f"Name one of {names}. {remedy}"
+        complain(text, remedy, cause=FailureCause.CONFIGURATION, field=field, as_json=as_json)
         return exc.exit_code
     except AnswerLost as exc:
         if not isinstance(exc.__cause__, BrokenPipeError):  # the reader of the pipe has closed it, which is no error
