@@ -47,6 +47,10 @@ def leave(number: int, frame: "FrameType | None") -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if "_BULLPEN_COMPLETE" in os.environ:
+        from bullpen.cli.program import complete
+
+        return complete(os.environ["_BULLPEN_COMPLETE"])
     match arguments:
         case [] | ["--help"] | ["-h"] | ["help"]:
             from bullpen.cli.overview import overview

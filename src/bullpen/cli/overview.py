@@ -26,6 +26,7 @@ COMMANDS = {
         "doctor": "Check machine, settings and pool; suggest a remedy for each problem",
         "config": "Show the settings and where each one comes from",
         "iam-policy": "Print the IAM policies that a pool on AWS needs",
+        "completion": "Print the completion script for bash, zsh or fish",
     },
     "Try it": {
         "demo": "Demonstrate the pool with real processes, in under a minute",

@@ -107,6 +107,13 @@ def run(arguments: Sequence[str]) -> int:
         return FAULT
 
 
+def complete(instruction: str) -> int:
+    """Answer a shell that completes a command line."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(program, {}, "bullpen", "_BULLPEN_COMPLETE", instruction)
+
+
 def _option_of(error: click.UsageError) -> str:
     """The option that an error of click is about; empty if it is about none, or about several."""
     if isinstance(error, click.NoSuchOption | click.BadOptionUsage):
