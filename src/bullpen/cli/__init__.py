@@ -57,7 +57,7 @@ def _run(arguments: list[str]) -> int:
 
             sys.stdout.write(overview())
             return 0
-        case ["--version"]:
+        case ["--version"] | ["-V"]:
             sys.stdout.write(f"bullpen {__version__}\n")
             return 0
     from bullpen.cli.program import run
