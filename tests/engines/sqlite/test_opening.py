@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,23 @@ async def test_a_missing_home_is_made_for_its_owner_only(tmp_path: Path) -> None
         assert version_and_tables(home) == (1, ["a"])
 
 
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout
+
+
+async def test_git_ignores_a_new_home_with_all_that_is_in_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    async with Database.open(tmp_path / ".bullpen"):
+        (tmp_path / ".bullpen" / "secret").write_text("s3cret")
+        assert git(tmp_path, "status", "--porcelain", "--untracked-files=all") == ""
+
+
+async def test_a_directory_that_has_files_gets_no_gitignore(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").touch()
+    async with Database.open(tmp_path):
+        assert not (tmp_path / ".gitignore").exists()
+
+
 @pytest.fixture
 def open_home(tmp_path: Path) -> Iterator[Path]:
     """A home that others may look into, and a umask that would let them read what is in it."""
@@ -81,7 +99,7 @@ async def test_in_a_home_that_others_can_read_the_files_are_for_their_owner_only
         await db.write(lambda tx: tx.execute("PRAGMA user_version"))
         modes = modes_in(open_home)
     names = ("bullpen.db", *(f"bullpen.db-{name}" for name in ("reserve", "shm", "spare", "wal")))
-    ours = (*names, "db.lock", "turn.lock")
+    ours = (*names, ".gitignore", "db.lock", "turn.lock")
     assert modes == dict.fromkeys(ours, 0o600)
 
 

@@ -44,6 +44,7 @@ def open_home(home: Path, turnstile: Turnstile, scripts: Sequence[Path]) -> sqli
                 return connection  # the everyday case needs no lock
             connection.close()
         with turnstile.hold():
+            _keep_out_of_git(home)
             connection = _migrated(database, scripts)
             if not is_low(home):
                 with suppress(sqlite3.Error):  # without them it works as well, until the disk is full
@@ -65,6 +66,15 @@ def _make_home(home: Path) -> None:
         raise _unusable(home, exc.strerror or str(exc)) from exc
     if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         raise _unusable(home, "not writable")
+
+
+def _keep_out_of_git(home: Path) -> None:
+    """A new home, which will have secrets, belongs to no project whose work tree it is in. A directory that has other
+    files may be the work tree itself: it is left alone."""
+    if all(path.suffix == ".lock" for path in home.iterdir()):
+        file = os.open(home / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "w") as opened:
+            opened.write("*\n")
 
 
 def _migrated(database: Path, scripts: Sequence[Path]) -> sqlite3.Connection:
