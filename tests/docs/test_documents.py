@@ -131,6 +131,11 @@ def test_the_acts_that_the_documents_show_are_what_the_demo_prints(folder: Path)
     assert [len(found) for found in blocks] == [1, 1]
     ran = run("bullpen demo", folder)
     assert ran.returncode == 0, ran.stderr
-    printed = [blanked(act) for act in ran.stdout.split("\n\n")]
+    printed = [_promised(act) for act in ran.stdout.split("\n\n")]
     shown = [act for (block,) in blocks for act in block.strip().split("\n\n") if act != "[…]"]
-    assert [act for act in shown if blanked(act) not in printed] == []
+    assert [act for act in shown if _promised(act) not in printed] == []
+
+
+def _promised(act: str) -> str:
+    """Without what depends on the moment of a kill: how many actions refresh takes, and which is the first."""
+    return re.sub(r"took .*? actions?, such as: .*", "took actions", blanked(act))

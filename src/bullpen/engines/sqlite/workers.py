@@ -57,8 +57,8 @@ DESCRIBE = """
 CARD = "SELECT card FROM cards WHERE worker = ?"
 CONTROL = f"SELECT {', '.join(CONTROLS.columns)} FROM controls"
 
-PORTION = 500
-"""Timers that move in one write: a few milliseconds, for which every beat waits."""
+PORTION = 1000
+"""Timers that move in one write: about ten milliseconds, for which every beat waits."""
 
 
 class SqliteWorkers:
