@@ -49,8 +49,8 @@ def _rows(serve: "_Serve", drummer: "_Drummer", size: int, seconds: float) -> It
         ("one", CONNECTIONS, "≥ 8000", SINGLE_COST),
         ("batches", BATCHING, "≥ 30000", BATCH_COST),
     ):
-        found = sorted(_cost(serve, drummer, f"{order} {connections} {seconds}") for _ in range(TIMES))
-        each, rate = found[TIMES // 2]
+        costs = sorted(_cost(serve, drummer, f"{order} {connections} {seconds}") for _ in range(TIMES))
+        each, rate = costs[TIMES // 2]
         subject = name if order == "one" else f"{name}, in batches of 100"
         yield row(subject, rate, "beats/s", target if budgeted else "")
         yield row(f"{subject}: processor time per heartbeat in serve", each * 1e6, "µs", most if budgeted else "")
