@@ -38,7 +38,7 @@ async def test_the_status_lists_what_lives_and_what_is_still_to_be_ended() -> No
 
 
 async def test_the_status_goes_on_after_the_first_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "LIVE_PAGE", 2)
+    monkeypatch.setattr(inventory.live, "LIVE_PAGE", 2)
     ports = await holding(*(on_offer(f"i-{number}") for number in range(5)))
     assert len((await inventory.status(ports, Settings())).instances) == 5
 

@@ -4,12 +4,14 @@
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
+from bullpen.inventory.live import every_live, live_pages
+from bullpen.inventory.run_list import RunList, RunState, RunView, run_exists, runs
 from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
@@ -22,9 +24,30 @@ from bullpen.model.worker import ACTIVE, Card, Worker
 from bullpen.pool import busy
 from bullpen.ports import FailingLoop, Ports
 
+__all__ = [
+    "Enrolled",
+    "InstanceView",
+    "Pool",
+    "Roster",
+    "RunList",
+    "RunState",
+    "RunView",
+    "Silence",
+    "Status",
+    "Story",
+    "every_live",
+    "is_suspect",
+    "overview",
+    "pools",
+    "roster",
+    "run_exists",
+    "runs",
+    "status",
+    "stories",
+    "views",
+]
+
 PAGE = 500
-LIVE_PAGE = 2000
-"""Live instances read at a time. The largest pools have about as many: a look at all of them asks once."""
 TOLD = 20  # provisions of a run whose stories are shown: the newest
 ROSTER_PAGE = 1000  # workers read at a time
 
@@ -118,7 +141,7 @@ async def status(ports: Ports, settings: Settings) -> Status:
     pids = {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive}
     leaving = await _leaving(ports)
     found: list[InstanceView] = []
-    async for page in _pages(ports):
+    async for page in live_pages(ports):
         found += await _viewed(ports, settings, page, leaving, pids)
     return replace(await overview(ports, settings, [view.instance for view in found]), instances=tuple(found))
 
@@ -271,16 +294,3 @@ async def _records(ports: Ports, subject: str) -> dict[str, Instance | Provision
         *await ports.jobs.of_run(subject, PAGE),
     ]
     return {record.id: record for record in of_run} or {subject: None}
-
-
-async def every_live(ports: Ports) -> list[Instance]:
-    """All live instances, and those whose end is owed: the size of the pool, not of its history."""
-    return [one async for page in _pages(ports) for one in page]
-
-
-async def _pages(ports: Ports) -> AsyncIterator[list[Instance]]:
-    page = await ports.records.live(LIVE_PAGE)
-    while page:
-        yield page
-        # A short page was the last one.
-        page = await ports.records.live(LIVE_PAGE, page[-1].id) if len(page) == LIVE_PAGE else []
