@@ -1,14 +1,19 @@
 """Running the command line in this process, on a home of the test's own."""
 
+import asyncio
 import json
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import open_provision
 from bullpen.cli.program import run
+from bullpen.config import Settings
+from bullpen.wiring import opened
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,17 @@ class CommandLine:
 
     def write_settings(self, text: str) -> None:
         (self.folder / "bullpen.toml").write_text(text)
+
+    def make_pool(self, run_id: str = "") -> None:
+        """A pool without instances in the default home; if a run is named, with an open provision of it."""
+
+        async def make() -> None:
+            async with opened(self.folder / ".bullpen", Settings()) as ports:
+                if run_id:
+                    later = ports.clock.now() + timedelta(seconds=600)
+                    await ports.records.apply(open_provision(f"p-{run_id}", run_id=run_id, deadline=later))
+
+        asyncio.run(make())
 
     @property
     def left_behind(self) -> list[str]:

@@ -238,6 +238,7 @@ def test_a_mistake_about_the_run_is_named_and_changes_nothing(
 
 @pytest.mark.parametrize("command", [("release", "--run-id"), ("why",)])
 def test_release_and_why_take_the_page_of_a_run(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+    bullpen.make_pool()
     ran = bullpen(*command, PAGE)
     assert "4711: " in ran.out + ran.err
     assert "github.com" not in ran.out + ran.err

@@ -8,12 +8,15 @@ SUBMIT = ("job", "submit", "--run-id", "run-1")
 
 
 def submitted(bullpen: CommandLine, *options: str) -> str:
+    if not bullpen.left_behind:
+        bullpen.make_pool("run-1")
     ran = bullpen(*SUBMIT, "--json", *options, "--", "make", "test")
     assert ran.code == 0, ran
     return str(ran.answer["id"])
 
 
 def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine) -> None:
+    bullpen.make_pool("run-1")
     options = ("--name", "unit", "--timeout", "90", "--capability", "gpu", "--side-effects")
     answer = bullpen(*SUBMIT, *options, "--json", "--", "make", "test", "--json").answer
     assert answer.pop("id").startswith("j-")
@@ -42,6 +45,7 @@ def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine)
 
 
 def test_options_behind_the_command_belong_to_the_command(bullpen: CommandLine) -> None:
+    bullpen.make_pool("run-1")
     ran = bullpen(*SUBMIT, "--json", "ls", "--name", "x", "--home", "y")
     assert ran.answer["command"] == ["ls", "--name", "x", "--home", "y"]
 
@@ -86,9 +90,9 @@ def test_a_run_s_jobs_are_listed_in_their_order(bullpen: CommandLine) -> None:
 
 
 def test_a_run_without_jobs_has_an_empty_list(bullpen: CommandLine) -> None:
+    bullpen.make_pool()
     assert bullpen("job", "list", "--run-id", "run-1", "--json").answer == {"runId": "run-1", "jobs": []}
     assert bullpen("job", "list", "--run-id", "run-1").out == "run-1: no jobs\n"
-    assert bullpen.left_behind == []
 
 
 def test_a_cancelled_job_shows_its_steps(bullpen: CommandLine) -> None:
@@ -116,7 +120,10 @@ def test_the_error_for_an_unknown_job_names_it(bullpen: CommandLine, subcommand:
     assert "j-none: no such job" in ran.answer["reason"]
 
 
-@pytest.mark.parametrize("subcommand", ["show", "logs", "cancel"])
-def test_a_query_of_a_job_does_not_create_a_pool(bullpen: CommandLine, subcommand: str) -> None:
-    assert bullpen("job", subcommand, "j-none").code == 1
-    assert bullpen.left_behind == []
+def test_a_job_of_a_run_that_was_never_provisioned_is_refused(bullpen: CommandLine) -> None:
+    bullpen.make_pool("run-1")
+    ran = bullpen("job", "submit", "--run-id", "run-l", "--json", "--", "make", "test")
+    assert ran.code == 1
+    assert (ran.answer["cause"], ran.answer["reason"]) == ("not-found", "run run-l: no provision was ever requested")
+    assert "bullpen provision --run-id" in ran.answer["remedy"]
+    assert bullpen("job", "list", "--run-id", "run-l").out == "run-l: no jobs\n"

@@ -10,7 +10,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PROGRAM = [sys.executable, "-c", "import sys; from bullpen.cli import main; sys.exit(main())"]
-ANSWERS = pytest.mark.parametrize("command", [["config", "show"], ["status", "--json"]], ids=["long", "short"])
+SHORT = ["token", "create", "--scope", "read", "--json"]
+ANSWERS = pytest.mark.parametrize("command", [["config", "show"], SHORT], ids=["long", "short"])
 
 
 @ANSWERS

@@ -192,22 +192,37 @@ def test_the_error_for_an_unknown_option_names_the_help(bullpen: CommandLine) ->
 
 def test_the_home_after_the_command_wins_over_the_one_before(bullpen: CommandLine) -> None:
     ran = bullpen("--home", "before", "why", "i-1", "--home", "after")
-    assert "no pool in after" in ran.err
+    assert f"no pool in {bullpen.folder}/after\n" in ran.err
 
 
 def test_the_home_on_the_command_line_wins_over_the_variable(
     bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BULLPEN_HOME", "variable")
-    assert "no pool in variable" in bullpen("why", "i-1").err
-    assert "no pool in option" in bullpen("--home", "option", "why", "i-1").err
+    assert f"no pool in {bullpen.folder}/variable\n" in bullpen("why", "i-1").err
+    assert f"no pool in {bullpen.folder}/option\n" in bullpen("--home", "option", "why", "i-1").err
 
 
-@pytest.mark.parametrize("command", ["status", "down", "doctor"])
-def test_a_query_does_not_create_a_pool(bullpen: CommandLine, command: str) -> None:
-    ran = bullpen(command, "--json")
-    assert ran.code == 0
-    assert ran.answer
+NEED_A_POOL = [
+    *(("status",), ("workers",), ("why", "i-1"), ("down",), ("release", "--run-id", "r")),
+    *(("token", "list"), ("token", "revoke", "x"), ("job", "list", "--run-id", "r"), ("job", "show", "j-1")),
+    *(("job", "logs", "j-1"), ("job", "cancel", "j-1"), ("job", "submit", "--run-id", "r", "true")),
+]
+
+
+@pytest.mark.parametrize("command", NEED_A_POOL, ids=" ".join)
+def test_a_home_without_a_pool_is_reported_and_stays_as_it_is(bullpen: CommandLine, command: tuple[str, ...]) -> None:
+    words = 2 if command[0] in ("job", "token") else 1
+    ran = bullpen(*command[:words], "--json", *command[words:])
+    assert ran.code == 1
+    assert ran.answer["cause"] == "not-found"
+    assert ran.answer["reason"] == f"there is no pool in {bullpen.folder}/.bullpen"
+    assert "--home" in ran.answer["remedy"]
+    assert bullpen.left_behind == []
+
+
+def test_doctor_examines_a_home_without_a_pool_and_creates_none(bullpen: CommandLine) -> None:
+    assert bullpen("doctor", "--json").code == 0
     assert bullpen.left_behind == []
 
 

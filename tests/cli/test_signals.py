@@ -101,7 +101,7 @@ def test_a_signal_before_the_work_begins_also_gets_an_answer(start: Start, numbe
 
 def early(folder: Path, number: signal.Signals, moment: int) -> "subprocess.CompletedProcess[str]":
     environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
-    command = [sys.executable, "-c", EARLY, str(int(number)), str(moment), "status", "--json"]
+    command = [sys.executable, "-c", EARLY, str(int(number)), str(moment), "config", "show", "--json"]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, timeout=120, check=False)
 
 

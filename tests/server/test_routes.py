@@ -43,6 +43,8 @@ async def a_running_instance(house: House, run_id: str = "r") -> Instance:
 
 async def a_job(house: House, **fields: Any) -> dict[str, Any]:
     asked = {"runId": "r", "command": ["make", "test"], **fields}
+    if not await inventory.run_exists(house.ports, "r"):
+        await house.ports.records.apply(open_provision("p-r", run_id="r"))
     shown: dict[str, Any] = (await house.ask("POST", "/v1/jobs", json=asked)).json()
     return shown
 
@@ -66,6 +68,14 @@ async def test_a_job_is_queued_listed_and_shown_with_its_story(tmp_path: Path) -
         assert [one["id"] for one in listed] == [job["id"]]
         shown = (await house.ask("GET", f"/v1/jobs/{job['id']}")).json()
         assert [line["step"] for line in shown["story"]] == ["submit"]
+
+
+async def test_a_job_of_a_run_that_was_never_provisioned_is_refused(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        refused = await house.ask("POST", "/v1/jobs", json={"runId": "misspelt", "command": ["make"]})
+        assert refused.status_code == 404
+        assert refused.json()["error"] == "run misspelt: no provision was ever requested"
+        assert (await house.ask("GET", "/v1/jobs?runId=misspelt")).json()["jobs"] == []
 
 
 async def test_a_queued_job_is_cancelled_at_once(tmp_path: Path) -> None:

@@ -26,12 +26,10 @@ REMEDIES = {
 def command(given: PoolOptions) -> int:
     """End every instance of the pool with all its processes. Running jobs are ended too."""
     settings = given.load().settings
-    from bullpen.down import TakenDown, down
-    from bullpen.wiring import is_unused
+    from bullpen.down import down
 
-    done = TakenDown((), ())
-    if not is_unused(given.directory, settings):
-        done = given.perform(settings, lambda ports, stop, tell: down(ports, settings, tell=tell))
+    given.require_pool(settings)
+    done = given.perform(settings, lambda ports, stop, tell: down(ports, settings, tell=tell))
     reason = f"{plural(len(done.left), 'instance')} did not end: {', '.join(done.left)}" if done.left else ""
     reason += f" ({'; '.join(done.said)})" if done.said else ""
     remedy = REMEDIES[settings.engines.pool]

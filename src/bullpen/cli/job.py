@@ -10,6 +10,7 @@ from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import ago, columns
+from bullpen.inventory import require_run
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import StoryLine
@@ -47,15 +48,21 @@ def command() -> None:
 def submit(given: PoolOptions, run_id: str, words: tuple[str, ...], **options: Any) -> int:
     """Queue a command for the runners of a run.
 
-    The job waits for a free runner of the run that has the capability. If the run has no runners, it fails after
-    liveness.wait-for-runner.
+    The run must have been provisioned before. The job waits for a free runner of the run that has the capability. If
+    the run has no runners any more, it fails after liveness.wait-for-runner.
     """
     settings = given.load().settings
     request = checked_job(run_id, words, **options)
     from bullpen import jobs
 
     jobs.check_served(settings)
-    (job,) = given.perform(settings, lambda ports, stop, tell: jobs.submit(ports, [request], by=BY))
+
+    async def submit_checked(ports: Ports) -> Job:
+        await require_run(ports, request.run_id)
+        (job,) = await jobs.submit(ports, [request], by=BY)
+        return job
+
+    job = given.query(settings, submit_checked)
     return _answer(given, job, f"{job.id} is queued for {job.run_id}")
 
 
@@ -68,7 +75,7 @@ def list_(given: PoolOptions, run_id: str) -> int:
     run_id = checked_run_id(run_id)
     from bullpen import jobs
 
-    found = given.query(settings, lambda ports: jobs.of_run(ports, run_id), list[Job]())
+    found = given.query(settings, lambda ports: jobs.of_run(ports, run_id))
     if given.as_json:
         from bullpen.schema.job import jobs_of
 

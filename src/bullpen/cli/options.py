@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bullpen.ports import Ports
 
 DEFAULT_HOME = ".bullpen"
-NO_POOL = "Set --home or BULLPEN_HOME to its directory."
+NO_POOL = "Set --home or BULLPEN_HOME to the directory of a pool. `bullpen provision` and `bullpen run` create one."
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -61,15 +61,17 @@ class PoolOptions:
 
         return perform(self.directory, settings, work, stops=stops, as_json=self.as_json)
 
-    def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]", unused: T | None = None) -> T:
-        """Run a query, which must not create a pool. Without one, return `unused`; raise NotFound if that is None."""
+    def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]") -> T:
+        """Run a query, which must not create a pool. Raise NotFound if there is none."""
+        self.require_pool(settings)
+        return self.perform(settings, lambda ports, stop, tell: work(ports))
+
+    def require_pool(self, settings: Settings) -> None:
+        """Raise NotFound if there is no pool in the home. An empty answer would hide a misspelt --home."""
         from bullpen.wiring import is_unused
 
-        if not is_unused(self.directory, settings):
-            return self.perform(settings, lambda ports, stop, tell: work(ports))
-        if unused is None:
-            raise NotFound(f"there is no pool in {self.directory}", remedy=NO_POOL)
-        return unused
+        if is_unused(self.directory, settings):
+            raise NotFound(f"there is no pool in {self.directory.absolute()}", remedy=NO_POOL)
 
 
 def pool_options(function: F) -> F:

@@ -41,6 +41,7 @@ def command(given: PoolOptions, run_id: str) -> int:
     async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseOutcome, bool]:
         return await release(ports, settings, run_id, stop=stop, tell=tell), stop.is_set()
 
+    given.require_pool(settings)
     released, interrupted = given.perform(settings, work, stops=True)
     if given.as_json:
         from bullpen.schema.release import release_of

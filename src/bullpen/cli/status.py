@@ -10,7 +10,7 @@ from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.text import ago, columns
 from bullpen.errors import BullpenError
-from bullpen.inventory import InstanceView, Pool, Silence, Status, status
+from bullpen.inventory import InstanceView, Silence, Status, status
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, WorkerFate
 from bullpen.ports.health import Limit
@@ -38,8 +38,7 @@ def command(given: PoolOptions) -> int:
     settings = given.load().settings
     from bullpen.wiring import rate_limits
 
-    unused = Status((), tuple(Pool(name, 0, 0) for name in settings.classes))
-    found = given.query(settings, lambda ports: status(ports, settings), unused)
+    found = given.query(settings, lambda ports: status(ports, settings))
     limits: Sequence[Limit] = ()
     try:
         limits = asyncio.run(rate_limits(settings)) if settings.on_github else ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bullpen.cli.options import PoolOptions, answering_options, pool_options
+from bullpen.cli.options import NO_POOL, PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
 from bullpen.config import Settings
@@ -114,14 +114,22 @@ async def list_tokens(home: Path, settings: Settings) -> "tuple[StoredToken, ...
     from bullpen.wiring import opened_tokens
 
     async with opened_tokens(home, settings) as tokens:
-        return (await tokens.read()).tokens if tokens else ()
+        if tokens is None:
+            raise _no_pool(home)
+        return (await tokens.read()).tokens
 
 
 async def revoke_token(home: Path, settings: Settings, name: str) -> bool:
     from bullpen.wiring import opened_tokens
 
     async with opened_tokens(home, settings) as tokens:
-        return tokens is not None and await tokens.revoke(name, datetime.now(UTC))
+        if tokens is None:
+            raise _no_pool(home)
+        return await tokens.revoke(name, datetime.now(UTC))
+
+
+def _no_pool(home: Path) -> NotFound:
+    return NotFound(f"there is no pool in {home.absolute()}", remedy=NO_POOL)
 
 
 def _row(token: "StoredToken") -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 import click
 
 from bullpen.cli.arguments import checked_id
-from bullpen.cli.options import NO_POOL, PoolOptions, answering_options
+from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
-from bullpen.errors import NotFound
 from bullpen.inventory import Story, stories
 from bullpen.model.instance import Instance
 from bullpen.model.provision import Provision
@@ -33,11 +32,7 @@ def command(given: PoolOptions, id: str) -> int:
     """
     settings = given.load().settings
     id = checked_id(id)
-    from bullpen.wiring import is_unused
-
-    if is_unused(given.directory, settings):
-        raise NotFound(f"{id}: there is no pool in {given.directory}", remedy=NO_POOL)
-    found = given.perform(settings, lambda ports, stop, tell: stories(ports, settings, id))
+    found = given.query(settings, lambda ports: stories(ports, settings, id))
     if given.as_json:
         from bullpen.schema.story import StoryList, story_of
 

@@ -41,7 +41,7 @@ def command(given: PoolOptions, state: str | None, limit: int, after: str) -> in
     Changes nothing.
     """
     settings = given.load().settings
-    found = given.query(settings, lambda ports: roster(ports, limit, after, state or ""), Roster(()))
+    found = given.query(settings, lambda ports: roster(ports, limit, after, state or ""))
     if given.as_json:
         from bullpen.schema.worker import workers_of
 

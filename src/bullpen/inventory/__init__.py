@@ -11,7 +11,7 @@ from datetime import datetime
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.inventory.live import every_live, live_pages
-from bullpen.inventory.run_list import RunList, RunState, RunView, run_exists, runs
+from bullpen.inventory.run_list import RunList, RunState, RunView, require_run, run_exists, runs
 from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
@@ -39,6 +39,7 @@ __all__ = [
     "is_suspect",
     "overview",
     "pools",
+    "require_run",
     "roster",
     "run_exists",
     "runs",

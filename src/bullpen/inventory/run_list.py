@@ -18,8 +18,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from bullpen.concurrency import gather_or_cancel
+from bullpen.errors import NotFound
 from bullpen.inventory.live import every_live
 from bullpen.model import job as jobs
+from bullpen.model import limits
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision
@@ -131,6 +133,16 @@ async def run_exists(ports: Ports, run_id: str) -> bool:
     if await ports.records.told_provisions(run_id, 1):
         return True
     return bool(await ports.records.run_instances(run_id))
+
+
+async def require_run(ports: Ports, run_id: str) -> None:
+    """Raise NotFound unless the run exists. A job for a run that never had a provision would wait for a runner that
+    never comes: more often than not, the run's id is misspelt."""
+    if not await run_exists(ports, run_id):
+        raise NotFound(
+            f"run {run_id[: limits.RUN_ID_LENGTH]}: no provision was ever requested",
+            remedy="`bullpen status` lists the runs. For a new one, use `bullpen provision --run-id ID` first.",
+        )
 
 
 async def _viewed(ports: Ports, found: Mapping[str, _Found]) -> list[RunView]:

@@ -7,6 +7,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
+from bullpen.inventory import require_run
 from bullpen.model import limits
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.requests import SubmitJob
@@ -29,6 +30,7 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
     )
     with context.serving(request, Scope.OPERATE) as operator:
         jobs.check_served(context.settings)
+        await require_run(context.ports, jobs.checked(asked).run_id)
         (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
         return job_of(job)
 
