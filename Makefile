@@ -20,7 +20,7 @@ FRESH := yes
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo engines quick test check bench clean
+.PHONY: help setup demo engines quick test check bench docs clean
 
 help: ## Print this list
 	@echo "Bullpen keeps CI runners warm. Targets:"
@@ -35,10 +35,11 @@ demo: $(STAMP) ## Demonstrate the pool with real processes, in under a minute
 # Many tests wait for real processes: more workers than processors fill the time. `make WORKERS=0 test` runs one by one.
 WORKERS ?= 4
 
-engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, an IAM simulator
+engines: $(STAMP) ## Fetch what the tests stand on: DynamoDB Local, ElasticMQ (as root on Debian: Java, Maven), GitHub's API, an IAM simulator, what builds the docs and lints workflows
 	$(PY) tests/fakes/java_engines.py
 	$(PY) tests/fakes/github/description.py
 	$(PY) tests/fakes/iam_simulator.py
+	$(PY) tools/docs_tools.py
 
 quick: $(STAMP) ## Lint, then the tests that start no engine and hardly a process: little more than a minute, for while you work
 	$(PY) -m ruff check .
@@ -56,6 +57,9 @@ check: $(STAMP) ## Lint, formatting, types and layers
 
 bench: $(STAMP) ## Measure against the budgets; writes bench/results.json
 	$(PY) -m bench
+
+docs: $(STAMP) ## Build the docs as a site: build/docs/site; every warning fails it
+	$(PY) tools/docs_site.py
 
 clean: ## Remove .venv and every cache (never .bullpen: instances may live there)
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -17,7 +17,15 @@ pytest_plugins = ["fakes.aws_fixtures", "fakes.ec2.fixtures", "fakes.github.fixt
 settings.register_profile("bullpen", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bullpen")
 
-ENGINES = {"engines", "cloud_process", "iam", "github"}  # the fixtures that start one
+ENGINES = {
+    "engines",
+    "cloud_process",
+    "iam",
+    "github",
+    "docs_tools",
+    "workflow_linters",
+    "systemd_analyze",
+}  # the fixtures that start one
 
 
 def pytest_configure(config: pytest.Config) -> None:

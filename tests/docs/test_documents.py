@@ -12,6 +12,7 @@ from bullpen.cli.overview import COMMANDS
 from bullpen.model import instance
 from measured_table import BENCHMARKS, tables, with_target
 from measured_table import published as measurements
+from overview_picture import files as overview_pictures
 from settings_table import published, render
 from walkthroughs import DOCUMENTS, ROOT, blanked, every_command, run, walkthrough
 
@@ -139,3 +140,8 @@ def test_the_acts_that_the_documents_show_are_what_the_demo_prints(folder: Path)
 def _promised(act: str) -> str:
     """Without what depends on the moment of a kill: how many actions refresh takes, and which is the first."""
     return re.sub(r"took .*? actions?, such as: .*", "took actions", blanked(act))
+
+
+@pytest.mark.parametrize("path", overview_pictures(), ids=lambda path: path.name)
+def test_the_drawing_of_the_whole_is_what_its_script_draws(path: Path) -> None:
+    assert path.read_text() == overview_pictures()[path], "stale: run `python tools/overview_picture.py`"
