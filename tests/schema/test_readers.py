@@ -170,8 +170,10 @@ def test_the_action_s_inputs_are_fields_of_a_request() -> None:
 def test_the_action_knows_the_values_of_the_schema_s_enums() -> None:
     assert {result.SELECTED, result.CREATED} == {one.value for one in Origin}
     assert set(result.SETTLED) <= {one.value for one in InstanceFate}
-    states = {serve_client.RUNNING, serve_client.SUCCEEDED, serve_client.LOST, OperationState.FAILED.value}
-    assert states == {one.value for one in OperationState}
+    states = {serve_client.RUNNING, serve_client.SUCCEEDED, serve_client.LOST}
+    assert states | {OperationState.FAILED.value, OperationState.CANCELLED.value} == {
+        one.value for one in OperationState
+    }
     former = {name: phase for name, phase in result.PHASES.items() if name != phase.value}
     assert set(result.PHASES) - set(former) == {one.value for one in WorkPhase}
     assert set(former.values()) == set(AWAITED)

@@ -5,9 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from bullpen.auth.tokens import Scope
-from bullpen.schema.base import AnswerBody
 from bullpen.schema.event import EventKind, TroubleEvent
-from bullpen.server.events import RECHECK, TICK, Events
+from bullpen.server.events import RECHECK, TICK, Events, Shown
 from server.fixtures import House, a_house
 
 LONG = 600.0  # seconds of virtual time
@@ -59,10 +58,10 @@ class FixedEvents(Events):
     """Events of a pool with these instances."""
 
     def __init__(self, house: House, *ids: str) -> None:
-        super().__init__(house.ports)
+        super().__init__(house.ports, house.context.operations)
         self.there = ids
 
-    async def _look(self) -> dict[tuple[EventKind, str], AnswerBody]:
+    async def _look(self) -> dict[tuple[EventKind, str], Shown]:
         return {(EventKind.INSTANCE, id): TroubleEvent(id) for id in self.there}
 
 

@@ -122,7 +122,7 @@ async def test_in_a_batch_a_foreign_worker_fails_alone(tmp_path: Path) -> None:
     beats = [{"workerInstanceKey": f"{INSTANCE}/1"}, {"workerInstanceKey": "i-00000000000000bb/1"}]
     async with a_house(tmp_path) as house:
         answer = await house.ask("POST", "/v1/heartbeats/batch", INSTANCE, json={"heartbeats": beats})
-        assert [sorted(result)[:1] for result in answer.json()["results"]] == [["epoch"], ["error"]]
+        assert [sorted(result)[:1] for result in answer.json()["results"]] == [["epoch"], ["code"]]
         assert [one.id for one in await house.ports.workers.listed(10)] == [f"{INSTANCE}/1"]
 
 

@@ -45,7 +45,7 @@ async def prove(house: House, **changed: Any) -> httpx.Response:
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 403 and answer.json() == {"error": NO_INSTANCE}
+    return answer.status_code == 403 and answer.json() == {"code": "forbidden", "error": NO_INSTANCE}
 
 
 async def test_an_instance_that_proves_itself_gets_a_token_of_its_own(tmp_path: Path) -> None:

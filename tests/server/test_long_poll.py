@@ -42,7 +42,7 @@ async def test_a_waiting_provision_says_so_and_a_delete_ends_it(tmp_path: Path) 
         assert (await house.ask("DELETE", path)).status_code == 202
         await asyncio.sleep(1)
         ended = (await house.ask("GET", path)).json()
-        assert (ended["state"], ended["reason"]) == ("failed", "stopped before the commit")
+        assert (ended["state"], ended["reason"]) == ("cancelled", "stopped before the commit")
         assert await house.ports.records.waiting_provisions(10) == []
 
 

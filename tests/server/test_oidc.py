@@ -29,7 +29,7 @@ from server.jobs_of_github import EXCHANGE, ISSUER, PAT, SECRET, SETTINGS, Hub, 
 
 
 def is_refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 401 and answer.json() == {"error": NO_JOB}
+    return answer.status_code == 401 and answer.json() == {"code": "unauthenticated", "error": NO_JOB}
 
 
 # ---- what a job gets

@@ -50,7 +50,7 @@ async def test_an_error_of_the_router_names_the_field_of_the_body(
 ) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("POST", "/v1/jobs", content=body)
-        assert (answer.status_code, answer.json()) == (400, {"error": error, "field": field})
+        assert (answer.status_code, answer.json()) == (400, {"code": "invalid-request", "error": error, "field": field})
 
 
 PARAMETERS = [
@@ -64,4 +64,4 @@ PARAMETERS = [
 async def test_an_error_of_the_router_names_the_parameter(tmp_path: Path, path: str, field: str, error: str) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("GET", path)
-        assert (answer.status_code, answer.json()) == (400, {"error": error, "field": field})
+        assert (answer.status_code, answer.json()) == (400, {"code": "invalid-request", "error": error, "field": field})

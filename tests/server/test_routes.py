@@ -509,7 +509,7 @@ async def test_an_operation_whose_process_died_is_lost_at_once(tmp_path: Path) -
     async with a_house(tmp_path) as first, a_house(tmp_path) as second:
         begun = (await first.ask("POST", "/v1/runs/r/provision", json={"count": 1})).json()
         assert second.context.operations.find(begun["id"]).state == "running"
-        ownership = first.context.operations._lock
+        ownership = first.context.operations._files._lock
         assert ownership is not None
         os.close(ownership._handle)  # as the kernel does when a process dies
         try:

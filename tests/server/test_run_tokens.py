@@ -287,7 +287,7 @@ async def test_an_operation_that_is_asked_to_stop_gives_back_what_it_holds(tmp_p
         assert (answer.status_code, answer.json()["id"]) == (202, stopped)
         await asyncio.sleep(10)
         shown = (await hub.house.ask("GET", f"/v1/operations/{stopped}", token)).json()
-        assert shown["state"] == "failed"
+        assert shown["state"] == "cancelled"
         assert "interrupt" in shown["reason"] or "stop" in shown["reason"]
         assert await hub.house.ports.records.run_instances("4711") == []
         beside = (await hub.house.ask("GET", f"/v1/operations/{going_on}", token)).json()

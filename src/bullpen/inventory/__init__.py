@@ -11,6 +11,7 @@ from datetime import datetime
 from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.inventory.live import every_live, live_pages
+from bullpen.inventory.pages import Page, instance_page, job_page
 from bullpen.inventory.run_list import RunList, RunState, RunView, require_run, run_exists, runs
 from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.activity import Activity
@@ -27,6 +28,7 @@ from bullpen.ports import FailingLoop, Ports
 __all__ = [
     "Enrolled",
     "InstanceView",
+    "Page",
     "Pool",
     "Roster",
     "RunList",
@@ -36,7 +38,9 @@ __all__ = [
     "Status",
     "Story",
     "every_live",
+    "instance_page",
     "is_suspect",
+    "job_page",
     "overview",
     "pools",
     "require_run",

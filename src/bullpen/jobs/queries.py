@@ -37,4 +37,9 @@ async def of_run(ports: Ports, run_id: str) -> list[Job]:
     found: list[Job] = []
     while page := await ports.jobs.of_run(run_id, PAGE, found[-1].id if found else ""):
         found += page
-    return sorted(found, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id))
+    return sorted(found, key=submission_order)
+
+
+def submission_order(job: Job) -> tuple[bool, object, int, str]:
+    """A key to sort jobs by, in the order in which they were submitted."""
+    return (job.queued_at is None, job.queued_at, job.index, job.id)

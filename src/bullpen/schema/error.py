@@ -1,15 +1,35 @@
 """What went wrong: one object, with the field by name; never a trace or a secret."""
 
+from enum import StrEnum
+
 import msgspec
 
 from bullpen.errors import FailureCause
 from bullpen.schema.base import AnswerBody, WorkState
 
 
+class ErrorCode(StrEnum):
+    """Why a request was refused, for programs. A code never changes its meaning; new ones may come."""
+
+    INVALID_REQUEST = "invalid-request"  # 400, 408, 415
+    UNAUTHENTICATED = "unauthenticated"  # 401
+    FORBIDDEN = "forbidden"  # 403
+    NOT_FOUND = "not-found"  # 404
+    METHOD_NOT_ALLOWED = "method-not-allowed"  # 405
+    CONFLICT = "conflict"  # 409
+    GONE = "gone"  # 410
+    TOO_LARGE = "too-large"  # 413, 431
+    IDEMPOTENCY_MISMATCH = "idempotency-mismatch"  # 422
+    TOO_BUSY = "too-busy"  # 429
+    UNAVAILABLE = "unavailable"  # 503
+    INTERNAL = "internal"  # 500
+
+
 class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request that the server refused. `field` and `value` name the part of the request, `allowed` says what it may
     be. For a heartbeat, `error` is a code, with the `token` that the server has and the worker's `state`."""
 
+    code: ErrorCode
     error: str
     field: str = ""
     value: str = ""

@@ -1,8 +1,8 @@
 """What happens in the pool, as `GET /v1/events` streams it: the event's kind, and one of these as its data.
 
-instance    InstanceAnswer         gone      GoneEvent
-job         JobAnswer              trouble   TroubleEvent
-workers     WorkersEvent
+instance    InstanceAnswer         operation    Operation
+job         JobAnswer              gone         GoneEvent
+workers     WorkersEvent           trouble      TroubleEvent
 """
 
 from enum import StrEnum
@@ -15,6 +15,7 @@ class EventKind(StrEnum):
     INSTANCE = "instance"
     JOB = "job"
     WORKERS = "workers"
+    OPERATION = "operation"
     GONE = "gone"
     TROUBLE = "trouble"
 

@@ -45,10 +45,12 @@ class JobLog(JobAnswer, frozen=True):
 
 
 class JobList(AnswerBody, frozen=True):
-    """The jobs of a run, in the order in which they were submitted."""
+    """Jobs of a run. A page is in the order in which its jobs were submitted; the pages follow the ids. `next` is where
+    the next page begins; empty at the end."""
 
     run_id: str
     jobs: list[JobAnswer]
+    next: str = ""
 
 
 def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
@@ -59,5 +61,5 @@ def log_of(job: Job, lines: list[str]) -> JobLog:
     return filled(JobLog, job_of(job), lines=lines)
 
 
-def jobs_of(run_id: str, jobs: Sequence[Job]) -> JobList:
-    return JobList(run_id, [job_of(job) for job in jobs])
+def jobs_of(run_id: str, jobs: Sequence[Job], next: str = "") -> JobList:
+    return JobList(run_id, [job_of(job) for job in jobs], next)

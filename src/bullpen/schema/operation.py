@@ -21,6 +21,7 @@ class OperationState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"  # it was asked to stop, and has given everything back
     LOST = "lost"  # its process ended before it did; the run's records have the rest
 
 
@@ -42,7 +43,7 @@ class _Operation(Struct, rename="camel", tag_field="kind", kw_only=True):
     state: OperationState
     started_at: str
     ends_by: str
-    finished_at: str = ""
+    finished_at: str | None = None
     progress: ProgressAnswer | None = None
     cause: FailureCause = FailureCause.NONE
     reason: str = ""
@@ -63,3 +64,10 @@ class ReleaseOperation(_Operation, tag=OperationKind.RELEASE.value, kw_only=True
 
 
 Operation: TypeAlias = ProvisionOperation | ReleaseOperation
+
+
+class OperationList(AnswerBody, frozen=True):
+    """`next` is where the next page begins; empty at the end."""
+
+    operations: list[Operation]
+    next: str

@@ -8,11 +8,13 @@ from bullpen.schema.job import JobAnswer, job_of
 
 
 class RunAnswer(AnswerBody, frozen=True):
-    """A run's instances and jobs as they stand."""
+    """A run's instances and jobs as they stand. Of a great many jobs, the first page: `nextJob` is where `GET /v1/jobs`
+    goes on; empty if these are all."""
 
     run_id: str
     instances: list[InstanceAnswer]
     jobs: list[JobAnswer]
+    next_job: str = ""
 
 
 class RunSummary(AnswerBody, frozen=True):

@@ -19,10 +19,23 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.schema.error import ErrorAnswer
 from bullpen.server.context import Asking, Context
+from bullpen.server.exchange import VERSION
 from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
 from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
-from bullpen.server.routes import agents, github, health, heartbeats, jobs, pool, registration, runs, tokens, workers
+from bullpen.server.routes import (
+    agents,
+    github,
+    health,
+    heartbeats,
+    jobs,
+    operations,
+    pool,
+    registration,
+    runs,
+    tokens,
+    workers,
+)
 from bullpen.structured_log import get_logger
 
 log = get_logger("bullpen.server")
@@ -39,6 +52,7 @@ class ServerApp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
+            send = _with_version(send)
             state = {**scope.get("state", {}), "context": self._context}
             if "refused" in state:  # by the connection, because of what followed the headers: it is not carried out
                 return
@@ -65,6 +79,15 @@ class ServerApp:
         self.heartbeats.adopt(settings)
 
 
+def _with_version(send: Any) -> Any:
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], VERSION]
+        await send(message)
+
+    return sent
+
+
 @cache
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
@@ -79,7 +102,7 @@ def _litestar() -> Litestar:
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
     )
-    modules = (heartbeats, jobs, pool, workers, runs, agents, registration, github, tokens, health)
+    modules = (runs, operations, jobs, pool, workers, heartbeats, agents, registration, github, tokens, health)
     return Litestar(
         route_handlers=[module.ROUTER for module in modules],
         dependencies={"context": Provide(_context, sync_to_thread=False)},
@@ -115,7 +138,7 @@ def _problem(request: Asking, error: Exception) -> Problem:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):  # neither the caller's fault nor a defect: a retry may help
             log.error("request failed", **asked, error=error)
             remedy = "Free space there, then try again; releases still work."
-            return Problem(503, ErrorAnswer("the disk of the server is full", remedy=remedy), {"retry-after": "10"})
+            return Problem(503, "the disk of the server is full", remedy=remedy, headers={"retry-after": "10"})
     # The reason goes to the log; the caller gets none of it.
     log.error("request failed unexpectedly", **asked, exc_info=error)
-    return Problem(500, ErrorAnswer("an unexpected error; see the log of the server"))
+    return Problem(500, "an unexpected error; see the log of the server")

@@ -14,7 +14,6 @@ from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scop
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
 from bullpen.ports import Clock
-from bullpen.schema.error import ErrorAnswer
 from bullpen.server.problems import Problem
 from bullpen.structured_log import get_logger
 
@@ -76,7 +75,7 @@ class Doorkeeper:
         if str(error) != self._trouble:
             self._trouble = str(error)
             log.error("operators are refused: their tokens cannot be read", error=error)
-        return Problem(503, ErrorAnswer("the server cannot read its tokens; see its log"), {"retry-after": "5"})
+        return Problem(503, "the server cannot read its tokens; see its log", headers={"retry-after": "5"})
 
 
 def must_be_operator(speaker: Speaker, scope: Scope) -> Operator:
@@ -147,11 +146,11 @@ def is_loopback(host: str) -> bool:
 
 
 def forbidden(error: str, remedy: str = "", field: str = "") -> Problem:
-    return Problem(403, ErrorAnswer(error, field, remedy=remedy))
+    return Problem(403, error, field, remedy=remedy)
 
 
 def unauthorized(error: str) -> Problem:
-    return Problem(401, ErrorAnswer(error), {"www-authenticate": "Bearer"})
+    return Problem(401, error, headers={"www-authenticate": "Bearer"})
 
 
 def _local_caller(host: str | None, origin: str | None) -> Operator:

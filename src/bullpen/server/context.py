@@ -56,7 +56,7 @@ class Context:
         self.doorkeeper = Doorkeeper(self.keys, self.ports.clock)
         self.operations = Operations(self.home, self.ports.clock, self.ports.chance)
         self.long_poll = LongPoll(self.ports)
-        self.events = Events(self.ports)
+        self.events = Events(self.ports, self.operations)
         self.readiness = Readiness(self.ports)
 
     def speaker(self, request: Asking) -> Speaker:

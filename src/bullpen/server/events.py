@@ -2,10 +2,14 @@
 
 There is no journal to read: an event is the latest state of what changed since the last read, so of two changes in one
 moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again.
+
+Operations are shown when they begin, when their progress changes, and when they end: those of this process with their
+progress, those of other processes of this home without it.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,7 +20,9 @@ from bullpen.schema.base import AnswerBody
 from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
 from bullpen.schema.instance import instance_of
 from bullpen.schema.job import job_of
+from bullpen.schema.operation import Operation, OperationState
 from bullpen.schema.status import domains_of
+from bullpen.server.operations import Operations
 
 TICK = 0.5  # seconds between reads at least: a watcher is a person
 QUIET = 15.0  # seconds after which a silent stream sends a comment: proxies close idle connections
@@ -24,14 +30,17 @@ RECHECK = 2.0  # seconds after which a silent stream checks whether its token is
 BACKLOG = 1000  # events that a watcher may lag behind
 JOBS_PER_RUN = 500
 
+Shown: TypeAlias = AnswerBody | Operation
+
 
 class Events:
     """The stream. Its one task reads only while a watcher is connected."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, operations: Operations) -> None:
         self._ports = ports
+        self._operations = operations
         self._watchers: list[asyncio.Queue[bytes | None]] = []
-        self._known: dict[tuple[EventKind, str], AnswerBody] = {}
+        self._known: dict[tuple[EventKind, str], Shown] = {}
         self._task: asyncio.Task[None] | None = None
         self._number = 0
 
@@ -82,24 +91,26 @@ class Events:
             await asyncio.sleep(TICK)
             await self._ports.signals.wait(TICK)
 
-    async def _look(self) -> dict[tuple[EventKind, str], AnswerBody]:
+    async def _look(self) -> dict[tuple[EventKind, str], Shown]:
         live = await every_live(self._ports)
-        found: dict[tuple[EventKind, str], AnswerBody] = {
-            (EventKind.INSTANCE, one.id): instance_of(one) for one in live
-        }
+        found: dict[tuple[EventKind, str], Shown] = {(EventKind.INSTANCE, one.id): instance_of(one) for one in live}
         for run_id in dict.fromkeys(one.run_id for one in live if one.run_id):
             for job in await self._ports.jobs.of_run(run_id, JOBS_PER_RUN):
                 found[EventKind.JOB, job.id] = job_of(job)
+        for operation in self._operations.recent():
+            key = (EventKind.OPERATION, operation.id)
+            if operation.state is not OperationState.LOST or key in self._known:  # one that was lost before is no news
+                found[key] = operation
         found[EventKind.WORKERS, ""] = WorkersEvent(domains_of(await self._ports.workers.census()))
         return found
 
-    def _news(self, found: dict[tuple[EventKind, str], AnswerBody]) -> list[tuple[EventKind, AnswerBody]]:
+    def _news(self, found: dict[tuple[EventKind, str], Shown]) -> list[tuple[EventKind, Shown]]:
         before, self._known = self._known, found
         news = [(kind, shown) for (kind, id), shown in found.items() if before.get((kind, id)) != shown]
-        gone = [(kind, id) for kind, id in before if (kind, id) not in found]
+        gone = [key for key in before if key not in found and key[0] is not EventKind.OPERATION]  # it has ended
         return [*news, *((EventKind.GONE, GoneEvent(kind, id)) for kind, id in gone)]
 
-    def _event(self, kind: EventKind, shown: AnswerBody) -> bytes:
+    def _event(self, kind: EventKind, shown: Shown) -> bytes:
         self._number += 1
         return b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, kind.encode(), msgspec.json.encode(shown))
 

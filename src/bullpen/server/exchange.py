@@ -8,11 +8,15 @@ from typing import TypeAlias
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from bullpen import __version__
 from bullpen.auth.tokens import Speaker
 
 Answer: TypeAlias = Callable[[int, bytes, dict[str, str], bool], None]  # status, body, headers, keep the connection
 
-PLAIN_ANSWER = STATUS_LINE[200] + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+VERSION = (b"bullpen-version", __version__.encode())
+"""A header of every answer: a client sees which release it talks to."""
+COMMON = b"content-type: application/json\r\n%b: %b\r\n" % VERSION
+PLAIN_ANSWER = STATUS_LINE[200] + COMMON.replace(b"%", b"%%") + b"content-length: %d\r\n\r\n%b"
 
 
 class Exchange:
@@ -65,7 +69,7 @@ def rendered(status: int, body: bytes, headers: dict[str, str], keep_alive: bool
     """An answer as it travels; the one to a HEAD request has no body."""
     if status == 200 and keep_alive and not headers and not for_head:  # nearly every answer to a beat
         return PLAIN_ANSWER % (len(body), body)
-    head = [STATUS_LINE[status], b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)]
+    head = [STATUS_LINE[status], COMMON, b"content-length: %d\r\n" % len(body)]
     head += [f"{name}: {value}\r\n".encode() for name, value in headers.items()]
     if not keep_alive:
         head.append(b"connection: close\r\n")

@@ -72,10 +72,8 @@ class Newcomers:
             return
         if len(recent) >= MOST_KEYS:
             wait = max(1.0, min(recent.values()) + KEYS_WITHIN - now)
-            answer = ErrorAnswer(
-                "the instance used too many new worker keys", "workerInstanceKey", allowed=KEYS_ALLOWED
-            )
-            raise Problem(429, answer, {"retry-after": f"{wait:.0f}"})
+            error, headers = "the instance used too many new worker keys", {"retry-after": f"{wait:.0f}"}
+            raise Problem(429, error, "workerInstanceKey", allowed=KEYS_ALLOWED, headers=headers)
         recent[key] = now
 
 
@@ -171,7 +169,7 @@ class Heartbeats:
             return self._single.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             found = of_decoding(exc).answer
-            return Problem(400, msgspec.structs.replace(found, field=f"heartbeats[{place}].{found.field}"))
+            return Problem(400, found.error, f"heartbeats[{place}].{found.field}")
 
     def _admitted(self, beat: HeartbeatRequest, speaker: Operator | AgentIdentity) -> tuple[HeartbeatRequest, str]:
         """A beat that the caller may send, and the id of its instance. Raise a 403 for the worker of another instance,

@@ -7,16 +7,12 @@ starts; a release runs all the same, and then only its own process can answer fo
 """
 
 import asyncio
+import copy
 import hashlib
-import json
-import os
-import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
 
 import msgspec
 
@@ -29,6 +25,7 @@ from bullpen.schema.base import filled
 from bullpen.schema.operation import (
     Operation,
     OperationKind,
+    OperationList,
     OperationState,
     ProgressAnswer,
     ProvisionOperation,
@@ -36,8 +33,8 @@ from bullpen.schema.operation import (
 )
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
-from bullpen.server.problems import too_busy
-from bullpen.server.process_lock import ProcessLock, is_held
+from bullpen.server.operation_files import KEPT, OperationFiles, Recorded
+from bullpen.server.problems import Problem, too_busy
 from bullpen.structured_log import get_logger
 
 KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
@@ -46,8 +43,9 @@ KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
 }
 MOST_AT_ONCE = 32  # operations of a kind: each may hold a whole fleet's worth of waiting
 MOST_OF_A_RUN = 4  # of those, that a workflow run has asked for itself
-KEPT = 1000  # files; the oldest go first
 GRACE = 60.0  # seconds past its deadline after which an operation counts as lost
+READ_AT_ONCE = 200  # files that one request, or one look of the event stream, reads
+RECENT = timedelta(seconds=30)  # so long the event stream shows an operation that has ended
 
 log = get_logger("bullpen.server")
 
@@ -58,6 +56,7 @@ Work = Callable[[asyncio.Event, Tell], Awaitable[ProvisionAnswer | ReleaseAnswer
 @dataclass(frozen=True, slots=True)
 class _Running:
     operation: Operation
+    request: str
     stop: asyncio.Event
     task: "asyncio.Task[None]"
     waits: bool
@@ -67,13 +66,12 @@ class Operations:
     """The operations of this process, and a look at those of others."""
 
     def __init__(self, home: Path, clock: Clock, chance: Chance) -> None:
-        self._folder = home / "operations"
+        self._files = OperationFiles(home)
         self._clock = clock
         self._chance = chance
         self._closed = False
         self._running: dict[str, _Running] = {}
-        self._lock: ProcessLock | None = None  # from the first operation on
-        self._unwritten: dict[str, Operation] = {}  # ended, and their files could not be written; the oldest go first
+        self._unwritten: dict[str, Recorded] = {}  # ended, and their files could not be written; the oldest go first
 
     def begin(
         self,
@@ -85,14 +83,17 @@ class Operations:
         of_run: str = "",
         *,
         waits: bool = False,
+        asked: msgspec.Struct | None = None,
     ) -> Operation:
-        """Start it and return it; with the `key` of one that was begun before, return that. Raise a 429 if too many of
-        its kind run already: a release gives back, and is not kept out by provisions. One that may wait long for room
-        (`waits`) keeps none out that does not. A workflow run that asks for itself (`of_run`) has a few of its own,
-        and leaves the rest to others. Raise Unavailable if it cannot be recorded."""
+        """Start it and return it; with the `key` of one that was begun before, return that. Raise a 422 if that one was
+        asked for with another body (`asked`), a 429 if too many of its kind run already: a release gives back, and is
+        not kept out by provisions. One that may wait long for room (`waits`) keeps none out that does not. A workflow
+        run that asks for itself (`of_run`) has a few of its own, and leaves the rest to others. Raise Unavailable if it
+        cannot be recorded."""
         id = f"op-{_digest(kind, run_id, key) if key else self._chance.token()}"
+        request = _digest(_meant(asked) if asked else "")
         if key and self._is_known(id):
-            return self.find(id)
+            return self._begun_before(id, request, key)
         running = [one for one in self._running.values() if one.waits == waits]
         of_kind = [one.operation.run_id for one in running if isinstance(one.operation, KINDS[kind])]
         own = [name for name in of_kind if of_run and (label := labels.parse(name)) and label.run == of_run]
@@ -107,37 +108,50 @@ class Operations:
             ends_by=format_time(now + timedelta(seconds=lasts)),
         )
         try:
-            if not self._write_first(operation):
-                return self.find(id)  # another process was asked the same, and was faster
+            if not self._files.add(Recorded(operation, request=request)):
+                return self._begun_before(id, request, key)  # another process was asked the same, and was faster
         except OSError as exc:
             if kind is not OperationKind.RELEASE:
                 raise Unavailable(
-                    f"{self._folder}: the operation cannot be recorded: {exc.strerror}",
-                    remedy=f"Free space on the file system of {self._folder.parent}; releases still work.",
+                    f"{self._files.folder}: the operation cannot be recorded: {exc.strerror}",
+                    remedy=f"Free space on the file system of {self._files.folder.parent}; releases still work.",
                 ) from exc
             log.warning("operation not recorded", kind=kind, run=run_id, error=exc)
         stop = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._run(operation, work, stop))
-        self._running[operation.id] = _Running(operation, stop, task, waits)
+        task = asyncio.get_running_loop().create_task(self._run(operation, request, work, stop))
+        self._running[operation.id] = _Running(operation, request, stop, task, waits)
         task.add_done_callback(lambda _: self._running.pop(operation.id, None))
         return operation
 
     def find(self, operation_id: str) -> Operation:
         """Raise NotFound."""
-        if operation_id in self._running:
-            return self._running[operation_id].operation
-        if operation_id in self._unwritten:
-            return self._unwritten[operation_id]
-        try:
-            if re.fullmatch(r"op-[0-9a-f]{16}", operation_id) is None:
-                raise FileNotFoundError(operation_id)
-            found, owner = _read(self._folder / f"{operation_id}.json")
-        except (OSError, msgspec.MsgspecError) as exc:
-            remedy = f"Operations are kept until {KEPT} newer ones exist; the records of the run have the rest."
-            raise NotFound(f"{operation_id[:40]}: no such operation", remedy=remedy) from exc
-        if found.state is OperationState.RUNNING and self._is_lost(found, owner):
-            found.state, found.reason = OperationState.LOST, "the process that ran it has ended"
+        return self._recorded(operation_id).operation
+
+    def page(self, limit: int, after: str, wanted: Callable[[Operation], bool]) -> OperationList:
+        """Those that are wanted, by id, after one. At most `READ_AT_ONCE` are looked at: a page may hold fewer."""
+        ids = [id for id in self._ids() if id > after]
+        found: list[Operation] = []
+        for looked, id in enumerate(ids):
+            if len(found) == limit or looked == READ_AT_ONCE:
+                return OperationList(found, ids[looked - 1])
+            found += [one for one in self._found(id) if wanted(one)]
+        return OperationList(found, "")
+
+    def recent(self) -> list[Operation]:
+        """Those that run, in any process of this home, or have just ended, or are lost: for the event stream."""
+        since, left, found = format_time(self._clock.now() - RECENT), READ_AT_ONCE, []
+        for id in self._ids():
+            known = None if id in self._running else self._files.ended(id)
+            if known is None and left > 0:  # of a great many that were never read, the rest is read the next time
+                left -= id not in self._running
+                known = next(self._found(id), None)
+            if known is not None and (known.finished_at or since) >= since:
+                found.append(copy.copy(known))  # it goes on changing, and is compared with what it was
         return found
+
+    def serves(self, run_id: str) -> bool:
+        """Whether an operation of this run is under way in this process."""
+        return any(one.operation.run_id == run_id for one in self._running.values())
 
     def stop(self, operation_id: str) -> Operation:
         """Ask an operation to stop, as a signal would; ended already is success. Raise NotFound, and Conflict for one
@@ -155,19 +169,18 @@ class Operations:
         for one in self._running.values():
             one.stop.set()
         await asyncio.gather(*(one.task for one in self._running.values()), return_exceptions=True)
-        if self._lock is not None:
-            self._lock.let_go()
-            self._lock = None
+        self._files.close()
 
-    async def _run(self, operation: Operation, work: Work, stop: asyncio.Event) -> None:
+    async def _run(self, operation: Operation, request: str, work: Work, stop: asyncio.Event) -> None:
         def tell(report: ProgressReport) -> None:
             operation.progress = filled(ProgressAnswer, report, waiting=dict(report.waiting))
 
         try:
-            _end(operation, await work(stop, tell))
+            _end(operation, await work(stop, tell), stopped=stop.is_set())
         except BullpenError as exc:
-            operation.state, operation.cause = OperationState.FAILED, exc.cause
-            operation.reason, operation.remedy = str(exc), exc.remedy
+            stopped = stop.is_set() and exc.cause is FailureCause.INTERRUPTED
+            operation.state = OperationState.CANCELLED if stopped else OperationState.FAILED
+            operation.cause, operation.reason, operation.remedy = exc.cause, str(exc), exc.remedy
         except Exception as exc:
             # Its text may hold anything: what happened is in the log, not in the answer.
             operation.state, operation.cause = OperationState.FAILED, FailureCause.FAULT
@@ -175,86 +188,86 @@ class Operations:
             raise
         finally:
             operation.finished_at = format_time(self._clock.now())
-            self._write_last(operation)
+            self._write_last(Recorded(operation, request=request))
 
     def _is_known(self, id: str) -> bool:
-        return id in self._running or id in self._unwritten or (self._folder / f"{id}.json").exists()
+        return id in self._running or id in self._unwritten or self._files.exists(id)
 
-    def _is_lost(self, found: Operation, owner: str) -> bool:
-        """Its process is dead, or hangs: it is long past its deadline."""
-        if owner and not is_held(self._folder, owner):
-            return True
-        return self._clock.now() > parse_time(found.ends_by) + timedelta(seconds=GRACE)
+    def _ids(self) -> list[str]:
+        return sorted({*self._running, *self._unwritten, *self._files.ids()})
 
-    def _write_first(self, operation: Operation) -> bool:
-        """Write it down before it begins; False if there is one of this name."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        known = sorted(self._folder.glob("op-*.json"), key=_written_at)
-        for old in known[:-KEPT]:
-            old.unlink(missing_ok=True)
-        draft = self._draft(operation)
+    def _found(self, id: str) -> Iterator[Operation]:
+        """None, if another process has just removed it."""
         try:
-            os.link(draft, self._folder / f"{operation.id}.json")
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink()
-        return True
+            yield self.find(id)
+        except NotFound:
+            return
 
-    def _write_last(self, operation: Operation) -> None:
+    def _recorded(self, operation_id: str) -> Recorded:
+        """Raise NotFound."""
+        if (running := self._running.get(operation_id)) is not None:
+            return Recorded(running.operation, request=running.request)
+        if operation_id in self._unwritten:
+            return self._unwritten[operation_id]
+        try:
+            found = self._files.read(operation_id)
+        except (OSError, msgspec.MsgspecError) as exc:
+            remedy = f"Operations are kept until {KEPT} newer ones exist; the records of the run have the rest."
+            raise NotFound(f"{operation_id[:40]}: no such operation", remedy=remedy) from exc
+        if found.operation.state is OperationState.RUNNING and self._is_lost(found):
+            lost = copy.copy(found.operation)
+            lost.state, lost.reason = OperationState.LOST, "the process that ran it has ended"
+            return Recorded(lost, found.owner, found.request)
+        return found
+
+    def _begun_before(self, id: str, request: str, key: str) -> Operation:
+        """The operation that was begun with this key. Raise a 422 if it was asked for differently. An older release did
+        not write down what was asked."""
+        found = self._recorded(id)
+        if found.request and found.request != request:
+            raise Problem(
+                422,
+                f"Idempotency-Key: {id} was begun with this key and another body",
+                "Idempotency-Key",
+                value=key,
+                remedy="Send the same body again, or use a new key for another request.",
+            )
+        return found.operation
+
+    def _is_lost(self, found: Recorded) -> bool:
+        """Its process is dead, or hangs: it is long past its deadline."""
+        if not self._files.is_owner_alive(found):
+            return True
+        return self._clock.now() > parse_time(found.operation.ends_by) + timedelta(seconds=GRACE)
+
+    def _write_last(self, ended: Recorded) -> None:
         """How it ended; kept in memory if the disk has no room."""
         try:
-            os.replace(self._draft(operation), self._folder / f"{operation.id}.json")
+            self._files.replace(ended)
         except OSError as exc:
-            log.warning("end of operation not recorded", operation=operation.id, error=exc)
-            self._unwritten[operation.id] = operation
+            log.warning("end of operation not recorded", operation=ended.operation.id, error=exc)
+            self._unwritten[ended.operation.id] = ended
             while len(self._unwritten) > KEPT:
                 del self._unwritten[next(iter(self._unwritten))]
 
-    def _draft(self, operation: Operation) -> Path:
-        self._lock = self._lock or ProcessLock(self._folder)
-        draft = self._folder / f".{operation.id}-{self._lock.name}"
-        try:
-            draft.write_bytes(json.dumps({**msgspec.to_builtins(operation), "owner": self._lock.name}).encode())
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-        return draft
 
-
-def _end(operation: Operation, result: ProvisionAnswer | ReleaseAnswer) -> None:
+def _end(operation: Operation, result: ProvisionAnswer | ReleaseAnswer, *, stopped: bool) -> None:
     operation.state = OperationState(result.state.value)
     match operation, result:
         case ProvisionOperation(), ProvisionAnswer():
             operation.result, operation.cause = result, result.cause
             operation.reason, operation.remedy = result.reason, result.remedy
+            if stopped and result.cause is FailureCause.INTERRUPTED:
+                operation.state = OperationState.CANCELLED
         case ReleaseOperation(), ReleaseAnswer():
             operation.result = result
 
 
-def _read(path: Path) -> tuple[Operation, str]:
-    """An operation and the name of the lock of its process, as `_draft` wrote them. Raise OSError or MsgspecError."""
-    content: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    owner, result, progress = (content.pop(name, None) for name in ("owner", "result", "progress"))
-    found = msgspec.convert(content, ProvisionOperation | ReleaseOperation)
-    with suppress(msgspec.ValidationError):  # an older release wrote a sentence
-        found.progress = msgspec.convert(progress, ProgressAnswer | None)
-    try:
-        if isinstance(found, ProvisionOperation):
-            found.result = msgspec.convert(result, ProvisionAnswer | None)
-        else:
-            found.result = msgspec.convert(result, ReleaseAnswer | None)
-    except msgspec.ValidationError:
-        found.result = cast(Any, result)  # an older release wrote it: it is shown as it stands
-    return found, str(owner or "")
-
-
-def _written_at(path: Path) -> float:
-    """0 for one that another process has just removed: it was among the oldest."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+def _meant(asked: msgspec.Struct) -> str:
+    """What a request asks for: without fields that have their default, which a later release may have more of."""
+    fields = {one.encode_name: (getattr(asked, one.name), one.default) for one in msgspec.structs.fields(asked)}
+    given = {name: value for name, (value, default) in fields.items() if value != default}
+    return msgspec.json.encode(given, order="sorted").decode()
 
 
 def _digest(*parts: str) -> str:

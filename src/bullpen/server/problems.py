@@ -19,8 +19,22 @@ from bullpen.errors import (
 )
 from bullpen.liveness.schema import located
 from bullpen.model.worker import Code, Rejected
-from bullpen.schema.error import ErrorAnswer
+from bullpen.schema.error import ErrorAnswer, ErrorCode
 
+CODES = {
+    401: ErrorCode.UNAUTHENTICATED,
+    403: ErrorCode.FORBIDDEN,
+    404: ErrorCode.NOT_FOUND,
+    405: ErrorCode.METHOD_NOT_ALLOWED,
+    409: ErrorCode.CONFLICT,
+    410: ErrorCode.GONE,
+    413: ErrorCode.TOO_LARGE,
+    422: ErrorCode.IDEMPOTENCY_MISMATCH,
+    429: ErrorCode.TOO_BUSY,
+    431: ErrorCode.TOO_LARGE,
+    503: ErrorCode.UNAVAILABLE,
+}
+"""By status; any other one below 500 is an invalid request, and any above an internal error."""
 RENAMED = {"timeout": "timeoutSeconds"}  # of a job: in JSON a number names its unit
 STATUS = {Code.MISMATCH: 409, Code.CLEANED_UP: 410, Code.RETIRED: 410, Code.UNKNOWN: 404}
 REMEDY = {  # of a beat
@@ -35,15 +49,37 @@ SHOWN = 100  # characters of a caller's own value: enough to recognise it, too f
 class Problem(Exception):
     """An answer other than success; raise it anywhere in a request."""
 
-    def __init__(self, status: int, answer: ErrorAnswer, headers: dict[str, str] | None = None) -> None:
-        super().__init__(answer.error)
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        field: str = "",
+        *,
+        value: object = None,
+        allowed: str = "",
+        remedy: str = "",
+        rejected: Rejected | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(error)
         self.status = status
-        self.answer = answer
         self.headers = headers or {}
+        self.answer = ErrorAnswer(
+            CODES.get(status) or (ErrorCode.INVALID_REQUEST if status < 500 else ErrorCode.INTERNAL),
+            error,
+            field,
+            shown(value),
+            allowed,
+            remedy,
+            token=rejected.token if rejected else None,
+            state=rejected.state.value if rejected else "",
+        )
 
 
-def bad_input(error: str, field: str = "", value: object = None, allowed: str = "", status: int = 400) -> Problem:
-    return Problem(status, ErrorAnswer(error, field, shown(value), allowed))
+def bad_input(
+    error: str, field: str = "", value: object = None, allowed: str = "", status: int = 400, remedy: str = ""
+) -> Problem:
+    return Problem(status, error, field, value=value, allowed=allowed, remedy=remedy)
 
 
 def too_large(largest: int) -> Problem:
@@ -51,29 +87,36 @@ def too_large(largest: int) -> Problem:
 
 
 def too_busy(seconds: float) -> Problem:
-    answer = ErrorAnswer("too many requests are being served", remedy=f"Try again in {seconds:g} s.")
-    return Problem(429, answer, {"retry-after": f"{seconds:.0f}"})
+    return Problem(
+        429,
+        "too many requests are being served",
+        remedy=f"Try again in {seconds:g} s.",
+        headers={"retry-after": f"{seconds:.0f}"},
+    )
 
 
 def of_error(error: BullpenError) -> Problem:
     """The status that asks for the reaction which the error was raised for."""
-    answer = ErrorAnswer(str(error), remedy=error.remedy)
     match error:
         case ConfigError(field=field):
             name = _on_the_wire(field)
             text = name + str(error).removeprefix(field) if str(error).startswith(field) else str(error)
-            return Problem(400, ErrorAnswer(text, name, remedy=error.remedy))
+            return Problem(400, text, name, remedy=error.remedy)
         case NotFound():
-            return Problem(404, answer)
+            return Problem(404, str(error), remedy=error.remedy)
         case Throttled():
-            return Problem(503, answer, {"retry-after": f"{max(1.0, error.retry_after):.0f}"})
+            return _later(error, max(1.0, error.retry_after))
         case Unavailable():
-            return Problem(503, answer, {"retry-after": "1"})
+            return _later(error, 1.0)
         case PermissionDenied():
-            return Problem(403, answer)
+            return Problem(403, str(error), remedy=error.remedy)
         case Conflict() | InvalidTransition() | Refused():
-            return Problem(409, answer)
-    return Problem(500, answer)
+            return Problem(409, str(error), remedy=error.remedy)
+    return Problem(500, str(error), remedy=error.remedy)
+
+
+def _later(error: BullpenError, seconds: float) -> Problem:
+    return Problem(503, str(error), remedy=error.remedy, headers={"retry-after": f"{seconds:.0f}"})
 
 
 def _on_the_wire(field: str) -> str:
@@ -117,14 +160,13 @@ def of_http(error: HTTPException) -> Problem:
     if isinstance(error.__cause__, SerializationException):
         text = f"the body is not JSON: {str(error.__cause__).lower()}"
     headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    return Problem(error.status_code, ErrorAnswer(text, "body" if error.status_code in (400, 413) else ""), headers)
+    return Problem(error.status_code, text, "body" if error.status_code in (400, 413) else "", headers=headers)
 
 
 def of_rejection(rejected: Rejected, remedies: Mapping[Code, str] = REMEDY) -> Problem:
     """A worker's beat, or its stop, that was not applied."""
     code = rejected.code
-    answer = ErrorAnswer(code.value, remedy=remedies[code], token=rejected.token, state=rejected.state.value)
-    return Problem(STATUS[code], answer)
+    return Problem(STATUS[code], code.value, remedy=remedies[code], rejected=rejected)
 
 
 def shown(value: object) -> str:

@@ -22,7 +22,6 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bullpen.auth.tokens import Speaker
-from bullpen.schema.error import ErrorAnswer
 from bullpen.server.exchange import Exchange, Flow, rendered
 from bullpen.server.gate import Head, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, LARGEST, SINGLE, Heartbeats
@@ -65,7 +64,7 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > self.most + MOST_TOLD:
             self.transport.abort()
         elif len(self.connections) > self.most:
-            self._hang_up(Problem(503, ErrorAnswer("too many connections"), {"retry-after": "5"}))
+            self._hang_up(Problem(503, "too many connections", headers={"retry-after": "5"}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = self.loop.time()
@@ -285,7 +284,7 @@ class Connection(HttpToolsProtocol):
         if not self._in_head and exchange is not None and exchange.response_complete:
             self.transport.close()  # it was answered without its body being read
             return
-        self._hang_up(Problem(408, ErrorAnswer("the request took too long to arrive")))
+        self._hang_up(Problem(408, "the request took too long to arrive"))
 
     def _hang_up(self, problem: Problem) -> None:
         """Send the last answer of this connection. What still arrives is discarded until the client has read it:

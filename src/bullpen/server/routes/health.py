@@ -11,6 +11,7 @@ from bullpen.auth.tokens import Scope
 from bullpen.model.ticket import format_time
 from bullpen.schema.status import AliveAnswer, ReadyAnswer
 from bullpen.server.context import Asking, Ctx
+from bullpen.server.query import check_query
 from bullpen.server.routes.responses import get
 
 EVENTS = "text/event-stream"
@@ -35,7 +36,13 @@ async def readyz(context: Ctx) -> Response[ReadyAnswer]:
     return Response(ReadyAnswer(ready, store, loops, failing), status_code=200 if ready else 503)
 
 
-@get("/v1/events", tags=["events"], summary="What happens in the pool, as server-sent events", media_type=EVENTS)
+@get(
+    "/v1/events",
+    tags=["events"],
+    summary="Stream what happens in the pool",
+    media_type=EVENTS,
+    before_request=check_query,
+)
 async def events(request: Asking, context: Ctx) -> Stream:
     context.operator(request, Scope.READ)
     with context.admission.watch():

@@ -7,14 +7,18 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
-from bullpen.inventory import require_run
+from bullpen.inventory import job_page, require_run
 from bullpen.model import limits
+from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.requests import SubmitJob
 from bullpen.server.context import Asking, Ctx
+from bullpen.server.query import After, Limit, check_query, stored_state
 from bullpen.server.routes.responses import get, post
 
 LOG_PAGE = 64 * 1024
+
+State = Annotated[JobState | None, QueryParameter(name="state", description="Only jobs in this state.")]
 
 
 @post("/v1/jobs", status_code=201, summary="Queue a job of a run")
@@ -30,29 +34,40 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
     )
     with context.serving(request, Scope.OPERATE) as operator:
         jobs.check_served(context.settings)
-        await require_run(context.ports, jobs.checked(asked).run_id)
+        if not context.operations.serves(jobs.checked(asked).run_id):  # its provision may be about to open its record
+            await require_run(context.ports, asked.run_id)
         (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
         return job_of(job)
 
 
-@get("/v1/jobs", summary="The jobs of a run, in the order in which they were submitted")
+@get("/v1/jobs", summary="List the jobs of a run")
 async def list_jobs(
     request: Asking,
     context: Ctx,
-    run_id: Annotated[str, QueryParameter(name="runId", min_length=1, max_length=limits.RUN_ID_LENGTH)],
+    run_id: Annotated[
+        str,
+        QueryParameter(
+            name="runId", min_length=1, max_length=limits.RUN_ID_LENGTH, description="The run whose jobs are listed."
+        ),
+    ],
+    limit: Limit = 100,
+    after: After = "",
+    only: State = None,
 ) -> JobList:
+    stored_state(only)
     with context.serving(request, Scope.READ):
-        return jobs_of(run_id, await jobs.of_run(context.ports, run_id))
+        found = await job_page(context.ports, run_id, limit, after, state=only)
+        return jobs_of(run_id, found.records, found.next)
 
 
-@get("/v1/jobs/{job_id:str}", summary="A job and its story")
+@get("/v1/jobs/{job_id:str}", summary="Show a job and its story")
 async def show_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
     with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         return job_of(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
 
 
-@get("/v1/jobs/{job_id:str}/logs", summary="What a job printed, from an offset on", media_type="text/plain")
+@get("/v1/jobs/{job_id:str}/logs", summary="Read what a job printed", media_type="text/plain")
 async def job_logs(
     request: Asking,
     context: Ctx,
@@ -68,11 +83,20 @@ async def job_logs(
         return Response(content, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-@post("/v1/jobs/{job_id:str}/cancel", status_code=201, summary="End a job that waits; ask the worker of a running one")
+@post(
+    "/v1/jobs/{job_id:str}/cancel",
+    status_code=202,
+    summary="End a job that waits; ask the worker of a running one to stop it",
+)
 async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
     with context.serving(request, Scope.OPERATE) as operator:
         by = f"operator {operator.id}"
         return job_of(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
 
 
-ROUTER = Router("/", route_handlers=[submit_job, list_jobs, show_job, job_logs, cancel_job], tags=["jobs"])
+ROUTER = Router(
+    "/",
+    route_handlers=[submit_job, list_jobs, show_job, job_logs, cancel_job],
+    tags=["jobs"],
+    before_request=check_query,
+)

@@ -7,19 +7,20 @@ from litestar.params import FromPath, QueryParameter
 
 from bullpen.auth.tokens import Scope
 from bullpen.errors import NotFound
-from bullpen.inventory import every_live, overview, stories, views
-from bullpen.model import limits
+from bullpen.inventory import every_live, instance_page, overview, stories, views
 from bullpen.model.instance import Instance
+from bullpen.model.instance import State as InstanceState
 from bullpen.schema.instance import InstanceAnswer, InstanceList, instance_of, instance_of_view
 from bullpen.schema.status import ServerStatus, server_status_of
+from bullpen.schema.story import StoryList, story_of
 from bullpen.server.context import Asking, Ctx
+from bullpen.server.query import After, Limit, OfClass, OfRun, check_query, stored_state
 from bullpen.server.routes.responses import get
 
-Limit = Annotated[int, QueryParameter(ge=1, le=limits.PAGE, description="At most so many.")]
-After = Annotated[str, QueryParameter(max_length=limits.KEY_LENGTH, description="`next` of the page before.")]
+State = Annotated[InstanceState | None, QueryParameter(name="state", description="Only instances in this state.")]
 
 
-@get("/v1/status", summary="Counts, pools, workers by domain, and whether losses are held back")
+@get("/v1/status", summary="Show the pool in numbers")
 async def status(request: Asking, context: Ctx) -> ServerStatus:
     with context.serving(request, Scope.READ):
         found = await overview(context.ports, context.settings, await every_live(context.ports))
@@ -28,14 +29,24 @@ async def status(request: Asking, context: Ctx) -> ServerStatus:
 
 
 @get("/v1/instances", summary="List the instances that are alive or whose termination is owed")
-async def list_instances(request: Asking, context: Ctx, limit: Limit = 100, after: After = "") -> InstanceList:
+async def list_instances(
+    request: Asking,
+    context: Ctx,
+    limit: Limit = 100,
+    after: After = "",
+    only: State = None,
+    of_class: OfClass = "",
+    run_id: OfRun = "",
+) -> InstanceList:
+    stored_state(only)
     with context.serving(request, Scope.READ):
-        page = await context.ports.records.live(limit, after)
-        shown = [instance_of_view(one) for one in await views(context.ports, context.settings, page)]
-        return InstanceList(shown, page[-1].id if len(page) == limit else "")
+        ports = context.ports
+        page = await instance_page(ports, limit, after, state=only, resource_class=of_class, run_id=run_id)
+        shown = [instance_of_view(one) for one in await views(ports, context.settings, page.records)]
+        return InstanceList(shown, page.next)
 
 
-@get("/v1/instances/{instance_id:str}", summary="An instance and its story")
+@get("/v1/instances/{instance_id:str}", summary="Show an instance and its story")
 async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str]) -> InstanceAnswer:
     with context.serving(request, Scope.READ):
         (story, *_) = await stories(context.ports, context.settings, instance_id)
@@ -45,4 +56,17 @@ async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str
         return instance_of(story.record, pulse, leaving=story.leaving, activity=story.activity, story=story.lines)
 
 
-ROUTER = Router("/", route_handlers=[status, list_instances, show_instance], tags=["pool"])
+@get("/v1/stories/{subject:path}", summary="Show the last steps of a record, or of all records of a run")
+async def show_stories(request: Asking, context: Ctx, subject: FromPath[str]) -> StoryList:
+    subject = subject.removeprefix("/")
+    with context.serving(request, Scope.READ):
+        found = await stories(context.ports, context.settings, subject)
+        return StoryList(subject, [story_of(story) for story in found])
+
+
+ROUTER = Router(
+    "/",
+    route_handlers=[status, list_instances, show_instance, show_stories],
+    tags=["pool"],
+    before_request=check_query,
+)

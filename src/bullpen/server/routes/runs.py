@@ -7,13 +7,12 @@ import asyncio
 from typing import Annotated, TypeAlias
 
 from litestar import Router
-from litestar.params import FromPath, HeaderParameter, JSONBody
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
-from bullpen import jobs
 from bullpen.auth.tokens import Operator, RunIdentity, Scope
 from bullpen.config import Settings
-from bullpen.errors import ConfigError
-from bullpen.inventory import views
+from bullpen.errors import ConfigError, NotFound
+from bullpen.inventory import RunState, job_page, run_exists, runs, views
 from bullpen.model import limits
 from bullpen.model.progress import Tell
 from bullpen.provision import Request, provision
@@ -24,13 +23,14 @@ from bullpen.schema.operation import Operation, OperationKind
 from bullpen.schema.provision import ProvisionAnswer, provision_of
 from bullpen.schema.release import ReleaseAnswer, release_of
 from bullpen.schema.requests import ProvisionRun
-from bullpen.schema.run import RunAnswer
-from bullpen.server.authentication import must_be_operator, must_serve_run
+from bullpen.schema.run import RunAnswer, RunPage, run_page_of
 from bullpen.server.authorization import entitled
-from bullpen.server.context import Asking, Context, Ctx
-from bullpen.server.routes.responses import delete, get, post
+from bullpen.server.context import Asking, Ctx
+from bullpen.server.query import After, Limit, OfClass, check_query
+from bullpen.server.routes.responses import get, post
 
 GRACE = 60.0
+State: TypeAlias = Annotated[RunState | None, QueryParameter(name="state", description="Only runs in this state.")]
 Key: TypeAlias = Annotated[
     str,
     HeaderParameter(
@@ -41,12 +41,26 @@ Key: TypeAlias = Annotated[
 ]
 
 
-@get("/v1/runs/{run_id:str}", summary="A run's instances and jobs")
+@get("/v1/runs", summary="List the runs that the pool serves, or is asked to serve")
+async def list_runs(
+    request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = None, of_class: OfClass = ""
+) -> RunPage:
+    with context.serving(request, Scope.READ):
+        return run_page_of(await runs(context.ports, limit, after, state=only, resource_class=of_class))
+
+
+@get("/v1/runs/{run_id:str}", summary="Show a run's instances and jobs")
 async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
     with context.serving_run(request, run_id, Scope.READ):
         held = await views(context.ports, context.settings, await context.ports.records.run_instances(run_id))
-        of_run = await jobs.of_run(context.ports, run_id)
-        return RunAnswer(run_id, [instance_of_view(one) for one in held], [job_of(job) for job in of_run])
+        of_run = await job_page(context.ports, run_id, limits.PAGE)
+        if not (held or of_run.records or context.operations.serves(run_id) or await run_exists(context.ports, run_id)):
+            raise NotFound(
+                f"{run_id}: no such run",
+                remedy="GET /v1/runs lists the runs; a run that is over is forgotten after timings.purge.",
+            )
+        shown = [job_of(job) for job in of_run.records]
+        return RunAnswer(run_id, [instance_of_view(one) for one in held], shown, of_run.next)
 
 
 @post("/v1/runs/{run_id:str}/provision", status_code=202, summary="Get runners for a run, all or nothing")
@@ -61,7 +75,9 @@ async def provision_run(
     lasts = context.settings.timings.provision + asked.wait + GRACE
     waits = asked.wait > 0
     with context.admission.work():  # only now: what can never succeed is not asked again because of load
-        return context.operations.begin(OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits)
+        return context.operations.begin(
+            OperationKind.PROVISION, run_id, lasts, work, key, _own(speaker), waits=waits, asked=data
+        )
 
 
 @post("/v1/runs/{run_id:str}/release", status_code=202, summary="Give a run's runners back")
@@ -74,33 +90,9 @@ async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key:
         return context.operations.begin(OperationKind.RELEASE, run_id, lasts, work, key, _own(speaker))
 
 
-@get("/v1/operations/{operation_id:str}", summary="Show an operation")
-async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
-    return _operation(context, request, operation_id, Scope.READ)
-
-
-@delete(
-    "/v1/operations/{operation_id:str}",
-    status_code=202,
-    summary="Ask an operation to stop, and to give back what it holds",
-)
-async def stop_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
-    return context.operations.stop(_operation(context, request, operation_id, Scope.OPERATE).id)
-
-
 def _own(speaker: Operator | RunIdentity) -> str:
     """The workflow run that asks for itself, if one does: it may have a few operations at once."""
     return speaker.run if isinstance(speaker, RunIdentity) else ""
-
-
-def _operation(context: Context, request: Asking, operation_id: str, scope: Scope) -> Operation:
-    """A workflow run sees its own operations only. A caller that may see none does not learn which exist."""
-    speaker = context.speaker(request)
-    if not isinstance(speaker, RunIdentity):
-        must_be_operator(speaker, scope)
-    found = context.operations.find(operation_id)
-    must_serve_run(speaker, found.run_id, scope)
-    return found
 
 
 def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
@@ -121,5 +113,5 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
 
 
 ROUTER = Router(
-    "/", route_handlers=[show_run, provision_run, release_run, show_operation, stop_operation], tags=["runs"]
+    "/", route_handlers=[list_runs, show_run, provision_run, release_run], tags=["runs"], before_request=check_query
 )

@@ -18,6 +18,7 @@ from bullpen.schema.base import AnswerBody
 from bullpen.schema.requests import ExchangeToken, ProveInstance
 from bullpen.server.authentication import forbidden, unauthorized
 from bullpen.server.context import Ctx
+from bullpen.server.query import check_query
 from bullpen.server.routes.responses import post
 from bullpen.structured_log import get_logger
 
@@ -69,6 +70,7 @@ async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
     tags=["runs"],
     summary="Exchange the OIDC token of a job for a token of its run",
     security=[{}],
+    before_request=check_query,
     request_max_body_size=LARGEST_EXCHANGE,
 )
 async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:

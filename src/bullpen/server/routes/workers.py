@@ -15,7 +15,7 @@ from bullpen.schema.worker import WorkerAnswer, WorkerList, WorkerStopped, worke
 from bullpen.server.authentication import forbidden, may_beat
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.problems import bad_input, of_rejection
-from bullpen.server.routes.pool import After, Limit
+from bullpen.server.query import After, Limit, check_query
 from bullpen.server.routes.responses import delete, get
 
 STATES = ("active", "inactive", "suspect")
@@ -72,4 +72,4 @@ async def stop(request: Asking, context: Ctx, key: FromPath[str], token: Last, e
     return WorkerStopped(key, stopped.worker.state, list(stopped.given_back))
 
 
-ROUTER = Router("/", route_handlers=[list_workers, show_worker, stop], tags=["workers"])
+ROUTER = Router("/", route_handlers=[list_workers, show_worker, stop], tags=["workers"], before_request=check_query)
