@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
+from bullpen.agent.command_errors import explained
 from bullpen.agent.config import Config
 from bullpen.agent.store.base import Order, Sink
 from bullpen.agent.store.sqlite import LogFile
@@ -27,7 +28,6 @@ LOG_LIMIT = 4 * 1024 * 1024  # bytes of a job's log
 CHUNK = 64 * 1024
 CHUNKS_AT_ONCE = 16  # a child that prints without end must not keep the loop from its heartbeat
 PATIENCE = 5.0  # seconds for a killed tree to leave; shorter than a lease
-CANNOT_START = 127  # as a shell says it
 
 
 class Child:
@@ -45,9 +45,11 @@ class Child:
         *,
         limit: int = LOG_LIMIT,
         cwd: Path | None = None,
+        explain: Callable[[int], str] = lambda code: "",
     ) -> None:
         """Start it as `account`, or as the agent's user, with nothing of the agent's environment but what the launcher
-        chose, and `extra`. Raise OSError or ValueError where it cannot start. The log is closed with the output."""
+        chose, and `extra`. Raise OSError or ValueError where it cannot start. The log is closed when the output is and
+        the command has ended; what `explain` says about its exit code is the last line."""
         name, places = f"{config.instance_id}/{task}", config.places
         environment = {
             **os.environ,  # what the launcher chose to pass on; it carries the instance's mark
@@ -62,6 +64,8 @@ class Child:
         self._tail = b""
         self._room = limit
         self._log = log
+        self._explain = explain
+        self._has_ended = False
         self.output, writing_end = os.pipe()  # to wait on; negative once no process holds the other end
         try:
             os.set_blocking(self.output, False)
@@ -87,7 +91,15 @@ class Child:
 
     def exit_code(self) -> int | None:
         """None while it runs; negative when a signal ended it."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None and not self._has_ended:
+            self.pump()
+            if said := self._explain(code):
+                self._log.write(f"[{said}]\n".encode())
+            self._has_ended = True
+            if self.output < 0:
+                self._log.close()
+        return code
 
     def tail(self) -> str:
         """The last lines it printed, up to now."""
@@ -104,7 +116,7 @@ class Child:
             except BlockingIOError:
                 return
             if not chunk:
-                self.close()
+                self._close_output()
                 return
             self._tail = (self._tail + chunk)[-4 * TAIL :]
             self._keep(chunk)
@@ -125,13 +137,20 @@ class Child:
         """Kill it with all its descendants; what does not leave in time is left to the cleaning, which reports it."""
         with suppress(TreeSurvived):
             end_tree(identify(self.pid), self._mark, patience=PATIENCE)
-        self._process.poll()  # collects it: its exit code may not be asked for again
+        self.exit_code()  # collects it: its exit code may not be asked for again
 
     def close(self) -> None:
+        self._has_ended = True
+        self._close_output()
+        self._log.close()
+
+    def _close_output(self) -> None:
+        """No process holds the other end. The log stays open for a command that has closed its output and runs on."""
         if self.output >= 0:
             os.close(self.output)
             self.output = -1
-        self._log.close()
+        if self._has_ended:
+            self._log.close()
 
 
 def start_script(config: Config) -> Child:
@@ -149,4 +168,9 @@ def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Acc
         raise ValueError("the job has no command")
     job = order.job
     known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
-    return Child(config, f"{job.id}.{job.fence}", order.command, known, log, account)
+    work = config.places["work"]
+
+    def explain(code: int) -> str:
+        return explained(code, work)
+
+    return Child(config, f"{job.id}.{job.fence}", order.command, known, log, account, explain=explain)

@@ -110,6 +110,7 @@ class HeldJob:
     timeout: float = 0.0  # seconds; 0: none of its own
     exit_code: int | None = None
     end: End = End.RAN
+    why: str = ""  # what to say about the exit code, where that says too little
 
     @property
     def times_out_at(self) -> float:
@@ -223,9 +224,9 @@ class AgentProgress:
     def told_to_end(self, end: End | None) -> AgentProgress:
         return replace(self, told=end)
 
-    def job_ended(self, exit_code: int, end: End = End.RAN) -> AgentProgress:
+    def job_ended(self, exit_code: int, end: End = End.RAN, why: str = "") -> AgentProgress:
         assert self.job is not None, "a job ended that was never taken"
-        return replace(self, job=replace(self.job, exit_code=exit_code, end=end))
+        return replace(self, job=replace(self.job, exit_code=exit_code, end=end, why=why))
 
     def job_settled(self) -> AgentProgress:
         return replace(self, job=None, told=None)

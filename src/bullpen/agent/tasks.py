@@ -5,16 +5,18 @@ Each is begun, then checked until it is over. `Tasks` checks them all, so the lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from bullpen.agent.boot_task import BootTask
-from bullpen.agent.child_process import CANNOT_START, Child, start_job
+from bullpen.agent.child_process import Child, start_job
 from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Slices
+from bullpen.agent.command_errors import cannot_start, explained
 from bullpen.agent.config import Config
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord
 from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, Order, OwnList, Sink
@@ -88,10 +90,27 @@ class JobTask:
         try:
             self._job = start_job(self._config, order, run_id, open_log(), self._boot.account)
         except Exception as exc:
-            self._log(f"job {order.job.id} could not be started: {exc}")
-            return progress.job_ended(CANNOT_START)
+            return self._not_started(progress, order, open_log, exc)
         self._reads(self._job)
         return progress
+
+    def _not_started(
+        self, progress: AgentProgress, order: Order, open_log: Callable[[], Sink], exc: Exception
+    ) -> AgentProgress:
+        """The job has failed. Its log and its reason say what was not found, and where."""
+        code, why = cannot_start(
+            exc,
+            order.command,
+            directory=self._config.places["work"],
+            path=os.environ.get("PATH", os.defpath),
+            instance_id=self._config.instance_id,
+        )
+        self._log(f"job {order.job.id} could not be started: {why}")
+        with suppress(OSError):  # a full disk costs the log, not the reason
+            log = open_log()
+            log.write(f"[{why}]\n".encode())
+            log.close()
+        return progress.job_ended(code, why=why)
 
     def awaited(self) -> list[int]:
         return [self._job.pid] if self._job is not None else []
@@ -99,9 +118,8 @@ class JobTask:
     def check(self, progress: AgentProgress) -> AgentProgress:
         if self._job is None or (code := self._job.exit_code()) is None:
             return progress
-        self._job.pump()
         self._job = None
-        return progress.job_ended(code)
+        return progress.job_ended(code, why=explained(code, self._config.places["work"]))
 
     def end(self, progress: AgentProgress, why: End) -> AgentProgress:
         """Kill the job with everything it started."""

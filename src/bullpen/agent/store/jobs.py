@@ -106,7 +106,9 @@ def verdict(held: HeldJob) -> tuple[Result, str]:
             return Result.TIMED_OUT, f"it ran longer than its {held.timeout:g} s, and its processes were ended"
         case End.RELEASED:
             return Result.CANCELLED, "its run was released"
-    return (Result.SUCCEEDED, "") if held.exit_code == 0 else (Result.FAILED, f"exit code {held.exit_code}")
+    if held.exit_code == 0:
+        return Result.SUCCEEDED, ""
+    return Result.FAILED, held.why or f"exit code {held.exit_code}"
 
 
 def _assignment(held: HeldJob) -> Assignment:
