@@ -232,3 +232,23 @@ async def test_a_purge_of_several_kinds_takes_at_most_its_limit(records: Records
     for number in range(3):
         await records.apply(finish(await assigned(records, f"j-{number}"), later(60)))
     assert [await records.purge(later(60), 2) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_the_runners_that_have_had_a_job_are_those_that_hold_one_or_held_one_until_a_time(
+    records: Records, jobs: Jobs
+) -> None:
+    await submitted(records, "j-0")
+    await assigned(records, "j-1", instance_id="i-holds")
+    await records.apply(finish(await assigned(records, "j-2", instance_id="i-held"), later(9)))
+    await records.apply(reschedule(await assigned(records, "j-3", instance_id="i-lost")))
+    assert await jobs.runners_used("run-1", NOW, 10) == ["i-held", "i-holds"]
+    assert await jobs.runners_used("run-1", later(1), 10) == ["i-holds"]
+    assert await jobs.runners_used("run-1", NOW, 2) == ["i-holds"]
+    assert await jobs.runners_used("run-2", NOW, 10) == []
+
+
+async def test_a_postponed_job_waits_until_its_time(records: Records, jobs: Jobs) -> None:
+    job = await submitted(records)
+    await records.apply(steps.postpone(job, steps.Postponed(at=NOW, by=BY, not_before=later(30))))
+    assert await jobs.queued("run-1", later(29), 10) == []
+    assert ids(await jobs.queued("run-1", later(30), 10)) == ["j-1"]

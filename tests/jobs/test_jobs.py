@@ -18,7 +18,7 @@ from bullpen.model import job as steps
 from bullpen.model import worker as workers
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
-from bullpen.model.job_policy import Assignment
+from bullpen.model.job_policy import SPREAD_FOR, Assignment
 from bullpen.ports import Ports
 from bullpen.server.long_poll import LongPoll
 from bullpen.sim.world import World
@@ -130,6 +130,58 @@ async def test_of_many_workers_one_gets_the_only_job() -> None:
         assert len([job for job in got if job]) == 1
 
 
+async def test_a_runner_that_has_had_one_leaves_the_others_to_runners_that_have_had_none() -> None:
+    async with a_world(settings=small()) as world:
+        fast, *slow = await a_run(world, 4)
+        await submitted(world.ports(), 4)
+        await finished(world, await taken(world, fast))
+        assert await jobs.take(world.ports(), world.settings, fast) is None
+        assert not (await LongPoll(world.ports()).look(fast.partition("/")[0])).has_job, "nor is one announced"
+        assert (await LongPoll(world.ports()).look(slow[0].partition("/")[0])).has_job
+        for key in slow:
+            await taken(world, key)
+        assert len({job.instance_id for job in await jobs.of_run(world.ports(), "run-1")}) == 4
+
+
+async def test_where_more_jobs_wait_than_fresh_runners_a_fast_runner_goes_on() -> None:
+    async with a_world(settings=small()) as world:
+        fast, _ = await a_run(world, 2)
+        await submitted(world.ports(), 3)
+        await finished(world, await taken(world, fast))
+        assert await jobs.take(world.ports(), world.settings, fast) is not None
+
+
+async def test_a_job_that_is_submitted_later_goes_to_the_runner_that_asks_first() -> None:
+    async with a_world(settings=small()) as world:
+        fast, _ = await a_run(world, 2)
+        await submitted(world.ports())
+        await finished(world, await taken(world, fast))
+        await asyncio.sleep(1)
+        await submitted(world.ports())
+        assert await jobs.take(world.ports(), world.settings, fast) is not None
+
+
+async def test_a_job_is_not_left_to_a_runner_that_is_silent_or_does_not_take_it() -> None:
+    async with a_world(settings=small()) as world:
+        fast, _ = await a_run(world, 2)
+        await submitted(world.ports(), 2)
+        await finished(world, await taken(world, fast))
+        assert await jobs.take(world.ports(), world.settings, fast) is None
+        await asyncio.sleep(SPREAD_FOR)
+        assert await jobs.take(world.ports(), world.settings, fast) is not None
+
+
+async def test_a_job_is_not_left_to_a_runner_that_is_lost() -> None:
+    settings = small()
+    async with a_world(settings=settings) as world:
+        fast, lost = await a_run(world, 2)
+        await asyncio.sleep(settings.timings.lease + 1)
+        await record_heartbeat(world.ports(), settings, HeartbeatRequest(key=fast, lease=60, token=1))
+        await submitted(world.ports(), 2)
+        await finished(world, await taken(world, fast))
+        assert await jobs.take(world.ports(), settings, fast) is not None, f"{lost} is silent"
+
+
 async def test_a_worker_gets_no_job_of_another_run() -> None:
     async with a_world(settings=small()) as world:
         (key,) = await a_run(world)
@@ -210,11 +262,10 @@ async def test_a_lost_job_may_return_to_the_last_worker_of_its_run() -> None:
 async def test_jobs_that_ask_for_another_worker_hide_none_however_many_they_are() -> None:
     async with a_world(settings=small()) as world:
         first, _ = await a_run(world, 2)
-        await submitted(world.ports(), 25)
+        *_, plain = await submitted(world.ports(), 26)
         for job in [await taken(world, first) for _ in range(25)]:
             await lose(world, job)
         await submitted(world.ports(), 25, capability="gpu")
-        (plain,) = await submitted(world.ports())
         assert (await taken(world, first)).id == plain.id
 
 

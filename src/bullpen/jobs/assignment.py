@@ -3,8 +3,12 @@
 A job goes to a worker whose lease holds, on an instance that runs for the job's run: both are checked in the very write
 that assigns it. So no job is ever assigned to a worker that has just been declared lost, where no sweeper would find
 it.
+
+Jobs that wait together are spread: a runner that has had one leaves the next to a runner that has had none, see
+`job_policy.is_left_to_others`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +27,9 @@ from bullpen.ports import Ports
 
 CANDIDATES = 20
 """Jobs tried by one call: enough to get one while others take them too. All of them suit the worker."""
+
+SPREAD = 1000
+"""Jobs of a run that are looked at to spread them; a run of more is a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,47 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
     if any(job.avoid == key for job in waiting) and not await is_alone(ports, instance, lease):
         # It lost such a job before: another worker gets it, if there is one that could.
         waiting = await ports.jobs.queued(instance.run_id, now, CANDIDATES, able, without=key)
+    if waiting and (await spread(ports, instance.run_id, waiting, able, lease)).leaves(instance.id):
+        return None
     for job in waiting:
         try:
             return await _assign(ports, settings, job, worker, instance)
         except (Conflict, InvalidTransition):
             continue  # another worker took it, or this one may not: the next write shows which
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Which runners of a run leave its waiting jobs to others."""
+
+    used: frozenset[str] = frozenset()
+    is_left: bool = False
+
+    def leaves(self, instance_id: str) -> bool:
+        return self.is_left and instance_id in self.used
+
+
+async def spread(
+    ports: Ports, run_id: str, waiting: Sequence[Job], able: Sequence[str], lease: timedelta
+) -> Spread:
+    """How the jobs that wait are spread over the runners of their run. `waiting` are the first of those that suit."""
+    now = ports.clock.now()
+    runners = [one.id for one in await ports.records.run_instances(run_id) if one.state is instances.RUNNING]
+    count = len(waiting)
+    if count >= CANDIDATES and len(runners) > count:
+        count = len(await ports.jobs.queued(run_id, now, len(runners), able))
+    if not 0 < count < len(runners):
+        return Spread()
+    since = min((job.queued_at for job in waiting if job.queued_at is not None), default=now)
+    used = await ports.jobs.runners_used(run_id, since, SPREAD)
+    unused = [id for id in runners if id not in used]
+    if not used or not unused:
+        return Spread()
+    beats = [pulse.heartbeat for pulse in (await ports.signals.read(unused)).values()]
+    free = sum(beat is not None and beat.at + lease > now and beat.leaving is None for beat in beats)
+    is_left = job_policy.is_left_to_others(waiting[0], now, waiting=count, free=free)
+    return Spread(frozenset(used), is_left)
 
 
 async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, instance: Instance) -> Job:

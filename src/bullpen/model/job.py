@@ -77,6 +77,11 @@ def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
     return Job(id=job_id, state=ABSENT, version=0, run_id=run_id, command=command)
 
 
+def has_used(job: Job, since: datetime) -> bool:
+    """True if the job runs on an instance, or ran there until `since` or later."""
+    return bool(job.instance_id) and (job.finished_at is None or job.finished_at >= since)
+
+
 Step = tuple[Job, tuple[Guard, ...]]
 
 
@@ -92,6 +97,16 @@ class Submitted(Event):
 def submit(job: Job, event: Submitted) -> Step:
     """The job waits for a worker of its run."""
     return taking(job, event, queued_at=event.at), ()
+
+
+class Postponed(Event):
+    not_before: datetime
+
+
+@transition(QUEUED, to=QUEUED)
+def postpone(job: Job, event: Postponed) -> Step:
+    """It waits for a runner that is on its way; at the latest then, any worker may have it."""
+    return replace(job, not_before=event.not_before), ()
 
 
 class Assigned(Event):

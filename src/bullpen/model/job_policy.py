@@ -3,6 +3,7 @@
     assign       until `verify` seconds later its worker has to report that it runs the job
     finish       only the current assignment has a result, and reporting it twice changes nothing
     give back    its worker is lost, or leaves: back to the queue, after a wait that doubles with each loss
+    spread       a runner that has had one leaves the next to a runner that has had none, if there is one for each
 
              loss 1          loss 2           loss 3 = `losses`
     running ───────▶ queued ───────▶ queued ──────────────────▶ finished: failed
@@ -21,6 +22,7 @@ from bullpen.model.transition import Change
 from bullpen.model.worker import Worker
 
 FIRST_WAIT = 1.0  # seconds until a job that came back may be assigned again; doubled with each loss
+SPREAD_FOR = 30.0  # seconds that a job is left to a runner that has had none: one that lives takes it in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,19 @@ def assign(job: Job, policy: JobPolicy, now: datetime, *, worker: Worker, instan
             verify_by=now + timedelta(seconds=policy.verify),
         ),
     )
+
+
+def is_left_to_others(job: Job, now: datetime, *, waiting: int, free: int) -> bool:
+    """True if a runner that has had a job leaves this one to another: N jobs on N runners are one on each.
+
+    `free` runners of the run live and have had none since the job was submitted; `waiting` jobs wait. Where more jobs
+    wait than such runners live, every runner takes what comes: that is a queue. After `SPREAD_FOR` any runner may have
+    the job, so it never waits for one that will not take it.
+    """
+    since = job.not_before or job.queued_at
+    if since is None or now >= since + timedelta(seconds=SPREAD_FOR):
+        return False
+    return 0 < waiting <= free
 
 
 def finish(

@@ -77,6 +77,12 @@ class Jobs(Protocol):
         the limit counts: jobs that do not suit hide none that do.
         """
 
+    async def runners_used(self, run_id: str, since: datetime, limit: int) -> list[str]:
+        """Instances that hold a job of the run, or held one until `since` or later; of `limit` jobs of the run.
+
+        May lag: it decides which of several runners goes first, not whether one may.
+        """
+
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         """Running jobs assigned to a worker in an epoch up to this one. Consistent: none means that none is left."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bullpen.errors import BullpenError, Unavailable
-from bullpen.jobs.assignment import is_alone
+from bullpen.jobs.assignment import CANDIDATES, Spread, is_alone, spread
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Job
 from bullpen.model.worker import Worker
@@ -14,7 +14,6 @@ from bullpen.ports import Ports
 TICK = 0.2  # seconds between reads where nothing wakes the process: how long a claim waits for its agent at most
 RUNS = 1000  # runs with queued jobs that one read covers
 STARTS = 50  # workers of one instance looked at: one for each start of its agent, until cleaned up
-PAGE = 20  # jobs of a run read at once for all its workers of the same capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +106,26 @@ class LongPoll:
         workers = {one.id: worker for one in served if (worker := await self._worker(one.id, now))}
         cards = await self._ports.workers.cards([worker.id for worker in workers.values()])
         pages: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+        spreads: dict[tuple[str, tuple[str, ...]], Spread] = {}
         suited: dict[str, None] = {}
         for one in served:
             if (worker := workers.get(one.id)) is None:
                 continue
             able = cards[worker.id].capabilities if worker.id in cards else ()
+            lease = timedelta(seconds=worker.lease)
             if (one.run_id, able) not in pages:
-                pages[one.run_id, able] = await self._ports.jobs.queued(one.run_id, now, PAGE, able)
+                # Read at once for all workers of a run that have the same capabilities.
+                page = await self._ports.jobs.queued(one.run_id, now, CANDIDATES, able)
+                pages[one.run_id, able] = page
+                if page:
+                    spreads[one.run_id, able] = await spread(self._ports, one.run_id, page, able, lease)
             page = pages[one.run_id, able]
+            if page and spreads[one.run_id, able].leaves(one.id):
+                continue
             if (
                 any(job.avoid != worker.id for job in page)
                 or (page and await self._ports.jobs.queued(one.run_id, now, 1, able, without=worker.id))
-                or (page and await is_alone(self._ports, one, timedelta(seconds=worker.lease)))
+                or (page and await is_alone(self._ports, one, lease))
             ):
                 suited[one.id] = None
         return suited

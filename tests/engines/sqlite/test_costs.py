@@ -96,6 +96,7 @@ async def _costs(home: Path, dead: int) -> dict[str, int]:
             "cards": lambda: workers.cards(["alive"]),
             "jobs": lambda: jobs.jobs(["j-alive"]),
             "queued": lambda: jobs.queued("run-1", NOW, 10),
+            "runners_used": lambda: jobs.runners_used("run-2", NOW, 10),
             "held": lambda: jobs.held("alive", 9, 10),
             "unverified": lambda: jobs.unverified(later(60), 10),
             "waiting_runs": lambda: jobs.waiting_runs(10),

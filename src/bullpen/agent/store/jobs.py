@@ -16,7 +16,7 @@ from bullpen.agent.store.rows import JOBS, WORKERS, micros
 from bullpen.agent.store.sqlite import LogFile, SqliteStore
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job_policy
-from bullpen.model.job import Result
+from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment, JobPolicy
 
 
@@ -50,11 +50,28 @@ class LocalJobs:
     def next_job(self, connection: sqlite3.Connection, run_id: str, at: datetime) -> str | None:
         """The id of the job that `take_job` would take: the oldest that may run now, those that were lost first."""
         can, now = self._config.capabilities, micros(at)
-        query = _NEXT.format(marks=", ".join("?" * len(can)))
-        row = connection.execute(
-            query, (run_id, now, *can, self._key, run_id, now, self._config.instance_id)
-        ).fetchone()
-        return row[0] if row else None
+        marks = ", ".join("?" * len(can))
+        asked = (run_id, now, *can, self._key, run_id, now, self._config.instance_id)
+        row = connection.execute(_NEXT.format(marks=marks), asked).fetchone()
+        if row is None:
+            return None
+        return None if self._leaves_it(connection, JOBS.read(connection, row[0]), at) else str(row[0])
+
+    def _leaves_it(self, connection: sqlite3.Connection, job: Job | None, at: datetime) -> bool:
+        """True if this runner has had one of the jobs that wait, and there is one for each that has had none."""
+        if job is None or job.queued_at is None:
+            return False
+        can, now, id_ = self._config.capabilities, micros(at), self._config.instance_id
+        others = [row[0] for row in connection.execute(_OTHERS, (job.run_id, now, id_))]
+        if not others:
+            return False
+        query = _WAITING.format(marks=", ".join("?" * len(can)))
+        (waiting,) = connection.execute(query, (job.run_id, now, *can, len(others) + 1)).fetchone()
+        if waiting > len(others):
+            return False
+        used = {row[0] for row in connection.execute(_USED, (job.run_id, micros(job.queued_at)))}
+        free = sum(one not in used for one in others)
+        return id_ in used and job_policy.is_left_to_others(job, at, waiting=waiting, free=free)
 
     def standing(self, job: HeldJob) -> End | None:
         with self._store.translated():
@@ -127,4 +144,18 @@ WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?
     WHERE instances.run_id = ? AND instances.run_id <> '' AND instances.state = 'running'
       AND workers.state = 'active' AND workers.deadline > ? AND instances.id <> ?))
 ORDER BY losses = 0, queued_at, job_index, id LIMIT 1
+"""
+_OTHERS = """
+SELECT DISTINCT instances.id FROM instances JOIN workers ON workers.instance_id = instances.id
+WHERE instances.run_id = ? AND instances.run_id <> '' AND instances.state = 'running'
+  AND workers.state = 'active' AND workers.deadline > ? AND workers.leaving IS NULL AND instances.id <> ?
+"""
+_WAITING = """
+SELECT count(*) FROM (SELECT 1 FROM jobs
+WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?)
+  AND (capability = '' OR capability IN ({marks})) LIMIT ?)
+"""
+_USED = """
+SELECT DISTINCT instance_id FROM jobs
+WHERE run_id = ? AND instance_id <> '' AND (finished_at IS NULL OR finished_at >= ?)
 """

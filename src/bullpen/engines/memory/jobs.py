@@ -6,7 +6,7 @@ from itertools import islice
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.tables import Tables
-from bullpen.model.job import Job
+from bullpen.model.job import Job, has_used
 
 
 class MemoryJobs:
@@ -29,6 +29,11 @@ class MemoryJobs:
 
         due = (job for job in self._indexes.queued.walk(run_id) if job.not_before is None or job.not_before <= now)
         return list(islice(filter(suits, due), limit))
+
+    @request("jobs.runners_used")
+    def runners_used(self, run_id: str, since: datetime, limit: int) -> list[str]:
+        page = self._indexes.of_run.page(limit, run_id, "")
+        return sorted({job.instance_id for job in page if has_used(job, since)})
 
     @request("jobs.held")
     def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:

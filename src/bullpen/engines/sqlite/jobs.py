@@ -14,6 +14,7 @@ QUEUED = (
     f"{_JOB} WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?)"
     "{suits} ORDER BY losses = 0, queued_at, job_index, id LIMIT ?"
 )
+RUNNERS_USED = "SELECT instance_id, finished_at FROM jobs WHERE run_id = ? ORDER BY id LIMIT ?"
 HELD = f"{_JOB} WHERE worker = ? AND epoch <= ? AND state = 'running' ORDER BY epoch, id LIMIT ?"
 UNVERIFIED = f"{_JOB} WHERE verify_by <= ? ORDER BY verify_by, id LIMIT ?"
 NEXT_WAITING_RUN = "SELECT run_id FROM jobs WHERE run_id > ? AND state = 'queued' ORDER BY run_id LIMIT 1"
@@ -36,6 +37,14 @@ class SqliteJobs(SqlitePort):
             suits += " AND avoid <> ?"
             asked.append(without)
         return await self._select(JOBS, QUEUED.format(suits=suits), run_id, to_micros(now), *asked, limit)
+
+    async def runners_used(self, run_id: str, since: datetime, limit: int) -> list[str]:
+        def look(snapshot: Snapshot) -> list[str]:
+            rows = snapshot.execute(RUNNERS_USED, (run_id, limit))
+            return sorted({id_ for id_, end in rows if id_ and (end is None or end >= earliest)})
+
+        earliest = to_micros(since)
+        return await self._database.read(look)
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         return await self._select(JOBS, HELD, worker, through_epoch, limit)

@@ -12,7 +12,7 @@ from bullpen.engines.aws.dynamodb.expressions import held_kind
 from bullpen.engines.aws.dynamodb.items import Item, moment, name_of
 from bullpen.engines.aws.dynamodb.records import read_listed, read_many
 from bullpen.engines.aws.dynamodb.table import TableClient
-from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job
+from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job, has_used
 from bullpen.structured_log import get_logger
 
 PAGE = 100
@@ -40,6 +40,11 @@ class DynamoJobs:
 
         walk = self._table.walk(("todoKey", f"QUEUED#{run_id}"), index="todo", page=min(limit, PAGE), then=PAGE)
         return await read_listed(walk, Job, suits, limit)
+
+    async def runners_used(self, run_id: str, since: datetime, limit: int) -> list[str]:
+        walk = self._table.walk(("runKey", f"JOBS#{run_id}"), index="run", page=limit)
+        jobs = await read_listed(walk, Job, lambda job: True, limit)
+        return sorted({job.instance_id for job in jobs if has_used(job, since)})
 
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         # By the markers that land with the jobs, not by an index: that none is left must be true when it is said.
