@@ -521,6 +521,24 @@ def test_a_lost_job_goes_to_the_same_worker_if_it_is_the_only_one(side: Side, st
     assert taken(store).job.fence == 2
 
 
+@for_jobs
+def test_a_runner_that_has_had_a_job_leaves_the_next_to_one_that_has_had_none(side: Side, store: AgentStore) -> None:
+    now = datetime.now(UTC)
+    order = with_job(side, store, at=now)
+    side.submit("j-2", at=now)
+    other = side.store("i-2")
+    side.put(running("i-2"))
+    other.beat(None)
+    assert jobs_of(store).settle_job(replace(order.job, exit_code=0))
+    assert not seen(store).has_job
+    assert jobs_of(store).take_job(seen(store)) is None
+    assert seen(other).has_job
+    second = taken(other)
+    assert second.job.id == "j-2"
+    side.submit("j-3", at=now)
+    assert taken(store).job.id == "j-3", "more wait than there are runners that have had none"
+
+
 def lost_now(side: Side, wait: float = 0.0) -> jobs.Lost:
     job, now = side.job(), datetime.now(UTC)
     held = {"worker": job.worker, "epoch": job.epoch, "fence": job.fence}
