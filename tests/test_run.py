@@ -9,11 +9,11 @@ import pytest
 from bullpen.errors import ConfigError
 from bullpen.jobs import JobRequest, of_run, submit
 from bullpen.model.instance import RUNNING
-from bullpen.model.job import FINISHED, Job, Result
+from bullpen.model.job import FINISHED, QUEUED, Job, Result
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request
-from bullpen.run import RunOutcome, exit_code_of, numbered, run
+from bullpen.run import RunOptions, RunOutcome, exit_code_of, numbered, run
 from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, records, released, small
 
@@ -31,7 +31,7 @@ async def a_run(
     world: World, requests: list[JobRequest], count: int = 2, stop: asyncio.Event | None = None, **needs: Any
 ) -> tuple[RunOutcome, list[str]]:
     printed: list[str] = []
-    partial = needs.pop("allow_partial", False)
+    partial, options = needs.pop("allow_partial", False), needs.pop("options", RunOptions())
     asked = world.settings.requirements("small", **needs)
     request = Request("run-1", count, asked, world.settings.timings.max_runtime, allow_partial=partial)
     ran = await run(
@@ -40,6 +40,7 @@ async def a_run(
         request,
         requests,
         stop=stop or asyncio.Event(),
+        options=options,
         write=lambda job, line: printed.append(f"{job.name} {line}"),
     )
     return ran, printed
@@ -204,6 +205,178 @@ async def test_a_job_that_loses_three_runners_fails_with_the_reason() -> None:
         ran, _ = await running
         assert (ran.exit_code, ran.jobs[0].result) == (1, Result.FAILED)
         assert "3" in ran.jobs[0].reason
+
+
+# ------------------------------------------------------------------------------------------------------ one job on each
+
+ONE_EACH = RunOptions(one_each=True)
+
+
+async def lose_runner(world: World, job: Job) -> None:
+    world.agents[job.instance_id].kill()
+    world.memory.yard.end(job.instance_id)
+
+
+async def until_kept(world: World, job: Job) -> None:
+    while True:
+        if any(line.step == "postpone" for line in world.memory.tables.stories[job.id]):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def test_each_runner_executes_one_job_however_fast_it_is() -> None:
+    async with a_world(settings=small()) as world:
+        ran, _ = await a_run(world, wanted(*["true"] * 8), count=8, options=ONE_EACH)
+        assert len({job.instance_id for job in ran.jobs}) == 8
+
+
+async def test_the_job_of_a_lost_runner_waits_for_its_replacement_although_others_are_free() -> None:
+    async with a_world(settings=small()) as world:
+        run = a_run(world, wanted("sleep 300", "true", "true"), count=3, options=ONE_EACH)
+        running = asyncio.get_running_loop().create_task(run)
+        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
+        await asyncio.sleep(10)  # the others have ended, and their runners are free
+        await lose_runner(world, victim)
+        ran, _ = await running
+        assert ran.exit_code == 0
+        assert ran.jobs[0].losses == 1
+        assert len({victim.instance_id, *(job.instance_id for job in ran.jobs)}) == 4, "on a runner that had no job"
+
+
+async def test_without_a_replacement_the_job_of_a_lost_runner_goes_to_another_runner() -> None:
+    async with a_world(settings=small()) as world:
+        run = a_run(world, wanted("sleep 300", "true"), count=2, options=ONE_EACH)
+        running = asyncio.get_running_loop().create_task(run)
+        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
+        await asyncio.sleep(10)
+        world.memory.yard.capacity = 0
+        await lose_runner(world, victim)
+        ran, _ = await running
+        assert ran.exit_code == 0
+        assert ran.jobs[0].instance_id == ran.jobs[1].instance_id
+
+
+async def test_if_the_run_is_killed_while_a_lost_job_is_kept_another_runner_takes_it() -> None:
+    async with a_world(settings=small()) as world:
+        request = Request("run-1", 2, world.settings.requirements("small"), world.settings.timings.max_runtime)
+        process, _ = world.start(
+            "run",
+            lambda ports: run(
+                ports,
+                world.settings,
+                request,
+                wanted("sleep 300", "true"),
+                stop=asyncio.Event(),
+                options=ONE_EACH,
+            ),
+        )
+        (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
+        await asyncio.sleep(10)
+        await lose_runner(world, victim)
+        await until_kept(world, victim)
+        process.kill()
+        await asyncio.sleep(120)
+        assert world.memory.tables.jobs[victim.id].state is not QUEUED
+
+
+# -------------------------------------------------------------------------------------------------- retries, fail fast
+
+
+async def test_a_job_that_failed_runs_again_and_the_last_result_counts() -> None:
+    async with a_world(settings=small()) as world:
+        ran, printed = await a_run(world, wanted("false", "true"), options=RunOptions(one_each=True, retries=2))
+        (bad, good), earlier = ran.jobs, ran.earlier[ran.jobs[0].id]
+        assert (bad.result, good.result, ran.exit_code) == (Result.FAILED, Result.SUCCEEDED, 1)
+        assert [job.result for job in earlier] == [Result.FAILED] * 2
+        assert (ran.attempts(bad), ran.attempts(good)) == (3, 1)
+        assert [line for line in printed if line.startswith("job-0")] == [
+            "job-0 false",
+            "job-0 [failed; trying again, 2 left]",
+            "job-0 false",
+            "job-0 [failed; trying again, 1 left]",
+            "job-0 false",
+        ]
+        assert len(records(world)) == 2, "no runner is launched for another try"
+
+
+async def test_another_try_does_not_wait_for_a_runner_that_is_at_work() -> None:
+    async with a_world(settings=small()) as world:
+        began = asyncio.get_running_loop().time()
+        ran, _ = await a_run(world, wanted("false", "sleep 900"), options=RunOptions(retries=1))
+        (earlier,) = ran.earlier[ran.jobs[0].id]
+        assert ran.jobs[0].instance_id == earlier.instance_id
+        assert ran.jobs[0].finished_at is not None
+        assert ran.jobs[1].finished_at is not None
+        assert ran.jobs[0].finished_at < ran.jobs[1].finished_at
+        assert asyncio.get_running_loop().time() - began < 1000
+
+
+async def test_a_job_that_timed_out_runs_again_on_another_runner_that_is_free() -> None:
+    async with a_world(settings=small()) as world:
+        requests = wanted("sleep 500", "true", timeout=10.0)
+        ran, _ = await a_run(world, requests, count=2, options=RunOptions(one_each=True, retries=1))
+        (earlier,) = ran.earlier[ran.jobs[0].id]
+        assert earlier.result is Result.TIMED_OUT
+        assert ran.jobs[0].instance_id == ran.jobs[1].instance_id != earlier.instance_id
+
+
+async def test_the_only_runner_tries_again_itself() -> None:
+    async with a_world(settings=small()) as world:
+        ran, _ = await a_run(world, wanted("false"), count=1, options=RunOptions(one_each=True, retries=1))
+        assert [job.instance_id for job in ran.earlier[ran.jobs[0].id]] == [ran.jobs[0].instance_id]
+
+
+async def test_a_job_that_succeeded_or_lost_too_many_runners_is_not_tried_again() -> None:
+    async with a_world(settings=small()) as world:
+        run = a_run(world, wanted("sleep 1000", "true"), count=2, options=RunOptions(retries=3))
+        running = asyncio.get_running_loop().create_task(run)
+        for losses in range(3):
+            (job,) = [one for one in await until_running(world, 1, losses) if one.command[0] == "sleep"]
+            await lose_runner(world, job)
+        ran, _ = await running
+        assert (ran.exit_code, ran.earlier) == (1, {})
+
+
+async def test_an_interrupted_run_tries_nothing_again() -> None:
+    async with a_world(settings=small()) as world:
+        stop = asyncio.Event()
+        run = a_run(world, wanted("sleep 500"), count=1, stop=stop, options=RunOptions(retries=5))
+        running = asyncio.get_running_loop().create_task(run)
+        await until_running(world, 1)
+        stop.set()
+        ran, _ = await running
+        assert (ran.exit_code, ran.earlier) == (130, {})
+
+
+async def test_the_first_failure_cancels_what_runs_and_what_waits_and_its_exit_code_counts() -> None:
+    async with a_world(settings=small()) as world:
+        began = asyncio.get_running_loop().time()
+        options = RunOptions(fail_fast=True)
+        ran, _ = await a_run(world, wanted("sleep 500", "false", *["sleep 500"] * 3), count=2, options=options)
+        assert [job.result for job in ran.jobs] == [Result.CANCELLED, Result.FAILED, *[Result.CANCELLED] * 3]
+        assert ran.failed_first == ran.jobs[1]
+        assert ran.exit_code == 1, "not 130, which is that of the cancelled ones"
+        assert "job-1 failed, and the run fails fast" in {job.reason for job in ran.jobs}
+        assert asyncio.get_running_loop().time() - began < 100
+        assert len([one for one in records(world) if one.is_claimable]) == 2
+
+
+async def test_a_failure_cancels_the_others_only_after_its_last_try() -> None:
+    async with a_world(settings=small()) as world:
+        options = RunOptions(fail_fast=True, retries=2)
+        ran, _ = await a_run(world, wanted("false", "sleep 500"), options=options)
+        assert len(ran.earlier[ran.jobs[0].id]) == 2
+        assert ran.failed_first == ran.jobs[0]
+        assert ran.jobs[1].result is Result.CANCELLED
+
+
+async def test_of_each_try_is_known_when_it_started() -> None:
+    async with a_world(settings=small()) as world:
+        ran, _ = await a_run(world, wanted("sleep 5", "false"), options=RunOptions(retries=1))
+        slow, bad = ran.jobs
+        assert set(ran.started) == {slow.id, bad.id, ran.earlier[bad.id][0].id}
+        assert slow.finished_at is not None
+        assert 5 <= (slow.finished_at - ran.started[slow.id]).total_seconds() < 7
 
 
 # ---------------------------------------------------------------------------------------------------------- interrupted

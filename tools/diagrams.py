@@ -162,7 +162,7 @@ def _job_samples() -> list[Change[Any]]:
     ran = job.Ran(**held, exit_code=0, result=job.Result.SUCCEEDED, purge_at=builders.NOW)
     return [
         submitted,
-        job.postpone(submitted.after, job.Postponed(**now, not_before=builders.NOW)),
+        job.postpone(submitted.after, job.JobPostponed(**now, not_before=builders.NOW)),
         assigned,
         job.bind(running, job.Holder(**held)),
         job.unbind(running, job.LetGo(**held, verify_by=builders.NOW)),

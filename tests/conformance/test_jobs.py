@@ -249,6 +249,6 @@ async def test_the_runners_that_have_had_a_job_are_those_that_hold_one_or_held_o
 
 async def test_a_postponed_job_waits_until_its_time(records: Records, jobs: Jobs) -> None:
     job = await submitted(records)
-    await records.apply(steps.postpone(job, steps.Postponed(at=NOW, by=BY, not_before=later(30))))
+    await records.apply(steps.postpone(job, steps.JobPostponed(at=NOW, by=BY, not_before=later(30))))
     assert await jobs.queued("run-1", later(29), 10) == []
     assert ids(await jobs.queued("run-1", later(30), 10)) == ["j-1"]

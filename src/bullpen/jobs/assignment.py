@@ -78,9 +78,7 @@ class Spread:
         return self.is_left and instance_id in self.used
 
 
-async def spread(
-    ports: Ports, run_id: str, waiting: Sequence[Job], able: Sequence[str], lease: timedelta
-) -> Spread:
+async def spread(ports: Ports, run_id: str, waiting: Sequence[Job], able: Sequence[str], lease: timedelta) -> Spread:
     """How the jobs that wait are spread over the runners of their run. `waiting` are the first of those that suit."""
     now = ports.clock.now()
     runners = [one.id for one in await ports.records.run_instances(run_id) if one.state is instances.RUNNING]

@@ -56,8 +56,9 @@ def check_served(settings: Settings) -> None:
         )
 
 
-async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str) -> list[Job]:
-    """Queue jobs, in order. Every request is checked before the first is written."""
+async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid: str = "") -> list[Job]:
+    """Queue jobs, in order. Every request is checked before the first is written. No job goes to the worker `avoid`
+    while another one of the run lives."""
     for request in requests:
         checked(request)
     now = ports.clock.now()
@@ -72,6 +73,7 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str) -> li
                 timeout=request.timeout,
                 capability=request.capability,
                 side_effects=request.side_effects,
+                avoid=avoid,
             ),
         )
         for request in requests

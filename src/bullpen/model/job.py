@@ -64,7 +64,7 @@ class Job:
     bound: bool = False  # the worker has reported that it runs it
     verify_by: datetime | None = None  # assigned but not bound by then: given to another
     losses: int = 0
-    avoid: str = ""  # the worker that lost it last
+    avoid: str = ""  # the worker that lost it last, or on which an earlier try failed
     cancelling: bool = False  # its worker is to stop it
     result: Result = Result.NONE
     exit_code: int | None = None
@@ -91,6 +91,7 @@ class Submitted(Event):
     timeout: float = 0.0
     capability: str = ""
     side_effects: bool = False
+    avoid: str = ""
 
 
 @transition(ABSENT, to=QUEUED)
@@ -99,12 +100,12 @@ def submit(job: Job, event: Submitted) -> Step:
     return taking(job, event, queued_at=event.at), ()
 
 
-class Postponed(Event):
+class JobPostponed(Event):
     not_before: datetime
 
 
 @transition(QUEUED, to=QUEUED)
-def postpone(job: Job, event: Postponed) -> Step:
+def postpone(job: Job, event: JobPostponed) -> Step:
     """It waits for a runner that is on its way; at the latest then, any worker may have it."""
     return replace(job, not_before=event.not_before), ()
 
