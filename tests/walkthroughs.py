@@ -22,6 +22,7 @@ _BLOCK = re.compile(
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What differs from one time to the next: ids and rounds, then times, then every other number.
 _VARYING = (
+    (re.compile(r"^Pool: /.*$", re.MULTILINE), "Pool: /#"),
     (re.compile(r"\bi-[0-9a-f]{16,17}/[0-9a-f]{8}\b"), "i-#/#"),
     (re.compile(r"\bbpo_[0-9a-f]{16}_[0-9a-f]{64}\b"), "bpo_#"),
     (re.compile(r"\b[0-9a-f]{16,17}\b"), "#"),

@@ -1,5 +1,6 @@
 """The installed program and where its output goes."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -45,7 +46,36 @@ def test_the_exit_code_reaches_the_caller(tmp_path: Path) -> None:
 
 def test_output_works_on_a_terminal_that_has_only_ascii(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    show = [*PROGRAM, "config", "show", "--set", "agent.pre-runner-script=→"]
+    show = [*PROGRAM, "config", "show", "--set", "agent.pre-runner-script=ü"]
     ran = subprocess.run(show, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "\\u2192" in ran.stdout
+    assert "\\xfc" in ran.stdout
+
+
+def test_a_locale_without_unicode_gets_ascii(tmp_path: Path) -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    for given, expected in (
+        ({}, "  -> "),
+        ({"LANG": "C"}, "  -> "),
+        ({"LC_ALL": "C", "LANG": "C.UTF-8"}, "  -> "),
+        ({"LANG": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, "  -> "),
+        ({"LANG": "C.UTF-8"}, "  → "),
+        ({"LC_ALL": "C.UTF-8", "LANG": "C"}, "  → "),
+    ):
+        environ = {**bare, **given}
+        ran = subprocess.run([*PROGRAM, "status"], capture_output=True, cwd=tmp_path, env=environ, check=False)
+        assert expected in ran.stderr.decode(), given
+        if "→" not in expected:
+            assert ran.stderr.isascii(), given
+
+
+def test_every_character_that_bullpen_prints_has_an_ascii_form() -> None:
+    from bullpen.cli.output import ASCII
+
+    source = Path(__file__).parents[2] / "src/bullpen"
+    printed = [*source.glob("cli/**/*.py"), source / "refresh/launch.py", source / "settings/redaction.py"]
+    nodes = [node for file in printed for node in ast.walk(ast.parse(file.read_text()))]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    texts = [node.value for node in constants if isinstance(node.value, str)]
+    assert {char for text in texts for char in text if not char.isascii()} <= set(map(chr, ASCII))

@@ -13,7 +13,7 @@ else:
     # The C module behind `signal`. It is built into the interpreter, so Ctrl-C cannot arrive while it is being loaded.
     import _signal
 
-INTERRUPTED = "bullpen: error: interrupted\n  → Nothing is lost. Run the command again.\n"
+INTERRUPTED = "bullpen: error: interrupted\n  -> Nothing is lost. Run the command again.\n"
 INTERRUPTED_JSON = (
     '{"state": "failed", "cause": "interrupted", "reason": "interrupted",'
     ' "remedy": "Nothing is lost. Run the command again."}\n'

@@ -1,15 +1,21 @@
 """Output: answers go to stdout, errors to stderr. With --json an error is also one object on stdout."""
 
 import json
+import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from bullpen.errors import BullpenError, FailureCause
 from bullpen.structured_log import has_colours
 
 if TYPE_CHECKING:
     from msgspec import Struct
+
+
+ASCII = str.maketrans({"→": "->", "–": "-", "×": "x", "…": "...", "✔": "ok", "✘": "FAILED"})
+"""Every character beyond ASCII that Bullpen prints itself, and what stands for it where it cannot be shown."""
+COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python may put into LC_CTYPE in the locale C (PEP 538)
 
 
 class AnswerLost(BullpenError):
@@ -22,10 +28,15 @@ def say(text: str) -> None:
     Raise AnswerLost.
     """
     try:
-        print(text, flush=True)
+        print(legible(text, sys.stdout), flush=True)
     except OSError as exc:
         remedy = "The work is done; only the output is lost."
         raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
+
+
+def note(text: str) -> None:
+    """Print a line beside the answer, on stderr."""
+    print(legible(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 def print_json(answer: "Struct | dict[str, Any]") -> None:
@@ -41,15 +52,31 @@ def complain(
     """Print an error: one line with what happened to what, and one with what to do next."""
     reason, remedy = _one_line(reason), _one_line(remedy)
     red, plain = ("\033[1;31m", "\033[0m") if has_colours(sys.stderr) else ("", "")
-    print(f"{red}bullpen: error:{plain} {reason}", file=sys.stderr)
-    if remedy:
-        print(f"  → {remedy}", file=sys.stderr)
+    note(f"{red}bullpen: error:{plain} {reason}" + (f"\n  → {remedy}" if remedy else ""))
     if as_json:
         with suppress(AnswerLost):
             from bullpen.schema.base import WorkState
             from bullpen.schema.error import FailureAnswer
 
             print_json(FailureAnswer(WorkState.FAILED, cause, reason, remedy, field))
+
+
+def legible(text: str, stream: TextIO) -> str:
+    """The text as this stream can show it. What users and jobs write is left as it is."""
+    return text if shows_unicode(stream) else text.translate(ASCII)
+
+
+def shows_unicode(stream: TextIO) -> bool:
+    """Whether both the stream and the locale are UTF-8. In the locale C Python writes UTF-8 all the same, which a
+    terminal of that locale does not show, and names C.UTF-8 in LC_CTYPE itself."""
+    if "utf" not in (getattr(stream, "encoding", None) or "").lower():
+        return False
+    if os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8") == "1":
+        return True
+    named = [os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
+    if named[1] in COERCED and not named[0]:
+        named[1] = ""
+    return any("utf" in name.lower() for name in list(filter(None, named))[:1])
 
 
 def _one_line(text: str) -> str:

@@ -12,7 +12,7 @@ COMMANDS = {
         "job": "Submit, list, show and cancel jobs of a run; print their logs",
     },
     "Inspect": {
-        "status": "Show every instance and the claimable ones of each class",
+        "status": "Show runs, instances and the claimable ones of each class",
         "workers": "List workers: leases, builds, hosts and capabilities",
         "why": "Show the last steps of an instance, provision, job, worker or run",
     },

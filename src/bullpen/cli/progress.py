@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bullpen.cli.output import legible, shows_unicode
 from bullpen.model.progress import ProgressReport
 from bullpen.structured_log import has_colours
 
@@ -25,16 +26,17 @@ class ProgressDisplay:
         this = (report.phase, report.about, report.done, report.total, report.waiting)
         if this != self._last:
             self._last = this
-            print(f"bullpen: {report.text}", file=self._stream, flush=True)
+            print(legible(f"bullpen: {report.text}", self._stream), file=self._stream, flush=True)
 
     def _show(self, line: str) -> None:
         # Loaded with the first line: a command without progress does not wait for rich.
         from rich.console import Console
         from rich.text import Text
 
-        text = Text(line)  # not markup: a reason may contain brackets
+        text = Text(legible(line, self._stream))  # not markup: a reason may contain brackets
         if self._live is None:
-            self._live = Console(file=self._stream, no_color=not has_colours(self._stream)).status(text)
+            console = Console(file=self._stream, no_color=not has_colours(self._stream))
+            self._live = console.status(text, spinner="dots" if shows_unicode(self._stream) else "line")
             self._live.start()
         self._live.update(text)
 

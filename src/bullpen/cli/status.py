@@ -1,106 +1,202 @@
-"""`bullpen status`: every instance, and the claimable ones of each class."""
+"""`bullpen status`: the runs, every instance, and the claimable ones of each class; once, or whenever they change."""
 
 import asyncio
-from collections.abc import Sequence
+import os
+import shutil
+import sys
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import click
+import msgspec
 
+from bullpen.cli.arguments import checked_run_id
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
-from bullpen.cli.text import ago, columns
-from bullpen.errors import BullpenError
-from bullpen.inventory import InstanceView, Silence, Status, status
-from bullpen.model.provision import Provision
-from bullpen.model.worker import ACTIVE, WorkerFate
-from bullpen.ports.health import Limit
+from bullpen.cli.status_text import status_text
+from bullpen.config import Settings
+from bullpen.errors import BullpenError, ConfigError, Interrupted
+from bullpen.inventory import RunState, require_run, status
+from bullpen.model.instance import ABSENT
+from bullpen.model.instance import State as InstanceState
+from bullpen.ports import Ports
+from bullpen.schema.status import PoolStatus, pool_status_of
+from bullpen.settings.redaction import shortened
+from bullpen.settings.setting import nearest
 
 EPILOG = """
 \b
 Examples:
   bullpen status
+  bullpen status --watch                     redraw whenever something changes, until Ctrl-C
+  bullpen status --run 4711                  one run and its instances
+  bullpen status --state idle --class small
   bullpen status --json | jq '.instances[] | {id, state, pid}'
+  bullpen status --json --watch              one object a line, whenever something changed
+
+--state takes the state of an instance (created, idle, claimed, running, terminated) or of a run
+(waiting, provisioning, running, releasing).
 """
-INSTANCES = ("INSTANCE", "STATE", "RUN", "CLASS", "TYPE", "UNTIL", "HEARTBEAT", "PID")
-SILENT = ("SILENT WORKER", "STATE", "EPOCH", "HEARTBEAT", "JOBS")
-WAITING = ("WAITING", "RUN", "RUNNERS", "CLASS", "FOR", "SINCE")
-FAILING = ("FAILING LOOP", "SERVICE", "SINCE", "LAST ERROR")
-POOLS = ("POOL", "TICKETS", "CLAIMABLE")
+STATES = list(dict.fromkeys([*(one.value for one in InstanceState if one is not ABSENT), *(s.value for s in RunState)]))
+REDRAWN_AFTER = 2.0  # seconds: ages move on although nothing changed
+SHORTEST = 1.0  # seconds between two redraws: a pool at work changes many times a second
 
 
 @click.command("status", epilog=EPILOG)
+@click.option("--run", "run_id", metavar="ID", help="Only this run and its instances.")
+@click.option("--state", type=click.Choice(STATES), metavar="STATE", help="Only runs and instances in this state.")
+@click.option("--class", "resource_class", metavar="NAME", help="Only this resource class.")
+@click.option("--watch", is_flag=True, help="Show it again whenever something changes, until Ctrl-C.")
 @answering_options
-def command(given: PoolOptions) -> int:
-    """Show every instance, the tickets and claimable instances of each class, and waiting provisions.
+def command(given: PoolOptions, run_id: str | None, state: str | None, resource_class: str | None, watch: bool) -> int:
+    """Show the runs, every instance, the claimable instances of each class, and waiting provisions.
 
-    Changes nothing.
+    The first line names the pool's home or table. Changes nothing.
     """
     settings = given.load().settings
-    from bullpen.wiring import rate_limits
+    wanted = Filter(checked_run_id(run_id) if run_id is not None else "", state or "", resource_class or "")
+    limits = _rate_limits(settings)
+    location = location_of(given, settings)
+    screen = Screen(given.as_json, wanted)
 
-    found = given.query(settings, lambda ports: status(ports, settings))
-    limits: Sequence[Limit] = ()
-    try:
-        limits = asyncio.run(rate_limits(settings)) if settings.on_github else ()
-    except BullpenError as exc:  # the pool is shown without them
-        complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
+    async def look(ports: Ports) -> PoolStatus:
+        found = pool_status_of(await status(ports, settings), limits, location)
+        # Also those that are no longer configured, as long as their queue is there.
+        _check_class(wanted.resource_class, [one.resource_class for one in found.pools])
+        if wanted.run_id and not watch and wanted.run_id not in [one.id for one in found.runs]:
+            await require_run(ports, wanted.run_id)
+        return wanted.applied(found)
+
+    async def keep_looking(ports: Ports) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            screen.show(await look(ports))
+            await ports.signals.wait(REDRAWN_AFTER)
+            await asyncio.sleep(max(0.0, SHORTEST - (loop.time() - began)))
+
+    if watch:
+        with suppress(Interrupted):  # the only way to end it, and so no failure
+            given.query(settings, keep_looking)
+        return 0
+    found = given.query(settings, look)
     if given.as_json:
-        from bullpen.schema.status import pool_status_of
-
-        print_json(pool_status_of(found, limits))
+        print_json(found)
     else:
-        _tell(found, limits, datetime.now(UTC))
+        say(wanted.text(found, _width()))
     return 0
 
 
-def _tell(found: Status, limits: Sequence[Limit], now: datetime) -> None:
-    _table(INSTANCES, [_row(view, now) for view in found.instances])
-    _table(SILENT, [_silence(one, now) for one in found.silent])
-    _table(WAITING, [_waiting(one, now) for one in found.waiting])
-    if found.hold:
-        say(f"no worker is declared lost: {found.hold}\n")
-    _table(FAILING, [(f.loop, f.process, ago(f.since, now), f.error) for f in found.failing])
-    say(columns([POOLS, *((p.resource_class, str(p.tickets), str(p.claimable)) for p in found.pools)]))
-    if any(pool.counts_expired and pool.tickets > pool.claimable for pool in found.pools):
-        say("\nTICKETS includes expired tickets, which SQS counts until they are received")
-    if limits:
-        say("\nGitHub rate limits: " + ", ".join(_left(one, now) for one in limits))
+class Filter(msgspec.Struct, frozen=True):
+    """What to show of the pool. An empty field shows all."""
+
+    run_id: str = ""
+    state: str = ""
+    resource_class: str = ""
+
+    def applied(self, found: PoolStatus) -> PoolStatus:
+        """Without what was not asked for. Silent workers and failing loops stay: they concern all users of the pool."""
+        run, state, kind = self.run_id, self.state, self.resource_class
+        return msgspec.structs.replace(
+            found,
+            counts={name: counts for name, counts in found.counts.items() if kind in ("", name)},
+            pools=[one for one in found.pools if kind in ("", one.resource_class)],
+            runs=[
+                one
+                for one in found.runs
+                if run in ("", one.id) and state in ("", one.state) and (not kind or kind in one.resource_classes)
+            ],
+            instances=[
+                one
+                for one in found.instances
+                if run in ("", one.run_id) and state in ("", one.state) and kind in ("", one.resource_class)
+            ],
+            waiting=[
+                one
+                for one in found.waiting
+                if run in ("", one.run_id) and state in ("", RunState.WAITING) and kind in ("", one.resource_class)
+            ],
+        )
+
+    def text(self, found: PoolStatus, width: int) -> str:
+        text = status_text(found, datetime.now(UTC), width)
+        if self.run_id and not found.runs and not found.instances:
+            return f"{text}\n\nrun {self.run_id}: nothing to show; `bullpen why {self.run_id}` has its last steps"
+        return text
 
 
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    if rows:
-        say(columns([titles, *rows]) + "\n")
+class Screen:
+    """Where `--watch` shows the pool: drawn in place on a terminal; elsewhere printed again whenever it has changed."""
+
+    def __init__(self, as_json: bool, wanted: Filter) -> None:
+        self._as_json = as_json
+        self._wanted = wanted
+        self._in_place = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown: Any = None
+
+    def show(self, found: PoolStatus) -> None:
+        if self._in_place:
+            self._draw(self._wanted.text(found, _width()).splitlines())
+            return
+        essence = _essence(found)
+        if essence == self._shown:
+            return
+        if self._as_json:
+            print_json(found)
+        else:
+            say(("\n" if self._shown is not None else "") + self._wanted.text(found, 0))
+        self._shown = essence
+
+    def _draw(self, lines: list[str]) -> None:
+        height = shutil.get_terminal_size().lines - 1
+        if len(lines) > height:
+            lines = [*lines[: height - 1], f"... {len(lines) - height + 1} more lines; choose with --run or --class"]
+        erase = "\033[H" if self._shown else "\033[2J\033[H"
+        self._shown = True
+        say(erase + "".join(f"{line}\033[K\n" for line in lines) + "\033[J")
 
 
-def _left(one: Limit, now: datetime) -> str:
-    return f"{one.resource} {one.remaining} of {one.limit} requests left (resets {ago(one.resets_at, now)})"
-
-
-def _waiting(one: Provision, now: datetime) -> tuple[str, ...]:
-    since = one.place.since if one.place else None
-    return one.id, one.run_id, str(one.want), one.needs.resource_class, one.waits_for, ago(since, now)
-
-
-def _silence(one: Silence, now: datetime) -> tuple[str, ...]:
-    worker = one.worker
-    state = "suspect" if worker.state is ACTIVE else "lost, may come back" if worker.fate is WorkerFate.KEEP else "lost"
-    return worker.id, state, str(worker.epoch), ago(worker.beat_at, now), " ".join(one.jobs) or "–"
-
-
-def _row(view: InstanceView, now: datetime) -> tuple[str, ...]:
-    one, heartbeat = view.instance, view.pulse.heartbeat
-    state = "idle, cleaning" if one.state.value == "idle" and not one.attested else one.state.value
-    if view.activity:
-        state += f", job {view.activity.job}" if view.activity.job else ", busy"
-    if view.leaving:
-        state += f", leaves {ago(view.leaving, now)}"
+def _essence(found: PoolStatus) -> Any:
+    """What counts as a change: not a heartbeat, nor time that passes."""
     return (
-        one.id,
-        state,
-        one.run_id or "–",
-        one.resource_class,
-        one.instance_type,
-        ago(one.threshold, now),
-        ago(heartbeat.at if heartbeat else None, now),
-        str(view.pid or "–"),
+        [(one.id, one.state, one.held, one.wanted, one.queued_jobs, one.running_jobs) for one in found.runs],
+        [(one.id, one.state, one.run_id, one.attested, one.leaving_at, one.job) for one in found.instances],
+        [(one.key, one.state, one.job_ids) for one in found.silent_workers],
+        [one.id for one in found.waiting],
+        [(one.process, one.loop, one.error) for one in found.failing_loops],
+        (found.pools, found.hold),
     )
+
+
+def location_of(given: PoolOptions, settings: Settings) -> str:
+    """The pool as users name it."""
+    if settings.engines.pool == "aws":
+        return f"table {settings.aws.pool} in {settings.aws.region or 'the default region'}"
+    return str(given.directory.absolute())
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _check_class(name: str, known: list[str]) -> None:
+    if name and name not in known:
+        meant = nearest(name, known)
+        raise ConfigError(
+            f"--class {shortened(name)}: must be one of {', '.join(known)}",
+            remedy=f"Did you mean {meant}?" if meant else "",
+            field="--class",
+        )
+
+
+def _rate_limits(settings: Settings) -> Any:
+    if not settings.on_github:
+        return ()
+    from bullpen.wiring import rate_limits
+
+    try:
+        return asyncio.run(rate_limits(settings))
+    except BullpenError as exc:  # the pool is shown without them
+        complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
+        return ()

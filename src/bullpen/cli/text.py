@@ -14,6 +14,25 @@ def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
     )
 
 
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, spare: Sequence[str] = ()) -> str:
+    """Columns with titles that fit into `width`, 0 for any. If they do not fit, columns are left out in the order of
+    `spare`, then the last column is cut. All other cells, such as ids, stay whole."""
+    cells = {title: [title, *(row[at] for row in rows)] for at, title in enumerate(titles)}
+    widths = {title: max(map(len, column)) for title, column in cells.items()}
+    for title in spare:
+        if width and sum(widths.values()) + 2 * len(widths) - 2 > width:
+            del cells[title], widths[title]
+    last = list(cells)[-1]
+    room = width - sum(widths.values()) - 2 * len(widths) + 2 + widths[last]
+    if width and len(last) <= room < widths[last]:
+        cells[last] = [cut(cell, room) for cell in cells[last]]
+    return columns(zip(*cells.values(), strict=True))
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def ago(at: datetime | None, now: datetime) -> str:
     """A time relative to `now`: `12s ago`, `in 3m`."""
     if at is None:

@@ -54,6 +54,7 @@ __all__ = [
 
 PAGE = 500
 TOLD = 20  # provisions of a run whose stories are shown: the newest
+RUNS_SHOWN = 1000
 ROSTER_PAGE = 1000  # workers read at a time
 
 
@@ -113,7 +114,8 @@ class Roster:
 class Status:
     """`counts` has live instances by class and state, `domains` workers by failure domain. `hold` says why no worker is
     declared lost now, if so; `failing` which loops of services keep failing. `waiting` are the provisions that wait for
-    room under a cap, first come first; of a great many, some."""
+    room under a cap, first come first; of a great many, some. `runs` are those that the pool serves; of a great many,
+    the first `RUNS_SHOWN` by id."""
 
     instances: tuple[InstanceView, ...]
     pools: tuple[Pool, ...]
@@ -124,6 +126,7 @@ class Status:
     counts: Mapping[tuple[str, State], int] = field(default_factory=dict)
     domains: tuple[DomainState, ...] = ()
     controls: tuple[Control, ...] = ()
+    runs: tuple[RunView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +145,15 @@ class Story:
 
 
 async def status(ports: Ports, settings: Settings) -> Status:
-    """Every instance that lives or whose end is owed, in order of id, and every pool."""
+    """Every instance that lives or whose end is owed, in order of id, every run that it serves, and every pool."""
     pids = {seen.id: seen.pid for seen in await ports.compute.sightings() if seen.alive}
     leaving = await _leaving(ports)
     found: list[InstanceView] = []
     async for page in live_pages(ports):
         found += await _viewed(ports, settings, page, leaving, pids)
-    return replace(await overview(ports, settings, [view.instance for view in found]), instances=tuple(found))
+    live = [view.instance for view in found]
+    served = (await runs(ports, RUNS_SHOWN, live=live)).runs
+    return replace(await overview(ports, settings, live), instances=tuple(found), runs=served)
 
 
 async def overview(ports: Ports, settings: Settings, live: Sequence[Instance]) -> Status:

@@ -12,6 +12,7 @@ from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.ports.health import Limit
 from bullpen.schema.base import AnswerBody, filled, time_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
+from bullpen.schema.run import RunSummary, run_summary_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
 from bullpen.settings.reloading import Reloader
 
@@ -107,8 +108,11 @@ class ServerStatus(StatusAnswer, frozen=True, kw_only=True):
 
 
 class PoolStatus(StatusAnswer, frozen=True, kw_only=True):
-    """With every instance that lives or whose end is owed, and what GitHub still allows."""
+    """With the home or the table of the pool, the runs that it serves, every instance that lives or whose end is owed,
+    and what GitHub still allows. Of a great many runs, it names the first 1,000 by id."""
 
+    location: str
+    runs: list[RunSummary]
     instances: list[InstanceAnswer]
     limits: list[RateLimitAnswer]
 
@@ -131,9 +135,15 @@ def server_status_of(status: Status, loops: Mapping[str, bool], reloader: Reload
     return _status_of(ServerStatus, status, loops=dict(loops), settings=filled(SettingsAnswer, reloader))
 
 
-def pool_status_of(status: Status, limits: Sequence[Limit] = ()) -> PoolStatus:
-    instances = [instance_of_view(one) for one in status.instances]
-    return _status_of(PoolStatus, status, instances=instances, limits=[filled(RateLimitAnswer, one) for one in limits])
+def pool_status_of(status: Status, limits: Sequence[Limit] = (), location: str = "") -> PoolStatus:
+    return _status_of(
+        PoolStatus,
+        status,
+        location=location,
+        runs=[run_summary_of(one) for one in status.runs],
+        instances=[instance_of_view(one) for one in status.instances],
+        limits=[filled(RateLimitAnswer, one) for one in limits],
+    )
 
 
 def domains_of(census: Mapping[tuple[str, str], int]) -> list[DomainAnswer]:

@@ -6,7 +6,7 @@ from msgspec import field
 
 from bullpen.inventory import Roster, Silence
 from bullpen.model.transition import StoryLine
-from bullpen.model.worker import Card, Worker
+from bullpen.model.worker import Card, Worker, WorkerFate
 from bullpen.model.worker import State as WorkerState
 from bullpen.schema.base import AnswerBody, filled, time_of
 from bullpen.schema.story import StoryLineAnswer, lines_of
@@ -44,10 +44,12 @@ class WorkerList(AnswerBody, frozen=True):
 
 
 class SilentWorker(AnswerBody, frozen=True):
-    """A worker that missed its lease: suspect while `state` is active, else lost. `jobIds` are still bound to it."""
+    """A worker that missed its lease: suspect while `state` is active, else lost. `mayReturn` if a lost one may come
+    back, because it is no machine of the pool. `jobIds` are still bound to it."""
 
     key: str
     state: WorkerState
+    may_return: bool
     instance_id: str
     epoch: int
     heartbeat_at: str | None
@@ -82,4 +84,11 @@ def workers_of(found: Roster) -> WorkerList:
 
 def silent_worker_of(silence: Silence) -> SilentWorker:
     worker = silence.worker
-    return filled(SilentWorker, worker, key=worker.id, heartbeat_at=time_of(worker.beat_at), job_ids=silence.jobs)
+    return filled(
+        SilentWorker,
+        worker,
+        key=worker.id,
+        may_return=worker.fate is WorkerFate.KEEP,
+        heartbeat_at=time_of(worker.beat_at),
+        job_ids=silence.jobs,
+    )

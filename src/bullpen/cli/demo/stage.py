@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen import jobs
+from bullpen.cli.output import say
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
@@ -39,11 +40,11 @@ class DemoStage:
         )
 
     def title(self, text: str) -> None:
-        print(f"\n{self._plain.format(text)}", flush=True)
+        say(f"\n{self._plain.format(text)}")
 
     def check(self, is_true: bool, line: str) -> None:
         """Print a line and whether it is true; if not, end the demo."""
-        print(f"  {self._good if is_true else self._bad} {line}", flush=True)
+        say(f"  {self._good if is_true else self._bad} {line}")
         if not is_true:
             raise CheckFailed(line)
 
