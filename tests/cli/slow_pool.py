@@ -4,6 +4,7 @@ python slow_pool.py MODE ARGUMENTS...      MODE: obedient (ends when asked to st
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,16 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import bullpen.cli.options
+import bullpen.cli.provision
 import bullpen.inventory
 import bullpen.provision
-import bullpen.schema.provision
 import bullpen.wiring
 from bullpen.cli import main
+from bullpen.cli.output import say
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
+from bullpen.errors import FailureCause
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
+from bullpen.schema.provision import ProvisionAnswer
 
 MODE = sys.argv.pop(1)
 
@@ -39,7 +43,7 @@ async def provision(ports: Ports, settings: Settings, request: Request, *, stop:
         return Outcome(request.run_id, "p-1", request.count, reason="asked to stop")
     tell(ProgressReport(WorkPhase.ACQUIRE, "waiting"))
     await (stop if MODE == "obedient" else asyncio.Event()).wait()
-    return Outcome(request.run_id, "p-1", request.count, reason="asked to stop", interrupted=True)
+    return Outcome(request.run_id, "p-1", request.count, reason="asked to stop", cause=FailureCause.INTERRUPTED)
 
 
 async def status(ports: Ports, settings: Settings) -> Any:
@@ -52,10 +56,10 @@ def load(*arguments: Any, **options: Any) -> Any:
     sys.stdin.read()
 
 
-def provision_of(outcome: Outcome) -> dict[str, Any]:
+def print_json(answer: ProvisionAnswer) -> None:
     print("waiting", file=sys.stderr, flush=True)
     sys.stdin.read()
-    return {"reason": outcome.reason}
+    say(json.dumps({"reason": answer.reason}))
 
 
 put_in_place: list[tuple[Any, Any]] = [
@@ -67,7 +71,7 @@ put_in_place: list[tuple[Any, Any]] = [
 if MODE == "loading":
     put_in_place.append((bullpen.cli.options, load))
 if MODE == "answering":
-    put_in_place.append((bullpen.schema.provision, provision_of))
+    put_in_place.append((bullpen.cli.provision, print_json))
 for module, stand_in in put_in_place:
     setattr(module, stand_in.__name__, stand_in)
 sys.exit(main())

@@ -19,7 +19,7 @@ from builders import NOW, cleaning, on_offer, open_provision, running
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.queue import MemoryQueue, Messages
-from bullpen.errors import Unavailable
+from bullpen.errors import FailureCause, Unavailable
 from bullpen.inventory import InstanceView, Pool, Status
 from bullpen.model import worker
 from bullpen.model.progress import Tell, WorkPhase, acquiring
@@ -134,7 +134,7 @@ def test_a_provision_that_was_not_met_answers_in_the_same_form(bullpen: CommandL
 
 
 def test_a_provision_that_was_interrupted_exits_with_130(bullpen: CommandLine, answer_provision: Answer) -> None:
-    answer_provision(replace(NOT_MET, interrupted=True))
+    answer_provision(replace(NOT_MET, cause=FailureCause.INTERRUPTED))
     assert bullpen(*PROVISION).code == 130
 
 
@@ -151,7 +151,7 @@ def test_progress_goes_to_stderr_and_counts_that_change_together_are_one_line(
 def test_the_text_names_ready_and_discarded_runners(bullpen: CommandLine, answer_provision: Answer) -> None:
     answer_provision(MET)
     ran = bullpen(*PROVISION)
-    assert ran.out.startswith("run-1: 2 of 2 runners ready in 1.23 s (1 selected, 1 created)\n")
+    assert ran.out.startswith("run-1: 2 of 2 runners ready in 1.24 s (1 selected, 1 created)\n")
     assert "i-1  selected  local.small  on-demand" in ran.out
     assert "  not kept, terminated: i-3 (mute)\n" in ran.err
 

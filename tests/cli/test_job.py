@@ -91,7 +91,7 @@ def test_a_run_s_jobs_are_listed_in_their_order(bullpen: CommandLine) -> None:
 
 def test_a_run_without_jobs_has_an_empty_list(bullpen: CommandLine) -> None:
     bullpen.make_pool()
-    assert bullpen("job", "list", "--run-id", "run-1", "--json").answer == {"runId": "run-1", "jobs": []}
+    assert bullpen("job", "list", "--run-id", "run-1", "--json").answer == {"runId": "run-1", "jobs": [], "next": ""}
     assert bullpen("job", "list", "--run-id", "run-1").out == "run-1: no jobs\n"
 
 

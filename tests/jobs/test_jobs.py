@@ -443,7 +443,7 @@ async def test_output_is_followed_by_lines_and_across_attempts() -> None:
     async with a_world() as world:
         ports = world.ports()
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = JobLogTail(ports, "j-1")
+        follower = JobLogTail(ports.logs.read, "j-1")
         assert await follower.new_lines(replace(job, fence=0)) == []
         await ports.logs.append("j-1", 1, 0, b"one\ntw")
         assert await follower.new_lines(job) == ["one"]
@@ -461,7 +461,7 @@ async def test_a_line_without_an_end_is_broken_and_seen() -> None:
         ports = world.ports()
         await ports.logs.append("j-1", 1, 0, b"x" * (LONGEST_LINE + 5))
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = JobLogTail(ports, "j-1")
+        follower = JobLogTail(ports.logs.read, "j-1")
         assert await follower.new_lines(job) == ["x" * LONGEST_LINE]
         assert await follower.new_lines(replace(job, state=FINISHED)) == ["x" * 5]
 
@@ -473,7 +473,7 @@ async def test_what_is_over_is_read_whole_however_much_it_is(end: str) -> None:
         content = b"".join(b"%d\n" % number for number in range(400_000))
         await ports.logs.append("j-1", 1, 0, content)
         job = Job("j-1", steps.RUNNING, 1, "run-1", ("true",), fence=1)
-        follower = JobLogTail(ports, "j-1")
+        follower = JobLogTail(ports.logs.read, "j-1")
         first = await follower.new_lines(job)
         assert 0 < len(first) < 400_000, "one that runs on does not keep the others waiting"
         after = replace(job, state=FINISHED) if end == "finished" else replace(job, fence=2)

@@ -66,7 +66,7 @@ STATUS = Status(
 ANSWERS = [
     instance_of(INSTANCE, pid=7, leaving=AT, activity=ACTIVITY, story=[LINE]),
     job_of(JOB, [LINE]),
-    log_of(JOB, ["line"]),
+    log_of(job_of(JOB), ["line"]),
     worker_of(WORKER, CARD, [LINE]),
     silent_worker_of(Silence(WORKER, ("j-1",))),
     provision_of(OUTCOME),

@@ -7,7 +7,7 @@ from bullpen.cli.runs import LABELS, label_of, named_run, refusal, repository_of
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import limits
-from bullpen.model.ticket import UsageClass
+from bullpen.model.ticket import Requirements, UsageClass
 from bullpen.model.times import WAITS, parse_wait
 from bullpen.provision.outcome import Request
 from bullpen.settings.redaction import shortened
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def checked_request(
-    settings: Settings,
+    settings: Settings | None,
     *,
     run_id: str,
     count: str,
@@ -35,7 +35,8 @@ def checked_request(
     label_by: str = "run",
     attempt: str | None = None,
 ) -> Request:
-    """The provision request that these options describe. Raise ConfigError."""
+    """The provision request that these options describe. Raise ConfigError. Without settings, what depends on them is
+    left to the server, which has them; `max_runtime` is then 0 unless it is given."""
     patterns = allowed_types.replace(",", " ").split()
     if not 1 <= len(patterns) <= limits.TYPE_PATTERNS:
         allowed = f"1 to {limits.TYPE_PATTERNS} patterns such as 'local.* c*'"
@@ -45,25 +46,27 @@ def checked_request(
             _refuse("--allowed-instance-types", shortened(pattern), limits.TYPE_PATTERN_ALLOWED)
     if not re.fullmatch(limits.TRUST_DOMAIN, trust_domain):
         _refuse("--trust-domain", shortened(trust_domain), limits.TRUST_DOMAIN_ALLOWED)
-    resource_class = _one_of("--resource-class", resource_class, list(settings.classes))
+    if settings is not None:
+        resource_class = _one_of("--resource-class", resource_class, list(settings.classes))
     run = named_run(run_id)
     number = 0 if attempt is None else _whole("--attempt", attempt, 1, limits.ATTEMPTS)
     label = label_of(settings, run, _one_of("--label-by", label_by, list(LABELS)), number, resource_class)
-    needs = settings.requirements(
+    asked = (
         resource_class,
         UsageClass(_one_of("--usage-class", usage_class, [one.value for one in UsageClass])),
         tuple(patterns),
         _whole("--cpu", cpu, 0, limits.CPU),
         _whole("--mem", mem, 0, limits.MEM, "MiB"),
         trust_domain,
-        repository_of(settings, run, repository),
     )
-    runtime = settings.timings.max_runtime
+    of_run = repository_of(settings, run, repository)
+    needs = settings.requirements(*asked, of_run) if settings else Requirements(*asked, repository=of_run)
+    runtime = settings.timings.max_runtime if settings else 0.0
     if max_runtime_min is not None:
         runtime = 60.0 * _whole("--max-runtime-min", max_runtime_min, 1, limits.RUNTIME_MINUTES, "minutes")
     return Request(
         run_id=label,
-        count=_whole("--count", count, 1, settings.limits.max_count, "(limits.max-count)"),
+        count=_count(settings, count),
         needs=needs,
         max_runtime=runtime,
         allow_partial=allow_partial,
@@ -114,6 +117,12 @@ def _whole(option: str, text: str, low: int, high: int, unit: str = "") -> int:
         found = text if re.fullmatch(r"-?[0-9]{1,20}", text) else shortened(text)
         _refuse(option, found, f"a whole number from {low} to {high} {unit}".rstrip())
     return int(text)
+
+
+def _count(settings: Settings | None, text: str) -> int:
+    if settings is None:
+        return _whole("--count", text, 1, limits.COUNT)
+    return _whole("--count", text, 1, settings.limits.max_count, "(limits.max-count)")
 
 
 def _wait(text: str) -> float:

@@ -1,23 +1,19 @@
 """`bullpen job`: submit, list, show and cancel the jobs of a run, and print their logs."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
+from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import ago, columns
-from bullpen.inventory import require_run
-from bullpen.model.job import FINISHED, Job
-from bullpen.model.ticket import format_time
-from bullpen.model.transition import StoryLine
-from bullpen.ports import Ports
+from bullpen.model.job import FINISHED
+from bullpen.model.ticket import parse_time
+from bullpen.schema.job import JobAnswer, log_of
 
-FOLLOW_EVERY = 0.25  # seconds
-BY = "job"
 EPILOG = """
 \b
 Examples:
@@ -51,18 +47,10 @@ def submit(given: PoolOptions, run_id: str, words: tuple[str, ...], **options: A
     The run must have been provisioned before. The job waits for a free runner of the run that has the capability. If
     the run has no runners any more, it fails after liveness.wait-for-runner.
     """
-    settings = given.load().settings
+    target = given.target()
     request = checked_job(run_id, words, **options)
-    from bullpen import jobs
-
-    jobs.check_served(settings)
-
-    async def submit_checked(ports: Ports) -> Job:
-        await require_run(ports, request.run_id)
-        (job,) = await jobs.submit(ports, [request], by=BY)
-        return job
-
-    job = given.query(settings, submit_checked)
+    target.check_served()
+    (job,) = target.query(lambda pool: pool.submit([request]))
     return _answer(given, job, f"{job.id} is queued for {job.run_id}")
 
 
@@ -71,21 +59,17 @@ def submit(given: PoolOptions, run_id: str, words: tuple[str, ...], **options: A
 @answering_options
 def list_(given: PoolOptions, run_id: str) -> int:
     """List the jobs of a run, in the order of submission."""
-    settings = given.load().settings
+    target = given.target()
     run_id = checked_run_id(run_id)
-    from bullpen import jobs
-
-    found = given.query(settings, lambda ports: jobs.of_run(ports, run_id))
+    found = target.query(lambda pool: pool.jobs(run_id))
     if given.as_json:
-        from bullpen.schema.job import jobs_of
-
-        print_json(jobs_of(run_id, found))
-    elif not found:
+        print_json(found)
+    elif not found.jobs:
         say(f"{run_id}: no jobs")
     else:
         now = datetime.now(UTC)
         titles = ("JOB", "NAME", "STATE", "RESULT", "EXIT", "LOST", "INSTANCE", "SUBMITTED")
-        say(columns([titles, *(_row(job, now) for job in found)]))
+        say(columns([titles, *(_row(job, now) for job in found.jobs)]))
     return 0
 
 
@@ -94,17 +78,12 @@ def list_(given: PoolOptions, run_id: str) -> int:
 @answering_options
 def show(given: PoolOptions, id: str) -> int:
     """Show a job and its last steps: assignments, losses and result."""
-    settings = given.load().settings
+    target = given.target()
     id = checked_id(id)
-    from bullpen import jobs
-
-    async def look(ports: Ports) -> tuple[Job, list[StoryLine]]:
-        return await jobs.find(ports, id), (await ports.records.stories([id])).get(id, [])
-
-    job, lines = given.query(settings, look)
+    job = target.query(lambda pool: pool.job(id))
     head = f"{job.id} {job.name} is {_standing(job)}".replace("  ", " ")
-    story = columns([(format_time(x.at), x.step, f"→ {x.state}", x.by, x.why) for x in lines], indent="  ")
-    return _answer(given, job, f"{head}\n  command   {' '.join(job.command)}\n{story}", lines)
+    story = columns([(x.at, x.step, f"→ {x.state}", x.by, x.why) for x in job.story], indent="  ")
+    return _answer(given, job, f"{head}\n  command   {' '.join(job.command)}\n{story}")
 
 
 @command.command("logs")
@@ -113,28 +92,17 @@ def show(given: PoolOptions, id: str) -> int:
 @answering_options
 def logs(given: PoolOptions, id: str, follow: bool) -> int:
     """Print the output of a job, attempt by attempt."""
-    settings = given.load().settings
+    target = given.target()
     id = checked_id(id)
     lines: list[str] = []
 
-    async def read(ports: Ports) -> Job:
-        from bullpen import jobs
-        from bullpen.jobs.log_tail import JobLogTail
+    async def read(pool: Backend) -> JobAnswer:
+        async for line in pool.job_lines(id, follow=follow):
+            lines.append(line) if given.as_json else say(line)
+        return await pool.job(id)
 
-        follower = JobLogTail(ports, id)
-        while True:
-            job = await jobs.find(ports, id)
-            while new := await follower.new_lines(job):
-                for line in new:
-                    lines.append(line) if given.as_json else say(line)
-            if job.state is FINISHED or not follow:
-                return job
-            await ports.signals.wait(FOLLOW_EVERY)
-
-    job = given.query(settings, read)
+    job = target.query(read)
     if given.as_json:
-        from bullpen.schema.job import log_of
-
         print_json(log_of(job, lines))
     return 0
 
@@ -144,33 +112,28 @@ def logs(given: PoolOptions, id: str, follow: bool) -> int:
 @answering_options
 def cancel(given: PoolOptions, id: str) -> int:
     """Cancel a job. A queued job ends at once, a running one with all its processes."""
-    settings = given.load().settings
+    target = given.target()
     id = checked_id(id)
-    from bullpen import jobs
-
-    why = "requested by an operator"
-    job = given.query(settings, lambda ports: jobs.cancel(ports, settings, id, by=BY, why=why))
+    job = target.query(lambda pool: pool.cancel_job(id))
     return _answer(given, job, f"{job.id} is {_standing(job)}")
 
 
-def _answer(given: PoolOptions, job: Job, text: str, story: Sequence[StoryLine] = ()) -> int:
+def _answer(given: PoolOptions, job: JobAnswer, text: str) -> int:
     if given.as_json:
-        from bullpen.schema.job import job_of
-
-        print_json(job_of(job, story))
+        print_json(job)
     else:
         say(text)
     return 0
 
 
-def _standing(job: Job) -> str:
+def _standing(job: JobAnswer) -> str:
     if job.state is FINISHED:
         code = "" if job.exit_code is None else f" with {job.exit_code}"
         return f"{job.result}{code}" + (f": {job.reason}" if job.reason else "")
     return "being cancelled" if job.cancelling else job.state.value
 
 
-def _row(job: Job, now: datetime) -> tuple[str, ...]:
+def _row(job: JobAnswer, now: datetime) -> tuple[str, ...]:
     return (
         job.id,
         job.name or "–",
@@ -179,5 +142,5 @@ def _row(job: Job, now: datetime) -> tuple[str, ...]:
         "–" if job.exit_code is None else str(job.exit_code),
         str(job.losses),
         job.instance_id or "–",
-        ago(job.queued_at, now),
+        ago(parse_time(job.queued_at) if job.queued_at else None, now),
     )

@@ -1,7 +1,8 @@
 """Which pool and which settings: the options that every command takes, before it or after it."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,9 @@ from bullpen.settings import Loaded, load
 from bullpen.structured_log import Format, Level, set_up
 
 if TYPE_CHECKING:
+    from bullpen.cli.backend import Backend
     from bullpen.cli.session import Work
+    from bullpen.cli.target import Target
     from bullpen.ports import Ports
 
 DEFAULT_HOME = ".bullpen"
@@ -55,8 +58,25 @@ class PoolOptions:
             raise ConfigError("--config '': must name a file", remedy=remedy, field="--config")
         return load(os.environ, config=self.config or "", assignments=self.assignments)
 
-    def perform(self, settings: Settings, work: "Work[T]", *, stops: bool = False) -> T:
-        """Open the pool and run `work` on it, see `session.perform`."""
+    def target(self) -> "Target":
+        """What the command works on, for those that work on any pool. Raise ConfigError."""
+        from bullpen.cli.target import Target
+
+        settings = self.load().settings
+        directory = self.directory
+
+        @asynccontextmanager
+        async def opened() -> "AsyncIterator[Backend]":
+            from bullpen.cli.local_pool import LocalPool
+            from bullpen.wiring import opened
+
+            async with opened(directory, settings) as ports:
+                yield LocalPool(ports, settings)
+
+        return Target(settings, opened, lambda: self.require_pool(settings), self.as_json)
+
+    def perform(self, settings: Settings, work: "Work[Ports, T]", *, stops: bool = False) -> T:
+        """Open the pool's store and run `work` on it, see `session.perform`."""
         from bullpen.cli.session import perform  # `bullpen config` needs no event loop
 
         return perform(self.directory, settings, work, stops=stops, as_json=self.as_json)

@@ -10,7 +10,9 @@ from bullpen.cli.arguments import checked_request
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.text import columns, plural
-from bullpen.provision.outcome import Outcome, Request
+from bullpen.errors import FailureCause, Interrupted, ProvisionFailed, Unavailable
+from bullpen.schema.base import WorkState
+from bullpen.schema.provision import ProvisionAnswer
 
 F = TypeVar("F", bound=Callable[..., Any])
 LISTED = 3  # ids printed per reason; --json lists them all
@@ -107,44 +109,43 @@ def command(given: PoolOptions, /, allowed_instance_types: str, **options: str |
 
     Idle runners of the pool are reused where they fit, and the rest is created.
     """
-    settings = given.load().settings
-    request = checked_request(settings, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
-    from bullpen.provision import provision
-
-    outcome = given.perform(
-        settings, lambda ports, stop, tell: provision(ports, settings, request, stop=stop, tell=tell), stops=True
-    )
+    target = given.target()
+    request = checked_request(target.settings, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
+    answer = target.perform(lambda pool, stop, tell: pool.provision(request, stop=stop, tell=tell), stops=True)
     if given.as_json:
-        from bullpen.schema.provision import provision_of
-
-        print_json(provision_of(outcome))
+        print_json(answer)
     else:
-        _tell(request, outcome)
-    return outcome.exit_code
+        _tell(answer)
+    return exit_code_of(answer)
 
 
-def _tell(request: Request, outcome: Outcome) -> None:
-    if outcome.succeeded:
+def exit_code_of(answer: ProvisionAnswer) -> int:
+    if answer.state is WorkState.SUCCEEDED:
+        return 0
+    codes = {FailureCause.INTERRUPTED: Interrupted.exit_code, FailureCause.UNAVAILABLE: Unavailable.exit_code}
+    return codes.get(answer.cause, ProvisionFailed.exit_code)
+
+
+def _tell(answer: ProvisionAnswer) -> None:
+    if answer.state is WorkState.SUCCEEDED:
         say(
-            f"{outcome.run_id}: {len(outcome.members)} of {plural(outcome.requested, 'runner')} ready"
-            f" in {outcome.duration:.2f} s ({outcome.selected} selected, {outcome.created} created)"
+            f"{answer.run_id}: {len(answer.instances)} of {plural(answer.requested, 'runner')} ready"
+            f" in {answer.duration_seconds:.2f} s ({answer.selected} selected, {answer.created} created)"
         )
-        rows = [
-            (m.instance.id, m.origin.value, m.instance.instance_type, m.instance.usage_class) for m in outcome.members
-        ]
+        rows = [(one.instance_id, one.origin, one.instance_type, one.usage_class) for one in answer.instances]
         say(columns(rows, indent="  "))
-        for member in outcome.kept:
-            say(f"  {member.instance.id} also kept: a job of the run has started on it")
+        for member in answer.kept:
+            say(f"  {member.instance_id} also kept: a job of the run has started on it")
     else:
-        complain(f"{request.run_id}: {outcome.reason}", outcome.remedy)
-    for (reason, fate), ids in _by_reason(outcome).items():
+        complain(f"{answer.run_id}: {answer.reason}", answer.remedy)
+    for (reason, fate), ids in _by_reason(answer).items():
         listed = ", ".join(ids[:LISTED]) + (f" and {len(ids) - LISTED} more" if len(ids) > LISTED else "")
-        print(f"  not kept, {fate}: {listed}" + (f" ({reason})" if reason != outcome.reason else ""), file=sys.stderr)
+        print(f"  not kept, {fate}: {listed}" + (f" ({reason})" if reason != answer.reason else ""), file=sys.stderr)
 
 
-def _by_reason(outcome: Outcome) -> dict[tuple[str, str], list[str]]:
+def _by_reason(answer: ProvisionAnswer) -> dict[tuple[str, str], list[str]]:
     """Discarded instances by reason and outcome: a fleet that is given back prints one line, not fifty."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for one in outcome.discarded:
+    for one in answer.discarded:
         grouped.setdefault((one.reason, one.outcome.value), []).append(one.instance_id)
     return grouped

@@ -5,12 +5,13 @@ import asyncio
 import click
 
 from bullpen.cli.arguments import checked_run_id
+from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import plural
 from bullpen.errors import Interrupted
 from bullpen.model.progress import Tell
-from bullpen.ports import Ports
+from bullpen.schema.release import ReleaseAnswer
 
 EPILOG = """
 \b
@@ -34,23 +35,20 @@ def command(given: PoolOptions, run_id: str) -> int:
     Each one is deregistered and cleaned, attests that it is clean, and is on offer again. One that does not attest is
     ended instead.
     """
-    settings = given.load().settings
+    target = given.target()
     run_id = checked_run_id(run_id)
-    from bullpen.release import ReleaseOutcome, release
 
-    async def work(ports: Ports, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseOutcome, bool]:
-        return await release(ports, settings, run_id, stop=stop, tell=tell), stop.is_set()
+    async def work(pool: Backend, stop: asyncio.Event, tell: Tell) -> tuple[ReleaseAnswer, bool]:
+        return await pool.release(run_id, stop=stop, tell=tell), stop.is_set()
 
-    given.require_pool(settings)
-    released, interrupted = given.perform(settings, work, stops=True)
+    target.require()
+    released, interrupted = target.perform(work, stops=True)
     if given.as_json:
-        from bullpen.schema.release import release_of
-
-        print_json(release_of(released))
+        print_json(released)
     elif not (released.offered or released.terminated or released.pending or released.busy):
         say(f"{run_id}: holds no runners; nothing to release")
     else:
-        say(f"{run_id}: {plural(len(released.offered), 'runner')} on offer again in {released.duration:.2f} s")
+        say(f"{run_id}: {plural(len(released.offered), 'runner')} on offer again in {released.duration_seconds:.2f} s")
         for label, ids in (
             ("ended", released.terminated),
             ("still cleaning", released.pending),

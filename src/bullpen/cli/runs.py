@@ -46,11 +46,11 @@ def named_run(text: str) -> NamedRun:
     return NamedRun(text)
 
 
-def label_of(settings: Settings, run: NamedRun, label_by: str, attempt: int, resource_class: str) -> str:
+def label_of(settings: Settings | None, run: NamedRun, label_by: str, attempt: int, resource_class: str) -> str:
     """The label that the run's jobs name in `runs-on`. `attempt` is 0 if the user gave none."""
     by_attempt, by_class = LABELS[label_by]
     if not by_attempt and not by_class:
-        if settings.on_github and parse(run.id) is None:
+        if settings and settings.on_github and parse(run.id) is None:
             allowed = "the number of a workflow run, a label that begins with it, or the URL of the run's page"
             raise refusal("--run-id", f"must be {allowed} (engines.ci)", shortened(run.id))
         label = run.id
@@ -71,20 +71,21 @@ def label_of(settings: Settings, run: NamedRun, label_by: str, attempt: int, res
     return label
 
 
-def repository_of(settings: Settings, run: NamedRun, given: str) -> str:
+def repository_of(settings: Settings | None, run: NamedRun, given: str) -> str:
     """The repository of the run: from --repository, from the URL, or from a scope that is one repository.
 
     Raise ConfigError if none of them names it: Bullpen could not query the run, and its runners would stay until their
-    threshold.
+    threshold. Without settings, a server checks this by its own.
     """
     if given and not re.fullmatch(REPOSITORY, given, re.ASCII):
         raise refusal("--repository", "must be owner/name", shortened(given))
     if given and run.repository and given.lower() != run.repository.lower():
         remedy = "Remove --repository, or correct the URL."
         raise refusal("--repository", f"the URL names {run.repository}", given, remedy)
-    scope, found = settings.github.scope, given or run.repository
-    if not settings.on_github:
+    found = given or run.repository
+    if settings is None or not settings.on_github:
         return found
+    scope = settings.github.scope
     if run.host and run.host.lower() != settings.github.url.rstrip("/").lower():
         raise refusal("--run-id", f"must be a run at {settings.github.url} (github.url)", f"{run.host}/…")
     if found and scope.lower() not in (found.lower(), found.lower().partition("/")[0]):

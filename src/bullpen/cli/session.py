@@ -1,10 +1,10 @@
-"""Runs one use case on an event loop: opens the pool, shows progress, and turns signals into a stop event."""
+"""Runs one use case on an event loop: opens what it works on, shows progress, turns signals into a stop event."""
 
 import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -16,28 +16,34 @@ from bullpen.errors import FailureCause, Interrupted
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.ports import Ports
 
+P = TypeVar("P")
 T = TypeVar("T")
-Work = Callable[[Ports, asyncio.Event, Tell], Awaitable[T]]
+Opened = Callable[[], AbstractAsyncContextManager[P]]
+"""Opens what work is done on: the ports of a pool, or a backend."""
+Work = Callable[[P, asyncio.Event, Tell], Awaitable[T]]
 
 
-def perform(home: Path, settings: Settings, work: Work[T], *, stops: bool = False, as_json: bool = False) -> T:
-    """Open the pool at `home`, run `work` on it, and return its result.
+def perform(home: Path, settings: Settings, work: Work[Ports, T], *, stops: bool = False, as_json: bool = False) -> T:
+    """As `perform_on` the store of the pool at `home`."""
+    from bullpen.wiring import opened
+
+    return perform_on(lambda: opened(home, settings), work, stops=stops, as_json=as_json)
+
+
+def perform_on(opened: Opened[P], work: Work[P, T], *, stops: bool = False, as_json: bool = False) -> T:
+    """Open a pool, run `work` on it, and return its result.
 
     The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
     as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
     """
     with closing(ProgressDisplay()) as progress:
         try:
-            return asyncio.run(_perform(home, settings, work, progress, stops, as_json))
+            return asyncio.run(_perform(opened, work, progress, stops, as_json))
         finally:
             finish()
 
 
-async def _perform(
-    home: Path, settings: Settings, work: Work[T], progress: ProgressDisplay, stops: bool, as_json: bool
-) -> T:
-    from bullpen.wiring import opened
-
+async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDisplay, stops: bool, as_json: bool) -> T:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reported: list[ProgressReport] = []
@@ -57,8 +63,8 @@ async def _perform(
             show()
 
     async def opened_and_done() -> T:
-        async with opened(home, settings) as ports:
-            return await work(ports, stop, tell)
+        async with opened() as pool:
+            return await work(pool, stop, tell)
 
     task = loop.create_task(opened_and_done())
 

@@ -6,11 +6,7 @@ from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import columns
-from bullpen.inventory import Story, stories
-from bullpen.model.instance import Instance
-from bullpen.model.provision import Provision
-from bullpen.model.ticket import format_time
-from bullpen.pool.busy import describe
+from bullpen.schema.story import CiJobAnswer, StoryAnswer
 
 EPILOG = """
 \b
@@ -30,29 +26,30 @@ def command(given: PoolOptions, id: str) -> int:
 
     Each step has its time, the new state, the process that made it, and the reason.
     """
-    settings = given.load().settings
+    target = given.target()
     id = checked_id(id)
-    found = given.query(settings, lambda ports: stories(ports, settings, id))
+    found = target.query(lambda pool: pool.stories(id))
     if given.as_json:
-        from bullpen.schema.story import StoryList, story_of
-
-        print_json(StoryList(id, [story_of(story) for story in found]))
+        print_json(found)
     else:
-        say("\n\n".join(_story_text(story) for story in found))
+        say("\n\n".join(_story_text(story) for story in found.stories))
     return 0
 
 
-def _story_text(story: Story) -> str:
-    record = story.record
-    head = f"{story.id} is {record.state}" if record else f"{story.id} is purged; its last steps remain"
-    if isinstance(record, Instance | Provision) and record.owes:
-        head += f" and owes {record.owes.kind} from {format_time(record.owes.due_at)}"
-    if story.activity:
-        head += f", and executes {describe(story.activity)}"
-    if story.leaving:
-        head += f", and its machine will be taken away at {format_time(story.leaving)}"
+def _story_text(story: StoryAnswer) -> str:
+    head = f"{story.id} is {story.state}" if story.state else f"{story.id} is purged; its last steps remain"
+    if story.owes:
+        head += f" and owes {story.owes.kind} from {story.owes.due_at}"
+    if story.job:
+        head += f", and executes {_job_text(story.job)}"
+    if story.leaving_at:
+        head += f", and its machine will be taken away at {story.leaving_at}"
     lines = [
-        (format_time(line.at), line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why)
-        for line in story.lines
+        (line.at, line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why) for line in story.story
     ]
     return f"{head}\n{columns(lines, indent='  ')}".rstrip()
+
+
+def _job_text(job: CiJobAnswer) -> str:
+    name = f"job {job.name}" if job.name else "a job"
+    return f"{name} of {job.repository}, run {job.run}, attempt {job.attempt}"

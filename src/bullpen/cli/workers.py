@@ -7,9 +7,10 @@ import click
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
 from bullpen.cli.text import ago, columns
-from bullpen.inventory import Enrolled, Roster, is_suspect, roster
 from bullpen.model.limits import CLI_PAGE
-from bullpen.model.worker import ACTIVE, Worker, WorkerFate
+from bullpen.model.ticket import parse_time
+from bullpen.model.worker import ACTIVE
+from bullpen.schema.worker import WorkerAnswer, WorkerList
 
 EPILOG = """
 \b
@@ -40,18 +41,15 @@ def command(given: PoolOptions, state: str | None, limit: int, after: str) -> in
 
     Changes nothing.
     """
-    settings = given.load().settings
-    found = given.query(settings, lambda ports: roster(ports, limit, after, state or ""))
+    found = given.target().query(lambda pool: pool.workers(limit, after, state or ""))
     if given.as_json:
-        from bullpen.schema.worker import workers_of
-
-        print_json(workers_of(found))
+        print_json(found)
     else:
         _tell(found, datetime.now(UTC))
     return 0
 
 
-def _tell(found: Roster, now: datetime) -> None:
+def _tell(found: WorkerList, now: datetime) -> None:
     if found.workers:
         say(columns([TITLES, *(_row(one, now) for one in found.workers)]))
     elif not found.next:
@@ -60,19 +58,18 @@ def _tell(found: Roster, now: datetime) -> None:
         say(f"\nthere may be more workers; continue with --after {found.next}")
 
 
-def _row(one: Enrolled, now: datetime) -> tuple[str, ...]:
-    worker, card = one.worker, one.card
+def _row(one: WorkerAnswer, now: datetime) -> tuple[str, ...]:
     return (
-        worker.id,
-        state_of(worker, now),
-        str(worker.epoch),
-        ago(worker.beat_at, now),
-        f"{worker.lease:g}s",
-        _shown(worker.domain),
-        _shown(card.host),
-        str(card.pid or UNKNOWN),
-        _shown(card.build_id),
-        _shown(" ".join(card.capabilities)),
+        one.key,
+        state_of(one, now),
+        str(one.epoch),
+        ago(_time(one.heartbeat_at), now),
+        f"{one.lease_seconds:g}s",
+        _shown(one.domain),
+        _shown(one.host),
+        str(one.pid or UNKNOWN),
+        _shown(one.build_id),
+        _shown(" ".join(one.capabilities)),
     )
 
 
@@ -81,9 +78,14 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text) or UNKNOWN
 
 
-def state_of(worker: Worker, now: datetime) -> str:
-    if worker.state is not ACTIVE:
-        return "lost, may come back" if worker.fate is WorkerFate.KEEP else "lost"
-    if is_suspect(worker, now):
+def state_of(one: WorkerAnswer, now: datetime) -> str:
+    if one.state is not ACTIVE:
+        return "lost, may come back" if one.may_return else "lost"
+    deadline = _time(one.deadline)
+    if deadline is not None and deadline <= now:
         return "suspect"
-    return f"active, leaves {ago(worker.leaving, now)}" if worker.leaving else "active"
+    return f"active, leaves {ago(_time(one.leaving_at), now)}" if one.leaving_at else "active"
+
+
+def _time(text: str | None) -> datetime | None:
+    return parse_time(text) if text else None

@@ -78,7 +78,8 @@ class Watch:
         write: Write,
     ) -> Self:
         submitted = await jobs.submit(ports, wanted, by=BY)
-        followed = [_Followed(one, job, JobLogTail(ports, job.id)) for one, job in zip(wanted, submitted, strict=True)]
+        read = ports.logs.read
+        followed = [_Followed(one, job, JobLogTail(read, job.id)) for one, job in zip(wanted, submitted, strict=True)]
         replacements = Replacements(ports, settings, request, tell, options.one_each)
         began = asyncio.get_running_loop().time()
         liveness = LivenessController(ports, settings)
@@ -148,7 +149,7 @@ class Watch:
         avoid = one.job.worker if self._has_other_free_runner(one.job) else ""
         (again,) = await jobs.submit(self._ports, [one.request], by=BY, avoid=avoid)
         one.earlier = (*one.earlier, one.job)
-        one.job, one.log = again, JobLogTail(self._ports, again.id)
+        one.job, one.log = again, JobLogTail(self._ports.logs.read, again.id)
 
     def _has_other_free_runner(self, failed: Job) -> bool:
         """True if another runner would take the job now: it should not wait for one that works on another job."""

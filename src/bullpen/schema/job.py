@@ -57,8 +57,9 @@ def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
     return filled(JobAnswer, job, timeout_seconds=job.timeout, story=lines_of(story))
 
 
-def log_of(job: Job, lines: list[str]) -> JobLog:
-    return filled(JobLog, job_of(job), lines=lines)
+def log_of(job: JobAnswer, lines: list[str]) -> JobLog:
+    """Without the job's story."""
+    return filled(JobLog, job, lines=lines, story=[])
 
 
 def jobs_of(run_id: str, jobs: Sequence[Job], next: str = "") -> JobList:

@@ -13,7 +13,8 @@ from bullpen.schema.story import StoryLineAnswer, lines_of
 
 
 class WorkerAnswer(AnswerBody, frozen=True):
-    """`deadline` is when its lease runs out; lists leave out `story`."""
+    """`deadline` is when its lease runs out. `mayReturn` is false once its instance is being ended: a lost worker does
+    not come back then. Lists leave out `story`."""
 
     key: str
     state: WorkerState
@@ -33,6 +34,7 @@ class WorkerAnswer(AnswerBody, frozen=True):
     agent_version: str = ""
     extras: dict[str, str] = field(default_factory=dict)
     leaving_at: str | None = None
+    may_return: bool = True
     story: list[StoryLineAnswer] = field(default_factory=list)
 
 
@@ -74,6 +76,7 @@ def worker_of(worker: Worker, card: Card, story: Sequence[StoryLine] = ()) -> Wo
         heartbeat_at=time_of(worker.beat_at),
         extras=dict(card.extras),
         leaving_at=time_of(worker.leaving),
+        may_return=worker.fate is not WorkerFate.RETIRE,
         story=lines_of(story),
     )
 

@@ -1,0 +1,50 @@
+"""What the commands ask of a pool. There are two: the pool of a home (`local_pool`), and one behind `bullpen serve`
+(`remote_pool`). Each command has one implementation for both, which shows the structs that `--json` prints.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from bullpen.jobs.request import JobRequest
+from bullpen.model.progress import Tell
+from bullpen.provision.outcome import Request
+from bullpen.schema.job import JobAnswer, JobList
+from bullpen.schema.provision import ProvisionAnswer
+from bullpen.schema.release import ReleaseAnswer
+from bullpen.schema.story import StoryList
+from bullpen.schema.worker import WorkerList
+
+
+class Backend(Protocol):
+    """A pool. Where `stop` is given, it ends the work early, and everything acquired is given back."""
+
+    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer: ...
+
+    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer: ...
+
+    async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
+        """Queue jobs, in order. Raise NotFound for a run that was never provisioned."""
+        ...
+
+    async def jobs(self, run_id: str) -> JobList:
+        """All jobs of a run, in the order in which they were submitted."""
+        ...
+
+    async def job(self, job_id: str) -> JobAnswer:
+        """With its story. Raise NotFound."""
+        ...
+
+    async def cancel_job(self, job_id: str) -> JobAnswer:
+        """Raise NotFound."""
+        ...
+
+    def job_lines(self, job_id: str, *, follow: bool) -> AsyncIterator[str]:
+        """What it prints, attempt by attempt; with `follow` until it has ended. Raise NotFound."""
+        ...
+
+    async def workers(self, limit: int, after: str, state: str) -> WorkerList: ...
+
+    async def stories(self, id: str) -> StoryList:
+        """Raise NotFound."""
+        ...

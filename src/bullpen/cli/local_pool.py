@@ -1,0 +1,73 @@
+"""The pool of a home, or of a table: the commands work on its store themselves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from bullpen import jobs
+from bullpen.config import Settings
+from bullpen.inventory import require_run, roster, stories
+from bullpen.jobs.log_tail import JobLogTail
+from bullpen.jobs.request import JobRequest
+from bullpen.model.job import FINISHED
+from bullpen.model.progress import Tell
+from bullpen.ports import Ports
+from bullpen.provision.outcome import Request
+from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
+from bullpen.schema.provision import ProvisionAnswer, provision_of
+from bullpen.schema.release import ReleaseAnswer, release_of
+from bullpen.schema.story import StoryList, story_of
+from bullpen.schema.worker import WorkerList, workers_of
+
+BY = "job"
+FOLLOW_EVERY = 0.25  # seconds
+CANCELLED = "requested by an operator"
+
+
+class LocalPool:
+    """An open pool."""
+
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
+        self._settings = settings
+
+    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
+        from bullpen.provision import provision
+
+        return provision_of(await provision(self._ports, self._settings, request, stop=stop, tell=tell))
+
+    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
+        from bullpen.release import release
+
+        return release_of(await release(self._ports, self._settings, run_id, stop=stop, tell=tell))
+
+    async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
+        for run_id in dict.fromkeys(one.run_id for one in wanted):
+            await require_run(self._ports, run_id)
+        return [job_of(job) for job in await jobs.submit(self._ports, wanted, by=BY)]
+
+    async def jobs(self, run_id: str) -> JobList:
+        return jobs_of(run_id, await jobs.of_run(self._ports, run_id))
+
+    async def job(self, job_id: str) -> JobAnswer:
+        job = await jobs.find(self._ports, job_id)
+        return job_of(job, (await self._ports.records.stories([job_id])).get(job_id, ()))
+
+    async def cancel_job(self, job_id: str) -> JobAnswer:
+        return job_of(await jobs.cancel(self._ports, self._settings, job_id, by=BY, why=CANCELLED))
+
+    async def job_lines(self, job_id: str, *, follow: bool) -> AsyncIterator[str]:
+        tail = JobLogTail(self._ports.logs.read, job_id)
+        while True:
+            job = await jobs.find(self._ports, job_id)
+            while lines := await tail.new_lines(job):
+                for line in lines:
+                    yield line
+            if job.state is FINISHED or not follow:
+                return
+            await self._ports.signals.wait(FOLLOW_EVERY)
+
+    async def workers(self, limit: int, after: str, state: str) -> WorkerList:
+        return workers_of(await roster(self._ports, limit, after, state))
+
+    async def stories(self, id: str) -> StoryList:
+        return StoryList(id, [story_of(one) for one in await stories(self._ports, self._settings, id)])

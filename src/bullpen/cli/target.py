@@ -1,0 +1,38 @@
+"""What a command works on: the pool of a home, or a server."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bullpen.cli.backend import Backend
+from bullpen.cli.session import Work, perform_on
+from bullpen.config import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`settings` are None for a server, which goes by its own. `require` raises NotFound if there is no pool."""
+
+    settings: Settings | None
+    opened: Callable[[], AbstractAsyncContextManager[Backend]]
+    require: Callable[[], None]
+    as_json: bool = False
+
+    def perform(self, work: Work[Backend, T], *, stops: bool = False) -> T:
+        """Open the pool and run `work` on it, see `session.perform_on`. A home without a pool gets one."""
+        return perform_on(self.opened, work, stops=stops, as_json=self.as_json)
+
+    def query(self, work: Callable[[Backend], Awaitable[T]]) -> T:
+        """Run a query, which must not create a pool. Raise NotFound if there is none."""
+        self.require()
+        return self.perform(lambda pool, stop, tell: work(pool))
+
+    def check_served(self) -> None:
+        """Raise ConfigError where no runner would ever execute a job. A server says so itself."""
+        if self.settings is not None:
+            from bullpen.jobs import check_served
+
+            check_served(self.settings)
