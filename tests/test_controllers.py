@@ -274,5 +274,7 @@ async def test_what_keeps_failing_is_noted_in_the_store_for_others_and_taken_bac
     sick = False
     await asyncio.sleep(100)
     assert await ports.health.noted(ports.clock.now()) == []
+    assert [one.process for one in await ports.health.services(ports.clock.now())] == ["serve on a (7)"]
     stop.set()
     await serving
+    assert await ports.health.services(ports.clock.now()) == []

@@ -33,7 +33,7 @@ from bullpen.pool import debts
 from bullpen.pool.clock_skew import ClockCheck
 from bullpen.pool.setbacks import Setbacks, reason_of
 from bullpen.ports import Chance, Ports
-from bullpen.ports.health import FailingLoop
+from bullpen.ports.health import NOTED_FOR, FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 from bullpen.settings.reloading import Reloader
@@ -51,7 +51,6 @@ CLOCKLESS = ("infrastructure", "sweep", "health", "settings")
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
 FAILS_FOR = 30.0  # seconds without a success after which a loop counts as failing
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
-NOTED_FOR = 120.0  # seconds that `status` shows it after the last time this process noted it
 
 Work = Callable[[], Awaitable[object]]
 
@@ -159,7 +158,6 @@ class Service:
         self._reloader = reloader
         self._process = process
         self._setbacks = Setbacks()
-        self._has_noted = False
         self._liveness = LivenessController(ports, settings, receives=True)
         self.runs = WorkflowController(ports, settings)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
@@ -196,6 +194,8 @@ class Service:
             await gather_or_cancel([loop.run(stop) for loop in self.loops])
         finally:
             await self.runs.stop()
+        with suppress(BullpenError):  # it is forgotten in time
+            await self._ports.health.note(self._process, [], self._ports.clock.now())
 
     def is_alive(self) -> bool:
         return all(loop.is_alive() for loop in self.loops)
@@ -206,12 +206,9 @@ class Service:
         return [failing for loop in self.loops if (failing := loop.failing(now)) is not None]
 
     async def _note_health(self) -> None:
-        failing = self.failing()
-        if failing or self._has_noted:
-            self._has_noted = True  # before the answer: a note that was written must be removed
-            until = self._ports.clock.now() + timedelta(seconds=NOTED_FOR)
-            await self._ports.health.note(self._process, failing, until)
-            self._has_noted = bool(failing)
+        """Also where nothing fails: `down` asks whether a service would warm the pool again."""
+        until = self._ports.clock.now() + timedelta(seconds=NOTED_FOR)
+        await self._ports.health.note(self._process, self.failing(), until)
 
     async def _by_the_right_clock(self, work: Work) -> None:
         """For loops that end what is late: they do nothing while the clock of this machine is wrong."""

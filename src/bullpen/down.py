@@ -1,6 +1,7 @@
 """Down: end every instance of the pool, whatever its state, and report what could not be ended."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
@@ -19,6 +20,10 @@ PAUSE = 0.5
 """Seconds between rounds. Together they last longer than a machine may be about to start (5 s on this engine)."""
 
 
+SERVING_FOR = timedelta(seconds=45)
+"""A service notes about every 10 s that it runs. One that was killed is taken for running no longer than this."""
+
+
 @dataclass(frozen=True, slots=True)
 class TakenDown:
     """`ended` are ids of ended instances, `left` those that are still there, or may be, and `said` is what the engine
@@ -30,6 +35,12 @@ class TakenDown:
     said: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
     trouble: BullpenError | None = None
+
+
+async def serving(ports: Ports) -> list[str]:
+    """The services that noted lately that they run: they will launch idle instances again."""
+    now = ports.clock.now()
+    return [one.process for one in await ports.health.services(now) if one.seen_at + SERVING_FOR > now]
 
 
 async def down(ports: Ports, settings: Settings, *, tell: Tell = lambda report: None) -> TakenDown:

@@ -1,5 +1,12 @@
 """`bullpen down`: names what it ended, and fails if an instance is left."""
 
+import json
+import os
+import pty
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +15,7 @@ import bullpen.down
 import bullpen.wiring
 from bullpen.down import TakenDown
 from command_line import CommandLine
+from server.served import a_server, command, environment
 
 
 @pytest.fixture
@@ -17,7 +25,11 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def down(*_: Any, **__: Any) -> TakenDown:
         return TakenDown(("i-1",), ("i-2",), ("i-2: switch its protection off",))
 
+    async def serving(*_: Any) -> list[str]:
+        return []
+
     monkeypatch.setattr(bullpen.down, "down", down)
+    monkeypatch.setattr(bullpen.down, "serving", serving)
     monkeypatch.setattr(bullpen.wiring, "is_unused", lambda home, settings: False)
 
 
@@ -53,3 +65,40 @@ def test_the_json_of_down_names_the_failure(bullpen: CommandLine) -> None:
     assert (ran.answer["state"], ran.answer["cause"]) == ("failed", "refused")
     assert (ran.answer["terminated"], ran.answer["left"]) == (["i-1"], ["i-2"])
     assert "i-2" in ran.answer["reason"]
+
+
+# ---- beside `bullpen serve`
+
+
+@pytest.mark.slow
+def test_beside_a_running_serve_it_refuses_without_yes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with a_server(home):
+        refused = subprocess.run(command(home, "down", "--json"), capture_output=True, text=True, env=environment())
+        assert refused.returncode == 2
+        answer = json.loads(refused.stdout)
+        assert (answer["cause"], answer["field"]) == ("configuration", "--yes")
+        assert re.fullmatch(r"serve on \S+ \(\d+\): is running, and will warm the pool again", answer["reason"])
+        agreed = subprocess.run(command(home, "down", "--yes"), capture_output=True, text=True, env=environment())
+        assert (agreed.returncode, agreed.stdout) == (0, "0 instances ended\n")
+    stopped = subprocess.run(command(home, "down"), capture_output=True, text=True, env=environment())
+    assert (stopped.returncode, stopped.stderr) == (0, "bullpen: 0 ended, 0 left\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0), ("", 2)])
+def test_beside_a_running_serve_it_asks_on_a_terminal(tmp_path: Path, answer: str, code: int) -> None:
+    home = tmp_path / "home"
+    with a_server(home):
+        mine, its = pty.openpty()
+        process = subprocess.Popen(command(home, "down"), stdin=its, stdout=its, stderr=its, env=environment())
+        os.close(its)
+        seen = b""
+        while b"[y/N]" not in seen:
+            seen += os.read(mine, 4096)
+        os.write(mine, f"{answer}\n".encode())
+        with suppress(OSError):  # the terminal is closed at its end
+            while part := os.read(mine, 4096):
+                seen += part
+        os.close(mine)
+        assert process.wait(60) == code, seen

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from builders import NOW, later
-from bullpen.ports import FailingLoop, StoreHealth
+from bullpen.ports import FailingLoop, ServiceNote, StoreHealth
 
 REAP = FailingLoop("reap", later(-60), "i-1: it cannot be ended")
 RUNS = FailingLoop("runs", later(-30), "GitHub did not answer")
@@ -23,6 +23,23 @@ async def test_what_a_process_notes_is_shown_until_its_time(health: StoreHealth)
     await health.note("serve on a (7)", [RUNS, REAP], later(120))
     assert await health.noted(later(119)) == of("serve on a (7)", REAP, RUNS)
     assert await health.noted(later(120)) == []
+
+
+async def test_a_process_that_notes_itself_is_listed_until_its_time(health: StoreHealth) -> None:
+    await health.note("serve on b (7)", [], later(120))
+    await health.note("serve on a (7)", [REAP], later(60))
+    assert await health.services(NOW) == [
+        ServiceNote("serve on a (7)", later(60)),
+        ServiceNote("serve on b (7)", later(120)),
+    ]
+    assert [one.process for one in await health.services(later(60))] == ["serve on b (7)"]
+    assert await health.noted(NOW) == of("serve on a (7)", REAP)
+
+
+async def test_a_process_that_ends_is_not_listed_any_more(health: StoreHealth) -> None:
+    await health.note("serve on a (7)", [], later(120))
+    await health.note("serve on a (7)", [], NOW)
+    assert await health.services(NOW) == []
 
 
 async def test_a_process_replaces_what_it_noted_before(health: StoreHealth) -> None:

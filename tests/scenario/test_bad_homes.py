@@ -66,7 +66,7 @@ def test_a_corrupt_database_is_refused_and_left_alone(pool: Pool, content: bytes
 
 def test_a_database_that_broke_later_is_refused_without_a_traceback(pool: Pool) -> None:
     stock(pool, 1)
-    pool.run("down")
+    pool.run("down", "--yes")
     file = pool.home / "bullpen.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -116,7 +116,7 @@ def test_a_home_with_a_very_long_path_works(pool: Pool) -> None:
     pool.release("run-1")
     assert ids(pool.provision("run-2", 1)) == ids(cold)
     assert pool.audit() == []
-    pool.run("down")
+    pool.run("down", "--yes")
     shutil.rmtree(socket_directory(pool.home))
 
 

@@ -174,7 +174,7 @@ def test_a_day_of_kills_a_full_disk_deep_trees_and_a_cap_loses_and_leaves_nothin
     small.settle()
     assert small.audit() == []
     assert len(small.provision("after", CAP)["instances"]) == CAP
-    assert small.run("down").code == 0
+    assert small.run("down", "--yes").code == 0
     assert (small.live(), processes.of_home(small.home)) == ([], [])
     assert [*(small.home / "instances").iterdir()] == []
     assert room(disk) > ROOM

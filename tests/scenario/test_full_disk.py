@@ -48,14 +48,14 @@ def test_a_release_gives_everything_back_and_frees_the_disk(small: Pool, disk: P
     assert len(small.release("run-1")["offered"]) == 2
     assert room(disk) > ROOM
     small.provision("run-2", 2)
-    assert small.run("down").code == 0
+    assert small.run("down", "--yes").code == 0
 
 
 @pytest.mark.parametrize("script", [FILL, FILL_FOR_EVER], ids=["once", "again and again"])
 def test_down_ends_everything_and_frees_the_disk(small: Pool, disk: Path, script: str) -> None:
     small.provision("run-1", 2)
     filled(small, disk, script)
-    done = small.run("down")
+    done = small.run("down", "--yes")
     assert (done.code, small.live()) == (0, []), done.err
     assert room(disk) > ROOM
 
@@ -75,7 +75,7 @@ def test_a_pool_that_no_process_has_open_is_taken_down_on_a_full_disk(small: Poo
     small.signal(id, signal.SIGTERM)  # it leaves in good order, and with it the last connection
     small.until(lambda: not (small.home / "bullpen.db-wal").exists(), "no process has the database open")
     fill(disk / "filler")
-    assert small.run("down").code == 0
+    assert small.run("down", "--yes").code == 0
     assert small.live() == []
 
 
@@ -92,7 +92,7 @@ def test_a_service_says_that_it_is_not_ready_and_still_gives_back(small: Pool, d
         path = f"/v1/operations/{begun['id']}"
         small.until(lambda: served.ask("GET", path)[1]["state"] == "succeeded", "the runners are given back")
         small.until(lambda: served.ask("GET", "/readyz")[0] == 200, "it is ready again")
-    assert small.run("down").code == 0
+    assert small.run("down", "--yes").code == 0
 
 
 def test_with_a_work_dir_on_another_disk_the_home_stays_writable(pools: Callable[[], Pool], disk: Path) -> None:
@@ -105,5 +105,5 @@ def test_with_a_work_dir_on_another_disk_the_home_stays_writable(pools: Callable
     assert "No space left" in failed.err
     assert len(pool.release("run-1")["offered"]) == 2
     assert room(disk) > ROOM
-    assert pool.run("down").code == 0
+    assert pool.run("down", "--yes").code == 0
     assert os.listdir(disk / "work") == []

@@ -54,7 +54,7 @@ def test_a_killed_provision_leaves_nothing_that_a_refresh_does_not_finish(pool: 
     kills = Kills(duration, KILLS)
     for number, moment in kills.moments():
         if len(pool.on_offer()) > 4:
-            pool.run("down")
+            pool.run("down", "--yes")
             stock(pool, 2)
         before = pool.on_offer()
         ran = pool.start_provision(f"run-{number}", len(before) + more).after(moment, signal.SIGKILL)

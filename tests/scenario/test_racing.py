@@ -44,7 +44,7 @@ def test_two_runs_that_want_more_than_there_is_create_only_what_is_missing(pool:
         assert not set(ids(one)) & set(ids(two)), f"round {number}: a double claim"
         assert set(stocked) <= {*ids(one), *ids(two)}, f"round {number}: one was left while another was created"
         assert pool.audit() == []
-        pool.run("down")
+        pool.run("down", "--yes")
 
 
 def test_a_release_racing_a_provision_loses_nothing(pool: Pool) -> None:
@@ -58,7 +58,7 @@ def test_a_release_racing_a_provision_loses_nothing(pool: Pool) -> None:
         assert answer["state"] == "succeeded"
         pool.release(f"new-{number}")
         if len(pool.live()) > 4:  # it may come before anything is on offer, and then creates: that is no loss
-            pool.run("down")
+            pool.run("down", "--yes")
             stocked = stock(pool, 2)
     assert pool.audit() == []
 

@@ -184,7 +184,9 @@ def test_agents_over_http_run_jobs_outlive_the_service_and_come_back(tmp_path: P
             done = until(lambda: _over(served, path))
             assert done["result"]["offered"] == [instance["id"]]
     finally:
-        subprocess.run(command(home, "down"), env=environment(), timeout=PATIENCE, check=False, capture_output=True)
+        subprocess.run(
+            command(home, "down", "--yes"), env=environment(), timeout=PATIENCE, check=False, capture_output=True
+        )
 
 
 def _over(served: Served, path: str) -> dict[str, Any] | None:

@@ -1,18 +1,36 @@
 """`bullpen down`: end every instance of the pool."""
 
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
 import click
 
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.text import plural
-from bullpen.errors import BullpenError
+from bullpen.errors import BullpenError, ConfigError
 
 EPILOG = """
 \b
 Examples:
   bullpen down
+  bullpen down --yes                   also while `bullpen serve` runs
   bullpen --home /srv/pool down --json
 """
+
+
+def _confirm(running: Sequence[str], yes: bool, *, as_json: bool) -> None:
+    """Raise ConfigError unless the user wants to go on."""
+    if yes:
+        return
+    found = f"{', '.join(running)}: {'is' if len(running) == 1 else 'are'} running, and will warm the pool again"
+    if sys.stdin.isatty() and sys.stderr.isatty() and not as_json:
+        with suppress(click.Abort):
+            if click.confirm(f"bullpen: {found}. End every instance now?", err=True):
+                return
+        raise ConfigError("nothing was ended", remedy="Stop `bullpen serve` first, or answer y.")
+    raise ConfigError(found, remedy="Stop it first, or add --yes.", field="--yes")
 
 
 REMEDIES = {
@@ -22,13 +40,19 @@ REMEDIES = {
 
 
 @click.command("down", epilog=EPILOG)
+@click.option("--yes", is_flag=True, help="Do not ask, although `bullpen serve` runs and will warm the pool again.")
 @answering_options
-def command(given: PoolOptions) -> int:
-    """End every instance of the pool with all its processes. Running jobs are ended too."""
-    settings = given.load().settings
-    from bullpen.down import down
+def command(given: PoolOptions, yes: bool) -> int:
+    """End every instance of the pool with all its processes. Running jobs are ended too.
 
-    given.require_pool(settings)
+    If `bullpen serve` runs on this pool, it launches new idle instances afterwards: then the command asks first.
+    Without a terminal it refuses, unless --yes is given.
+    """
+    settings = given.load().settings
+    from bullpen.down import down, serving
+
+    if running := given.query(settings, serving):
+        _confirm(running, yes, as_json=given.as_json)
     done = given.perform(settings, lambda ports, stop, tell: down(ports, settings, tell=tell))
     reason = f"{plural(len(done.left), 'instance')} did not end: {', '.join(done.left)}" if done.left else ""
     reason += f" ({'; '.join(done.said)})" if done.said else ""

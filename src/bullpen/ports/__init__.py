@@ -15,7 +15,7 @@ errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` wh
 
 from dataclasses import dataclass, field
 
-from bullpen.ports.health import FailingLoop, StoreHealth
+from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens

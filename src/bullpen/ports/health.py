@@ -3,7 +3,7 @@ the services on it work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -45,6 +45,22 @@ class FailingLoop:
     process: str = ""
 
 
+NOTED_FOR = 120.0
+"""Seconds for which a note of a service counts; it notes again several times meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceNote:
+    """A service that noted itself: it lives, or was killed less than `NOTED_FOR` ago."""
+
+    process: str
+    until: datetime
+
+    @property
+    def seen_at(self) -> datetime:
+        return self.until - timedelta(seconds=NOTED_FOR)
+
+
 class StoreHealth(Protocol):
     """Whether the store can be read and written, and what services noted there about themselves."""
 
@@ -53,7 +69,11 @@ class StoreHealth(Protocol):
         such as a full disk."""
 
     async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
-        """Replace what a process noted before; none: it has nothing to say. It is forgotten after `until`."""
+        """Note that a process lives and which of its loops keep failing, instead of what it noted before. All of it is
+        forgotten after `until`; a process that ends says so with a time that has passed."""
 
     async def noted(self, now: datetime) -> list[FailingLoop]:
         """What all processes noted and is not forgotten, in order of process and loop."""
+
+    async def services(self, now: datetime) -> list[ServiceNote]:
+        """The processes that noted themselves and are not forgotten, by name."""

@@ -17,6 +17,6 @@ def test_from_an_empty_account_to_a_pool_that_launches_nothing_twice(pool: Cloud
     assert (warm["created"], ids(warm)) == (0, ids(cold))
     assert pool.cloud.calls() == before, "a warm provision has nothing to ask of EC2"
     assert pool.audit() == []
-    assert pool.run("down", "--json").answer["terminated"] == ids(cold)
+    assert pool.run("down", "--yes", "--json").answer["terminated"] == ids(cold)
     assert pool.existing() == pool.live() == []
     assert pool.audit() == []

@@ -107,5 +107,5 @@ def test_a_table_is_upgraded_in_the_middle_of_a_job(before: Before, pool: CloudP
     pool.refresh()
     assert (pool.live(), pool.audit()) == (ids(again), [])
     end(serving)
-    assert well(pool.run("down", "--json")).answer["terminated"] == ids(again)
+    assert well(pool.run("down", "--yes", "--json")).answer["terminated"] == ids(again)
     assert (pool.live(), pool.existing(), pool.audit()) == ([], [], [])

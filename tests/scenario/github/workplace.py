@@ -68,7 +68,7 @@ class Workplace(Site):
         assert self.served.end() == 0
 
     def down(self) -> None:
-        self.bullpen("down")
+        self.bullpen("down", "--yes")
 
     def end(self) -> None:
         for id in dict.fromkeys(one.instance_id for one in processes.of_home(self.home)):

@@ -54,7 +54,7 @@ class CloudWorkplace(Site):
         assert self.serving.wait().code == 0
 
     def down(self) -> None:
-        assert self.pool.run("down", "--json").code == 0
+        assert self.pool.run("down", "--yes", "--json").code == 0
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults, request
-from bullpen.ports import FailingLoop
+from bullpen.ports import FailingLoop, ServiceNote
 
 Notes = dict[str, tuple[datetime, list[FailingLoop]]]
 
@@ -29,3 +29,7 @@ class MemoryHealth:
     def noted(self, now: datetime) -> list[FailingLoop]:
         current = [one for until, failing in self._notes.values() if until > now for one in failing]
         return sorted(current, key=lambda one: (one.process, one.loop))
+
+    @request("health.services")
+    def services(self, now: datetime) -> list[ServiceNote]:
+        return [ServiceNote(process, until) for process, (until, _) in sorted(self._notes.items()) if until > now]

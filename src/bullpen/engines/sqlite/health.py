@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.rows import from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
-from bullpen.ports import FailingLoop
+from bullpen.ports import FailingLoop, ServiceNote
 
 PROBE = "INSERT INTO probes (id, at) VALUES (1, ?) ON CONFLICT DO UPDATE SET at = excluded.at"
 FORGET = "DELETE FROM failing_loops WHERE process = ?"
 FORGET_OLD = "DELETE FROM failing_loops WHERE until < ?"
 NOTE = "INSERT INTO failing_loops (process, loop, since, error, until) VALUES (?, ?, ?, ?, ?)"
-NOTED = "SELECT process, loop, since, error FROM failing_loops WHERE until > ?"
+NOTED = "SELECT process, loop, since, error FROM failing_loops WHERE until > ? AND loop <> ''"
+# The row of a process without a loop says that the process lives.
+SERVICES = "SELECT process, until FROM failing_loops WHERE until > ? AND loop = ''"
 KEPT = timedelta(hours=1)
 """How long the notes of a service that has ended lie there, before another one removes them."""
 
@@ -31,10 +33,14 @@ class SqliteHealth(SqlitePort):
             transaction.execute(FORGET, (process,))
             transaction.execute(FORGET_OLD, (to_micros(until - KEPT),))
             rows = [(process, one.loop, to_micros(one.since), one.error, to_micros(until)) for one in failing]
-            transaction.executemany(NOTE, rows)
+            transaction.executemany(NOTE, [(process, "", to_micros(until), "", to_micros(until)), *rows])
 
         await self._database.write(note)
 
     async def noted(self, now: datetime) -> list[FailingLoop]:
         rows = await self._rows(NOTED, to_micros(now))
         return [FailingLoop(loop, from_micros(since), error, process) for process, loop, since, error in sorted(rows)]
+
+    async def services(self, now: datetime) -> list[ServiceNote]:
+        rows = await self._rows(SERVICES, to_micros(now))
+        return [ServiceNote(process, from_micros(until)) for process, until in sorted(rows)]

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from bullpen.engines.aws.dynamodb.items import Item, moment, name_of, number, parse_moment, raw_id, raw_key, text
 from bullpen.engines.aws.dynamodb.table import TableClient
-from bullpen.ports import FailingLoop
+from bullpen.ports import FailingLoop, ServiceNote
 from bullpen.structured_log import get_logger
 
 KIND = "Health"
@@ -33,17 +33,27 @@ class DynamoHealth:
 
     async def note(self, process: str, failing: Sequence[FailingLoop], until: datetime) -> None:
         key = raw_key(KIND, process)
-        if not failing:
-            await self._table.delete(key)
-            return
         loops = [{"loop": one.loop, "since": moment(one.since), "error": one.error} for one in failing]
         said = {"loops": text(json.dumps(loops)), "until": text(moment(until)), "ttl": number(int(until.timestamp()))}
         await self._table.put({**key, **said})
 
     async def noted(self, now: datetime) -> list[FailingLoop]:
-        items = await self._table.walk(("PK", f"TYPE#{KIND}")).all()
-        found = [one for item in items for one in _decoded(item, now)]
+        found = [one for item in await self._notes() for one in _decoded(item, now)]
         return sorted(found, key=lambda one: (one.process, one.loop))
+
+    async def services(self, now: datetime) -> list[ServiceNote]:
+        notes = [ServiceNote(raw_id(item), until) for item in await self._notes() if (until := _until(item))]
+        return sorted((one for one in notes if one.until > now), key=lambda one: one.process)
+
+    async def _notes(self) -> list[Item]:
+        return await self._table.walk(("PK", f"TYPE#{KIND}")).all()
+
+
+def _until(item: Item) -> datetime | None:
+    try:
+        return parse_moment(item["until"]["S"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _decoded(item: Item, now: datetime) -> list[FailingLoop]:
