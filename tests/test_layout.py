@@ -18,12 +18,14 @@ SHARED_WITH_AGENT = (
     "bullpen.engines.aws.dynamodb.entries",
     "bullpen.engines.aws.dynamodb.items",
     "bullpen.engines.github.naming",
+    "bullpen.host.packs",
     "bullpen.host.processes",
     "bullpen.host.scheduled_jobs",
     "bullpen.engines.sqlite.reserve",
     "bullpen.engines.sqlite.turnstile",
     "bullpen.engines.sqlite.notify",
     "bullpen.host.sweep",
+    "bullpen.host.unpack",
     "bullpen.host.subordinate_ids",
 )
 # And it takes the same steps: a lease or a job must not depend on who writes it down.

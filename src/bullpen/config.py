@@ -114,6 +114,13 @@ class Local(Frozen, frozen=True):
     work_dir: str = ""  # directory for the machines' files; empty: in the home, so that jobs share its disk
 
 
+class Sync(Frozen, frozen=True):
+    """The files of a project that `bullpen run` sends to its runners. Sizes in MiB."""
+
+    max_size: Annotated[int, Meta(ge=1, le=1024 * 1024)] = 500  # largest project: each runner gets a copy of it
+    store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # files kept so that only changes are sent again
+
+
 class Engines(Frozen, frozen=True):
     pool: Literal["embedded", "aws"] = "embedded"  # embedded: SQLite and local processes; aws: DynamoDB, SQS, EC2
     ci: Literal["builtin", "github"] = "builtin"  # jobs of `bullpen job` and `run`, or of GitHub Actions
@@ -183,6 +190,7 @@ class Settings(Frozen, frozen=True):
     agent: Agent = Agent()
     liveness: Liveness = Liveness()
     local: Local = Local()
+    sync: Sync = Sync()
     aws: Aws = Aws()
     github: Github = Github()
     classes: dict[Name, ResourceClass] = field(default_factory=_classes)

@@ -5,6 +5,7 @@
     sweep           finds leases that ran out, gives the jobs of lost workers to others, fails jobs without any runner
     reap            ends instances past their threshold, decides overdue provisions, purges old records
     reconcile       brings machines, records, registrations and tickets into agreement
+    sources         removes the files of projects that no job needs any more
     warm            keeps each class at its idle target
     runs            where the CI is GitHub: releases the runners of runs that completed, runs lost jobs again
     settings        reads the settings file again when it has changed
@@ -37,6 +38,7 @@ from bullpen.ports.health import NOTED_FOR, FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
 from bullpen.settings.reloading import Reloader
+from bullpen.sources.upkeep import tidy
 from bullpen.structured_log import get_logger
 from bullpen.workflows.controller import WorkflowController
 
@@ -169,6 +171,7 @@ class Service:
             ("reap", 5.0, self._reap),  # thresholds are minutes
             # Asks the compute engine and the CI for everything they have; of GitHub, many pages of a limited number.
             ("reconcile", 60.0 if settings.on_github else 20.0, self._reconcile),
+            ("sources", 300.0, self._tidy_sources),  # what goes was not used for an hour
             ("warm", 5.0, self._warm),
             ("health", 10.0, self._note_health),
             # A webhook waits so long at most; without one, github.poll says when to ask.
@@ -254,6 +257,10 @@ class Service:
         live, runner = await every_live(self._ports), PlanRunner()
         await _perform("reconcile", reconcile.plans(self._ports, self._settings, live, dry_run=False), runner)
         runner.check()
+
+    async def _tidy_sources(self) -> None:
+        if freed := await tidy(self._ports, self._settings):
+            log.info("files of projects removed", bytes=freed)
 
     async def _warm(self) -> None:
         live, runner = await every_live(self._ports), PlanRunner()

@@ -58,6 +58,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     The home is created and migrated as needed. Raise ConfigError if it cannot be used, Unavailable if it is locked.
     """
     from bullpen.engines.local import LocalCompute
+    from bullpen.engines.sqlite.artifacts import FileArtifacts
     from bullpen.engines.sqlite.ci import SqliteCI
     from bullpen.engines.sqlite.database import Database
     from bullpen.engines.sqlite.health import SqliteHealth
@@ -67,6 +68,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.queue import SqliteQueue
     from bullpen.engines.sqlite.records import SqliteRecords
     from bullpen.engines.sqlite.signals import SqliteSignals
+    from bullpen.engines.sqlite.sources import FileSources
     from bullpen.engines.sqlite.tokens import SqliteTokens
     from bullpen.engines.sqlite.vault import FileVault
     from bullpen.engines.sqlite.workers import SqliteWorkers
@@ -91,6 +93,8 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 health=SqliteHealth(database),
                 vault=FileVault(home, clock),
                 tokens=SqliteTokens(database),
+                sources=FileSources(home),
+                artifacts=FileArtifacts(home),
             )
         finally:
             await compute.close()

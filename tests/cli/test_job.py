@@ -33,6 +33,8 @@ def test_a_submitted_job_answers_with_every_promised_field(bullpen: CommandLine)
         "timeoutSeconds": 90.0,
         "capability": "gpu",
         "sideEffects": True,
+        "source": "",
+        "artifacts": [],
         "cancelling": False,
         "losses": 0,
         "fence": 0,

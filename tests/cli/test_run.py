@@ -46,6 +46,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunOutcome], list[Asked
             stop: asyncio.Event,
             tell: Tell,
             write: Write,
+            files: object = None,
         ) -> RunOutcome:
             asked.append((request, wanted))
             write(JOB, "hello")

@@ -8,6 +8,7 @@ import pytest
 
 from bullpen.ports import (
     CI,
+    Artifacts,
     Compute,
     Jobs,
     Logs,
@@ -16,6 +17,7 @@ from bullpen.ports import (
     Ports,
     Records,
     Signals,
+    Sources,
     StoreHealth,
     Tokens,
     Vault,
@@ -25,7 +27,7 @@ from conformance.engines import ENGINES, Engine, Opened
 
 PORTS = {
     *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-    *("health", "tokens"),
+    *("health", "tokens", "sources", "artifacts"),
 }
 IN_PROCESS = ("memory", "sqlite")
 
@@ -141,3 +143,13 @@ def tokens(ports: Ports) -> Tokens:
 @pytest.fixture
 def vault(ports: Ports) -> Vault:
     return ports.vault
+
+
+@pytest.fixture
+def sources(ports: Ports) -> Sources:
+    return ports.sources
+
+
+@pytest.fixture
+def artifacts(ports: Ports) -> Artifacts:
+    return ports.artifacts

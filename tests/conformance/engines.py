@@ -27,6 +27,7 @@ from bullpen.engines.aws.sqs.queue import SqsQueue
 from bullpen.engines.github.naming import runner_name
 from bullpen.engines.memory import Memory, Yard
 from bullpen.engines.memory.ci import MemoryCI
+from bullpen.engines.sqlite.artifacts import FileArtifacts
 from bullpen.engines.sqlite.ci import SqliteCI
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.health import SqliteHealth
@@ -35,6 +36,7 @@ from bullpen.engines.sqlite.logs import FileLogs
 from bullpen.engines.sqlite.queue import SqliteQueue
 from bullpen.engines.sqlite.records import SqliteRecords
 from bullpen.engines.sqlite.signals import SqliteSignals
+from bullpen.engines.sqlite.sources import FileSources
 from bullpen.engines.sqlite.tokens import SqliteTokens
 from bullpen.engines.sqlite.vault import FileVault
 from bullpen.engines.sqlite.workers import SqliteWorkers
@@ -108,6 +110,8 @@ async def sqlite(directory: Path) -> AsyncIterator[Opened]:
             health=SqliteHealth(database),
             vault=FileVault(directory, clock),
             tokens=SqliteTokens(database),
+            sources=FileSources(directory),
+            artifacts=FileArtifacts(directory),
         )
 
         async def hire(name: str, label: str, busy: bool) -> None:
@@ -204,13 +208,13 @@ ENGINES = {
         VirtualLoop,
         keeps=(
             *("records", "signals", "queue", "compute", "ci", "observations", "workers", "jobs", "logs", "vault"),
-            *("health", "tokens"),
+            *("health", "tokens", "sources", "artifacts"),
         ),
     ),
     "sqlite": Engine(
         sqlite,
         asyncio.new_event_loop,
-        keeps=STORE,
+        keeps=(*STORE, "sources", "artifacts"),
     ),
     "aws": Engine(
         aws,

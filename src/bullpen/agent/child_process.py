@@ -162,15 +162,23 @@ def start_script(config: Config) -> Child:
     return Child(config, "boot", command, {}, LogFile(config.directory / "pre-runner.log"))
 
 
-def start_job(config: Config, order: Order, run_id: str, log: Sink, account: Account | None = None) -> Child:
+def start_job(
+    config: Config,
+    order: Order,
+    run_id: str,
+    log: Sink,
+    account: Account | None = None,
+    directory: Path | None = None,
+) -> Child:
+    """Its command, in `directory` or in the shared one. Raise OSError or ValueError where it cannot start."""
     if not order.command:
         log.close()
         raise ValueError("the job has no command")
     job = order.job
     known = {"BULLPEN_JOB_ID": job.id, "BULLPEN_JOB_INDEX": str(order.index), "BULLPEN_RUN_ID": run_id}
-    work = config.places["work"]
+    work = directory or config.places["work"]
 
     def explain(code: int) -> str:
         return explained(code, work)
 
-    return Child(config, f"{job.id}.{job.fence}", order.command, known, log, account, explain=explain)
+    return Child(config, f"{job.id}.{job.fence}", order.command, known, log, account, cwd=directory, explain=explain)

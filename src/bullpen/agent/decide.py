@@ -126,12 +126,14 @@ def _reason_to_end_the_job(sight: Observation, progress: AgentProgress) -> End |
         return None
     if job.holder != progress.holder:
         return End.LOST
+    if job.is_over:
+        return None
     return progress.told or (End.TIMED_OUT if sight.monotonic >= job.times_out_at else None)
 
 
 def _until_something_is_due(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
     left, job = _until_next_judgement(sight, progress, limits), progress.job
-    if job is None or not job.timeout or job.exit_code is not None:
+    if job is None or not job.timeout or job.is_over or job.exit_code is not None:
         return left
     return min(inf if left is None else left, job.times_out_at - sight.monotonic)
 

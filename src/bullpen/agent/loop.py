@@ -33,11 +33,12 @@ from bullpen.agent.decide import (
     Wait,
     decide,
 )
+from bullpen.agent.job_task import Log
 from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.agent.shutdown import Journal, leave
 from bullpen.agent.store.base import AgentJobs, AgentStore, StoreUnreachable
-from bullpen.agent.tasks import Log, Tasks, unexpected
+from bullpen.agent.tasks import Tasks, unexpected
 from bullpen.agent.wakeup import UnixSignals
 from bullpen.host.processes import become_subreaper, reap
 

@@ -24,7 +24,9 @@ def load_everything(config: Config) -> None:
 
     build_id()  # reads the installation as well, once
     if config.serve_url or not config.table:
+        import bullpen.agent.collect_artifacts
         import bullpen.agent.store.jobs
+        import bullpen.agent.unpack_source
     if not (config.serve_url or config.table):
         import bullpen.agent.store.lease
     if config.runner_user:

@@ -87,6 +87,7 @@ class End(Enum):
     CANCELLED = auto()  # a user asked for it
     TIMED_OUT = auto()
     RELEASED = auto()  # its run is over
+    RETURNED = auto()  # it could not begin here, and another worker may have it
     LOST = auto()  # another worker has it, or it belongs to an earlier epoch of this one: its result does not count
 
 
@@ -111,6 +112,7 @@ class HeldJob:
     exit_code: int | None = None
     end: End = End.RAN
     why: str = ""  # what to say about the exit code, where that says too little
+    is_over: bool = False  # its command has ended, and what it leaves is being collected: nothing ends it any more
 
     @property
     def times_out_at(self) -> float:
@@ -223,6 +225,10 @@ class AgentProgress:
 
     def told_to_end(self, end: End | None) -> AgentProgress:
         return replace(self, told=end)
+
+    def job_is_over(self) -> AgentProgress:
+        assert self.job is not None, "a job ended that was never taken"
+        return replace(self, job=replace(self.job, is_over=True))
 
     def job_ended(self, exit_code: int, end: End = End.RAN, why: str = "") -> AgentProgress:
         assert self.job is not None, "a job ended that was never taken"

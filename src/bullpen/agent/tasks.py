@@ -5,26 +5,20 @@ Each is begun, then checked until it is over. `Tasks` checks them all, so the lo
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from contextlib import suppress
-from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from bullpen.agent.boot_task import BootTask
-from bullpen.agent.child_process import Child, start_job
+from bullpen.agent.child_process import Child
 from bullpen.agent.cleaning.clean import Dirty, VerifiedClean, clean
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Slices
-from bullpen.agent.command_errors import cannot_start, explained
 from bullpen.agent.config import Config
-from bullpen.agent.progress import AgentProgress, End, InstanceRecord
-from bullpen.agent.store.base import AgentJobs, AgentStore, NoCredentials, Order, OwnList, Sink
+from bullpen.agent.job_task import JobTask, Log
+from bullpen.agent.progress import AgentProgress, InstanceRecord
 
 if TYPE_CHECKING:
     from bullpen.agent.github.runner import Actions
-
-Log = Callable[[str], None]
 
 
 class CleaningTask:
@@ -67,87 +61,6 @@ class CleaningTask:
         return progress.cleaned(why, keep=self._keeps)
 
 
-class JobTask:
-    """One job of Bullpen's own queue at a time. `reads` takes a child whose output is to be read."""
-
-    def __init__(self, config: Config, log: Log, boot: BootTask, reads: Callable[[Child], None]) -> None:
-        self._config, self._log, self._boot, self._reads = config, log, boot, reads
-        self._job: Child | None = None
-
-    def register(self, store: AgentStore, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
-        """Appear on Bullpen's own list under the label of the record's run. Raise StoreUnreachable."""
-        given: object = None
-        with suppress(NoCredentials):
-            given = store.register(record)
-        if given is OwnList.MOVED_ON:
-            return progress
-        # Credentials, even refused ones, are for GitHub's runner: its jobs would wait here for ever.
-        why = "" if given is OwnList.LISTED else "launched for Bullpen's own jobs, before engines.ci changed"
-        return progress.registered(record, why, keeps=bool(self._config.keep))
-
-    def begin(self, progress: AgentProgress, order: Order, run_id: str, open_log: Callable[[], Sink]) -> AgentProgress:
-        progress = progress.took(order.job)
-        try:
-            self._job = start_job(self._config, order, run_id, open_log(), self._boot.account)
-        except Exception as exc:
-            return self._not_started(progress, order, open_log, exc)
-        self._reads(self._job)
-        return progress
-
-    def _not_started(
-        self, progress: AgentProgress, order: Order, open_log: Callable[[], Sink], exc: Exception
-    ) -> AgentProgress:
-        """The job has failed. Its log and its reason say what was not found, and where."""
-        code, why = cannot_start(
-            exc,
-            order.command,
-            directory=self._config.places["work"],
-            path=os.environ.get("PATH", os.defpath),
-            instance_id=self._config.instance_id,
-        )
-        self._log(f"job {order.job.id} could not be started: {why}")
-        with suppress(OSError):  # a full disk costs the log, not the reason
-            log = open_log()
-            log.write(f"[{why}]\n".encode())
-            log.close()
-        return progress.job_ended(code, why=why)
-
-    def awaited(self) -> list[int]:
-        return [self._job.pid] if self._job is not None else []
-
-    def check(self, progress: AgentProgress) -> AgentProgress:
-        if self._job is None or (code := self._job.exit_code()) is None:
-            return progress
-        self._job = None
-        return progress.job_ended(code, why=explained(code, self._config.places["work"]))
-
-    def end(self, progress: AgentProgress, why: End) -> AgentProgress:
-        """Kill the job with everything it started."""
-        code = None
-        if self._job is not None:
-            self._job.end()
-            code = self._job.exit_code()
-            self._job = None
-        return progress.job_ended(-SIGKILL if code is None else code, why)
-
-    def give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
-        return self.end(progress, End.RAN) if self._job is not None else progress
-
-    def settle(self, jobs: AgentJobs, progress: AgentProgress) -> AgentProgress:
-        """Report the end of the job. Raise StoreUnreachable."""
-        job = progress.job
-        assert job is not None, "no job to settle"
-        is_accepted = jobs.settle_job(job)
-        refused = "" if is_accepted else ", but the result was refused: the job is not this worker's any more"
-        self._log(f"job {job.id} ended with {job.exit_code}{refused}")
-        if not is_accepted and job.end is End.RAN:
-            with suppress(OSError):  # in this assignment's log: the job's record tells the story of another one by now
-                log = jobs.open_log(job)
-                log.write(f"\n[too late: the result {job.exit_code} was refused]\n".encode())
-                log.close()
-        return progress.job_settled()
-
-
 class Tasks:
     """All of them, and the output of their children. Each takes the progress so far and returns what became of it."""
 
@@ -182,7 +95,7 @@ class Tasks:
 
     def must_be_checked_at(self) -> float | None:
         """A monotonic reading, where time alone makes a check due."""
-        for task in (self.cleaning, self.boot, self.boot.actions):
+        for task in (self.cleaning, self.boot, self.boot.actions, self.job):
             if task is not None and (at := task.must_be_checked_at()) is not None:
                 return at
         return None

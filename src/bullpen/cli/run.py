@@ -12,6 +12,7 @@ from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
 from bullpen.cli.runs import refusal
+from bullpen.cli.sync import sending, work_tree_of
 from bullpen.cli.text import columns, plural
 from bullpen.jobs import check_served
 from bullpen.model.job import Job
@@ -23,6 +24,9 @@ Examples:
   bullpen run --count 3 -- make test SHARD={index}
   bullpen run --count 2 --jobs jobs.jsonl
   bullpen run --count 1 --resource-class large --timeout 600 -- ./bench.sh
+
+In a git work tree, every job starts in a fresh copy of it: tracked files, and untracked ones that are not ignored.
+--sync DIR names another directory, --no-sync starts jobs in an empty one.
 
 Without --jobs the command runs N times. {index} in its words, and the variable BULLPEN_JOB_INDEX, is 0 to N-1.
 
@@ -45,6 +49,8 @@ interrupted, it cancels the jobs and releases the runners.
 @click.option(
     "--capability", default="", metavar="WORD", help="Capability that a runner must have, see agent.capabilities."
 )
+@click.option("--sync", "sync_dir", metavar="DIR", help="Directory that jobs get a copy of [the git work tree].")
+@click.option("--no-sync", is_flag=True, help="Start jobs in an empty directory.")
 @click.option("--side-effects", is_flag=True, help="Repeat a job only after its lost machine is confirmed gone.")
 @runner_options
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
@@ -57,6 +63,8 @@ def command(
     name: str,
     timeout: str | None,
     capability: str,
+    sync_dir: str | None,
+    no_sync: bool,
     side_effects: bool,
     words: tuple[str, ...],
     allowed_instance_types: str,
@@ -77,6 +85,7 @@ def command(
         raise refusal("--jobs", "each job of the file has its own command and options", remedy=remedy)
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
+    tree = work_tree_of(settings, sync_dir, no_sync)
     width = max(len(job.name) for job in wanted)
 
     def write(job: Job, line: str) -> None:
@@ -84,7 +93,16 @@ def command(
 
     ran = given.perform(
         settings,
-        lambda ports, stop, tell: run(ports, settings, request, wanted, stop=stop, tell=tell, write=write),
+        lambda ports, stop, tell: run(
+            ports,
+            settings,
+            request,
+            wanted,
+            stop=stop,
+            tell=tell,
+            write=write,
+            files=sending(ports, settings, given.directory, tree, stop, tell),
+        ),
         stops=True,
     )
     if not ran.outcome.succeeded:

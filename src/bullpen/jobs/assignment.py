@@ -17,12 +17,13 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.jobs.queries import find, policy_of
 from bullpen.model import instance as instances
+from bullpen.model import job as steps
 from bullpen.model import job_policy
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job, Result
 from bullpen.model.job_policy import Assignment
 from bullpen.model.transition import Check, Guard
-from bullpen.model.worker import ACTIVE, Worker
+from bullpen.model.worker import ACTIVE, Card, Worker
 from bullpen.ports import Ports
 
 CANDIDATES = 20
@@ -51,7 +52,7 @@ async def take(ports: Ports, settings: Settings, key: str) -> Job | None:
     if instance is None or instance.state is not instances.RUNNING:
         return None
     card = (await ports.workers.cards([key])).get(key)
-    able = card.capabilities if card else ()
+    able = capabilities_of(card)
     waiting = await ports.jobs.queued(instance.run_id, now, CANDIDATES, able)
     lease = timedelta(seconds=settings.timings.lease)
     if any(job.avoid == key for job in waiting) and not await is_alone(ports, instance, lease):
@@ -96,6 +97,11 @@ async def spread(ports: Ports, run_id: str, waiting: Sequence[Job], able: Sequen
     free = sum(beat is not None and beat.at + lease > now and beat.leaving is None for beat in beats)
     is_left = job_policy.is_left_to_others(waiting[0], now, waiting=count, free=free)
     return Spread(frozenset(used), is_left)
+
+
+def capabilities_of(card: Card | None) -> tuple[str, ...]:
+    """What a worker can do, as it reported it; an earlier version of the agent cannot run jobs with files."""
+    return steps.able(card.capabilities, files=card.handles_files) if card is not None else ()
 
 
 async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, instance: Instance) -> Job:

@@ -10,6 +10,7 @@ from bullpen.errors import ConfigError, Conflict
 from bullpen.model import job as steps
 from bullpen.model import limits
 from bullpen.model.job import Job
+from bullpen.model.manifest import is_hash
 from bullpen.ports import Ports
 
 
@@ -24,6 +25,8 @@ class JobRequest:
     timeout: float = 0.0
     capability: str = ""
     side_effects: bool = False
+    source: str = ""
+    artifacts: tuple[str, ...] = ()
 
 
 def checked(request: JobRequest) -> JobRequest:
@@ -38,6 +41,9 @@ def checked(request: JobRequest) -> JobRequest:
         _refuse("timeout", request.timeout, f"{low:g} to {high:g} seconds")
     if request.capability and not limits.is_word(request.capability, limits.CAPABILITY_LENGTH):
         _refuse("capability", request.capability, limits.word_allowed(limits.CAPABILITY_LENGTH))
+    if request.source and not is_hash(request.source):
+        _refuse("source", request.source, "the id of a source: 64 hexadecimal digits")
+    _check_artifacts(request.artifacts)
     return request
 
 
@@ -61,6 +67,10 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid
     while another one of the run lives."""
     for request in requests:
         checked(request)
+    for source in sorted({request.source for request in requests} - {""}):
+        await ports.sources.keep(source)  # from now on until the job, once it is stored, keeps it
+    if any(request.artifacts for request in requests):
+        await ports.artifacts.read("any", 0, 0, 1)  # raises where there is no store for them
     now = ports.clock.now()
     changes = [
         steps.submit(
@@ -74,6 +84,8 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid
                 capability=request.capability,
                 side_effects=request.side_effects,
                 avoid=avoid,
+                source=request.source,
+                artifacts=request.artifacts,
             ),
         )
         for request in requests
@@ -96,6 +108,19 @@ def _check_command(command: tuple[str, ...]) -> None:
         _refuse("command", "a word that is not UTF-8", "text")
     if size > limits.COMMAND_BYTES:
         _refuse("command", f"{size} bytes", f"at most {limits.COMMAND_BYTES} bytes in all")
+
+
+def _check_artifacts(patterns: tuple[str, ...]) -> None:
+    if len(patterns) > limits.ARTIFACT_PATTERNS:
+        _refuse("artifacts", f"{len(patterns)} patterns", f"at most {limits.ARTIFACT_PATTERNS} patterns")
+    for pattern in patterns:
+        names = pattern.split("/")
+        is_inside = not pattern.startswith("/") and ".." not in names and any(name not in ("", ".") for name in names)
+        if not (is_inside and pattern.isprintable() and len(pattern) <= limits.ARTIFACT_PATTERN_LENGTH):
+            allowed = (
+                f"a path or pattern below the job's directory, at most {limits.ARTIFACT_PATTERN_LENGTH} characters"
+            )
+            _refuse("artifacts", pattern, allowed)
 
 
 def _refuse(field: str, found: Any, allowed: str) -> NoReturn:

@@ -25,6 +25,18 @@ LOSSES = 3
 """How often a job may lose its worker before it fails: by then it is likely the job that kills them."""
 
 
+WITH_FILES = "with files"
+"""Begins the stored capability of a job with a source or artifacts. No agent of an earlier version has such a
+capability, so none takes a job that it would run in an empty directory. No setting can name one: it has a space."""
+
+
+def able(capabilities: tuple[str, ...], *, files: bool) -> tuple[str, ...]:
+    """The stored capabilities of the jobs that a worker with these capabilities can run, beside jobs that need none."""
+    if not files:
+        return capabilities
+    return (*capabilities, WITH_FILES, *(f"{WITH_FILES} {one}" for one in capabilities))
+
+
 class State(StrEnum):
     ABSENT = "absent"  # never stored
     QUEUED = "queued"
@@ -71,6 +83,13 @@ class Job:
     reason: str = ""
     finished_at: datetime | None = None
     purge_at: datetime | None = None
+    source: str = ""  # the files that its working directory has at the start, see `model.manifest`; empty: none
+    artifacts: tuple[str, ...] = ()  # patterns of the files that are kept when it has ended
+
+    @property
+    def own_capability(self) -> str:
+        """What was asked for, without what the files of the job need."""
+        return self.capability.removeprefix(WITH_FILES).lstrip()
 
 
 def absent(job_id: str, run_id: str, command: tuple[str, ...]) -> Job:
@@ -92,12 +111,17 @@ class Submitted(Event):
     capability: str = ""
     side_effects: bool = False
     avoid: str = ""
+    source: str = ""
+    artifacts: tuple[str, ...] = ()
 
 
 @transition(ABSENT, to=QUEUED)
 def submit(job: Job, event: Submitted) -> Step:
     """The job waits for a worker of its run."""
-    return taking(job, event, queued_at=event.at), ()
+    capability = event.capability
+    if event.source or event.artifacts:
+        capability = f"{WITH_FILES} {capability}".rstrip()
+    return taking(job, event, queued_at=event.at, capability=capability), ()
 
 
 class JobPostponed(Event):

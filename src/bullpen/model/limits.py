@@ -35,6 +35,8 @@ COMMAND_BYTES = 32 * 1024  # of all words: a record stays small, and a script be
 JOB_NAME_LENGTH = 128  # characters
 JOB_INDEX = 1_000_000  # far above the jobs of any run
 CAPABILITY_LENGTH = 63  # characters
+ARTIFACT_PATTERNS = 20
+ARTIFACT_PATTERN_LENGTH = 256  # characters
 JOB_TIMEOUT = (1, 5 * 24 * 3600)  # seconds; GitHub ends a job on a self-hosted runner after five days
 
 # ---- pages and numbers

@@ -17,6 +17,7 @@ class WorkPhase(StrEnum):
     ACQUIRE = "acquire"  # the three above together: runners are waited for side by side
     SETTLE = "settle"  # its decision is carried out: committed, or everything given back
     # other work
+    SYNC = "sync"  # the files of a project are read, and what changed is sent
     QUEUE = "queue"  # a provision waits for room under a cap, or for another provision of the run
     EVICT = "evict"  # it ends idle runners to make room
     REPLACE = "replace"  # a lost runner is replaced

@@ -87,6 +87,10 @@ class Worker:
         return self.leaving is None and not self.is_suspect(now)
 
 
+HANDLES_FILES = ("files", "yes")
+"""Among the extras of a worker that can run jobs with a source or artifacts. Earlier versions of the agent cannot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """What a worker reports about itself: stored apart from the lease, because it hardly ever changes."""
@@ -97,6 +101,11 @@ class Card:
     pid: int = 0
     agent_version: str = ""
     extras: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def handles_files(self) -> bool:
+        """Whether the worker can run jobs with a source or artifacts."""
+        return HANDLES_FILES in self.extras
 
 
 def absent(key: str, forgotten_epoch: int = 0) -> Worker:

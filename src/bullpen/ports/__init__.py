@@ -2,6 +2,7 @@
 
     store      Records, Signals, Observations: the truth, and the one way to change it
     liveness   Workers, Jobs, Logs: leases, and what runs under them
+    sources    Sources, Artifacts: the files that jobs work on, and those that they leave behind
     workflows  Workflows: the runs of a CI that has jobs of its own
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 
 from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
+from bullpen.ports.sources import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Artifacts, NoArtifacts, NoSources, Sources
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
 from bullpen.ports.vault import Secret, Vault
@@ -60,4 +62,6 @@ class Ports:
     tokens: Tokens
     infrastructure: Infrastructure = field(default_factory=NoInfrastructure)
     workflows: Workflows = field(default_factory=NoWorkflows)
+    sources: Sources = field(default_factory=NoSources)
+    artifacts: Artifacts = field(default_factory=NoArtifacts)
     store_clock: StoreClock = field(default_factory=NoStoreClock)

@@ -98,6 +98,9 @@ class Jobs(Protocol):
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         """All jobs of a run, finished ones included until purged; by id, after `after`."""
 
+    async def sources(self) -> set[str]:
+        """The ids of the sources that queued and running jobs need. Consistent."""
+
 
 class Logs(Protocol):
     """What jobs print, kept apart for each assignment (job and fence)."""

@@ -19,6 +19,7 @@ from bullpen.pool import clock_skew
 from bullpen.ports import Ports
 from bullpen.refresh import desired, leases, reap, reconcile, warm
 from bullpen.refresh.action import BY, Action, Hindered, Plan, PlanRunner, alarm, mend
+from bullpen.sources.upkeep import tidy
 from bullpen.workflows.controller import WorkflowController
 
 __all__ = ["Action", "Hindered", "refresh"]
@@ -66,6 +67,7 @@ async def refresh(
         note([Action("give up", id, "its run has no runner")])
     if not dry_run:
         await ports.records.purge(ports.clock.now(), PURGE_PAGE)
+        await tidy(ports, settings)
     runner.check(actions)
     return actions
 

@@ -10,7 +10,7 @@ everything back and ends the jobs.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -26,8 +26,13 @@ from bullpen.provision import Outcome, Request, provision
 from bullpen.release import ReleaseOutcome, release
 from bullpen.run.replacement import mute_runners, runners_of
 from bullpen.run.watch import BY, RunOptions, Watch, Write
+from bullpen.sources import Sent
+from bullpen.sources.upkeep import tidy
 
 __all__ = ["RunOptions", "RunOutcome", "Write", "exit_code_of", "numbered", "run"]
+
+SendFiles = Callable[[], Awaitable[Sent]]
+"""Sends the files that every job works on."""
 
 TIMED_OUT = 124  # as timeout(1) says it
 CANCELLED = 130
@@ -102,13 +107,18 @@ async def run(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     tell: Tell = lambda report: None,
     write: Write = lambda job, line: None,
+    files: SendFiles | None = None,
 ) -> RunOutcome:
-    """Serve a whole run. Every job is checked before anything is acquired. A job that fails is not an error here."""
+    """Serve a whole run. Every job is checked, and `files` are sent, before anything is acquired. A job that fails is
+    not an error here."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for one in wanted:
         jobs.checked(one)
         _check_capability(settings, one)
+    if files is not None:
+        sent = await files()
+        wanted = [replace(one, source=sent.source) for one in wanted]
     outcome = await provision(ports, settings, request, stop=stop, tell=tell)
     if not outcome.succeeded:
         return RunOutcome(outcome, interrupted=outcome.interrupted)
@@ -119,6 +129,8 @@ async def run(
         await _give_back(ports, settings, request, tell)
         raise
     released = await _give_back(ports, settings, request, tell)
+    if files is not None:
+        await tidy(ports, settings)
     ended = await _as_they_ended(ports, watch.jobs)
     return RunOutcome(
         outcome,

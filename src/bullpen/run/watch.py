@@ -8,15 +8,17 @@ from typing import Self
 
 from bullpen import jobs
 from bullpen.config import Settings
+from bullpen.jobs.files import unable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.liveness import LivenessController
 from bullpen.model import job as steps
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Request
-from bullpen.run.replacement import Replacements
+from bullpen.run.replacement import Replacements, runners_of
 
 BY = "run"
 POLL_EVERY = 0.25  # seconds; output is shown this much later at most
@@ -181,9 +183,17 @@ class Watch:
             swept = await self._liveness.run_once()
             for key in swept.sweep.lost:
                 self._tell(ProgressReport(WorkPhase.LOSE, f"{key} is lost: its jobs go to others", about=key))
+            await self._end_unable()
             await self._replacements.replace_lost(time, self.jobs, self._used, self.earlier)
         if self._options.one_each:
             await self._keep_for_replacements()
+
+    async def _end_unable(self) -> None:
+        """End runners that take no job with files, so that others replace them: their agents are older than this."""
+        if any(one.request.source or one.request.artifacts for one in self._followed):
+            old = await unable(self._ports, await runners_of(self._ports, self._followed[0].request.run_id))
+            why = "its agent is of an earlier version, and cannot unpack the files of a project"
+            await lifecycle.expire_and_terminate(self._ports, self._settings, old, why, by=BY)
 
     async def _keep_for_replacements(self) -> None:
         """A lost job waits for the runner that replaces the lost one, for as long as one may come."""

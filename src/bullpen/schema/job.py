@@ -33,6 +33,8 @@ class JobAnswer(AnswerBody, frozen=True):
     timeout_seconds: float
     capability: str
     side_effects: bool
+    source: str
+    artifacts: tuple[str, ...]
     queued_at: str | None
     finished_at: str | None
     story: list[StoryLineAnswer] = field(default_factory=list)
@@ -54,7 +56,7 @@ class JobList(AnswerBody, frozen=True):
 
 
 def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:
-    return filled(JobAnswer, job, timeout_seconds=job.timeout, story=lines_of(story))
+    return filled(JobAnswer, job, timeout_seconds=job.timeout, capability=job.own_capability, story=lines_of(story))
 
 
 def log_of(job: JobAnswer, lines: list[str]) -> JobLog:

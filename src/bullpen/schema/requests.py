@@ -36,6 +36,11 @@ class SubmitJob(RequestBody, frozen=True):
     timeout_seconds: Annotated[float, Meta(ge=0, le=limits.JOB_TIMEOUT[1])] = 0.0
     capability: Annotated[str, Meta(max_length=limits.CAPABILITY_LENGTH)] = ""
     side_effects: bool = False
+    source: Annotated[str, Meta(max_length=64, description="Id of the files that the job works on.")] = ""
+    artifacts: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.ARTIFACT_PATTERN_LENGTH)], ...],
+        Meta(max_length=limits.ARTIFACT_PATTERNS, description="Patterns of files to keep when the job has ended."),
+    ] = ()
 
 
 class TakeJob(RequestBody, frozen=True):

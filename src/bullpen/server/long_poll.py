@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bullpen.errors import BullpenError, Unavailable
-from bullpen.jobs.assignment import CANDIDATES, Spread, is_alone, spread
+from bullpen.jobs.assignment import CANDIDATES, Spread, capabilities_of, is_alone, spread
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Job
 from bullpen.model.worker import Worker
@@ -111,7 +111,7 @@ class LongPoll:
         for one in served:
             if (worker := workers.get(one.id)) is None:
                 continue
-            able = cards[worker.id].capabilities if worker.id in cards else ()
+            able = capabilities_of(cards.get(worker.id))
             lease = timedelta(seconds=worker.lease)
             if (one.run_id, able) not in pages:
                 # Read at once for all workers of a run that have the same capabilities.

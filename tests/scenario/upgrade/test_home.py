@@ -32,6 +32,7 @@ from scenario.upgrade.steps import (
     serve,
     well,
 )
+from sources.trees import a_project, write
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) 
     (newer,) = ids(pool.provision("newer", 1))
     assert pool.run_job("newer", "true") == newer
     del pool.settings["agent.serve-url"]
-    well(before.run("release", "--run-id", "early"))
+    pool.release("early")
     assert before.on_offer() == [early]
 
     # Then `serve` is: the agents of before go on with this one.
@@ -155,3 +156,15 @@ def test_a_home_is_upgraded_in_the_middle_of_its_jobs(before: Pool, pool: Pool) 
     end(serving)
     assert well(pool.run("down", "--json")).answer["terminated"] == ids(again)
     assert (pool.live(), pool.audit()) == ([], [])
+
+
+def test_a_job_with_files_never_runs_on_an_agent_of_before(before: Pool, pool: Pool) -> None:
+    """It would run in an empty directory."""
+    early = launched(launch(before, "early"))
+    well(before.run("release", "--run-id", "early"))
+    assert before.on_offer() == [early]
+    write(a_project(pool.folder), {".git/info/exclude": "*\n"})
+    ran = well(pool.run("run", "--count", "1", "--", "cat", "tracked"))
+    assert "job-0 | 1\n" in ran.out
+    assert "its agent is of an earlier version" in pool.story(early)
+    assert early not in pool.live()

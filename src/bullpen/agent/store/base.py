@@ -67,11 +67,21 @@ class OwnList(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job that was taken, the command it runs, and its number among the jobs submitted with it."""
+    """A job that was taken, the command it runs, and its number among the jobs submitted with it.
+
+    With a `source` its working directory has the files of it; `artifacts` are patterns of files to keep.
+    """
 
     job: HeldJob
     command: tuple[str, ...]
     index: int = 0
+    source: str = ""
+    artifacts: tuple[str, ...] = ()
+
+    @property
+    def has_files(self) -> bool:
+        """Then it gets a directory of its own."""
+        return bool(self.source or self.artifacts)
 
 
 class Sink(Protocol):

@@ -158,7 +158,8 @@ class HttpStore:
             return None
         holder = LeaseHolder(taken["worker"], taken["epoch"])
         job = HeldJob(taken["id"], taken["fence"], record.round, time.monotonic(), holder, taken["timeoutSeconds"])
-        return Order(job, tuple(taken["command"]), taken["index"])
+        files = taken.get("source", ""), tuple(taken.get("artifacts", ()))
+        return Order(job, tuple(taken["command"]), taken["index"], *files)
 
     def settle_job(self, job: HeldJob) -> bool:
         from bullpen.agent.store.jobs import verdict
@@ -214,6 +215,7 @@ class HttpStore:
         if self._epoch == 0:
             from bullpen import __version__
             from bullpen.agent.build import build_id
+            from bullpen.model.worker import HANDLES_FILES
 
             beat["metadata"] = {
                 "capabilities": list(self._config.capabilities),
@@ -221,6 +223,7 @@ class HttpStore:
                 "host": self._host,
                 "pid": os.getpid(),
                 "agentVersion": __version__,
+                "extras": dict([HANDLES_FILES]),
             }
         return beat
 

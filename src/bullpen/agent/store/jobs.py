@@ -16,7 +16,7 @@ from bullpen.agent.store.rows import JOBS, WORKERS, micros
 from bullpen.agent.store.sqlite import LogFile, SqliteStore
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.model import job_policy
-from bullpen.model.job import Job, Result
+from bullpen.model.job import Job, Result, able
 from bullpen.model.job_policy import Assignment, JobPolicy
 
 
@@ -45,11 +45,11 @@ class LocalJobs:
             connection.execute(_IS_BUSY, (1, id_))
         holder = LeaseHolder(taken.worker, taken.epoch)
         job = HeldJob(taken.id, taken.fence, record.round, time.monotonic(), holder, taken.timeout)
-        return Order(job, taken.command, taken.index)
+        return Order(job, taken.command, taken.index, taken.source, taken.artifacts)
 
     def next_job(self, connection: sqlite3.Connection, run_id: str, at: datetime) -> str | None:
         """The id of the job that `take_job` would take: the oldest that may run now, those that were lost first."""
-        can, now = self._config.capabilities, micros(at)
+        can, now = able(self._config.capabilities, files=True), micros(at)
         marks = ", ".join("?" * len(can))
         asked = (run_id, now, *can, self._key, run_id, now, self._config.instance_id)
         row = connection.execute(_NEXT.format(marks=marks), asked).fetchone()
@@ -61,7 +61,8 @@ class LocalJobs:
         """True if this runner has had one of the jobs that wait, and there is one for each that has had none."""
         if job is None or job.queued_at is None:
             return False
-        can, now, id_ = self._config.capabilities, micros(at), self._config.instance_id
+        can, now = able(self._config.capabilities, files=True), micros(at)
+        id_ = self._config.instance_id
         others = [row[0] for row in connection.execute(_OTHERS, (job.run_id, now, id_))]
         if not others:
             return False

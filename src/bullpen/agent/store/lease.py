@@ -63,7 +63,9 @@ class Lease:
         if not isinstance(outcome, Change):
             return outcome
         if self.epoch == 0:
-            card = workers.Card(self._config.capabilities, self._build, self._host, os.getpid(), __version__)
+            card = workers.Card(
+                self._config.capabilities, self._build, self._host, os.getpid(), __version__, (workers.HANDLES_FILES,)
+            )
             values = (self.key, json.dumps(asdict(card)))
             connection.execute("REPLACE INTO cards (worker, card) VALUES (?, ?)", values)
         return Accepted.of(WORKERS.land(connection, outcome), resurrected=outcome.step == workers.resurrect.step)

@@ -86,7 +86,7 @@ def _time(value: int) -> datetime:
 
 
 def words(command: str) -> tuple[str, ...]:
-    """A job's command; empty if what is stored is none, so that the job fails and the agent does not."""
+    """A job's command, or its patterns; empty if what is stored is not one: the job fails then, and not the agent."""
     try:
         found = json.loads(command)
     except ValueError:
@@ -110,6 +110,7 @@ JOBS = Rows(
         "state": job.State,
         "result": job.Result,
         "command": words,
+        "artifacts": words,
         **dict.fromkeys(("side_effects", "bound", "cancelling"), bool),
         **dict.fromkeys(("queued_at", "not_before", "verify_by", "finished_at", "purge_at"), _time),
     },

@@ -18,6 +18,7 @@ from bullpen.engines.memory.observations import MemoryObservations
 from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.engines.memory.records import MemoryRecords
 from bullpen.engines.memory.signals import MemorySignals, Reports
+from bullpen.engines.memory.sources import MemoryArtifacts, MemorySources, StoredSources
 from bullpen.engines.memory.tables import Tables
 from bullpen.engines.memory.tokens import MemoryTokens, Shelf
 from bullpen.engines.memory.vault import MemoryVault
@@ -45,6 +46,7 @@ class Memory:
         self.notes: Notes = {}
         self.secrets: dict[str, Secret] = {}
         self.shelf = Shelf()
+        self.stored_sources = StoredSources()
 
     def ports(self, clock: Clock | None = None, chance: Chance | None = None, faults: Faults | None = None) -> Ports:
         """The access of one process. Processes that share no `chance` need seeds of their own."""
@@ -66,5 +68,7 @@ class Memory:
             workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
             vault=MemoryVault(self.secrets, clock, faults),
             tokens=MemoryTokens(self.shelf, faults),
+            sources=MemorySources(self.stored_sources, clock, faults),
+            artifacts=MemoryArtifacts(self.stored_sources, faults),
             store_clock=clock if isinstance(clock, LoopClock) else NoStoreClock(),
         )

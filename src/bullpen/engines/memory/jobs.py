@@ -6,7 +6,7 @@ from itertools import islice
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.tables import Tables
-from bullpen.model.job import Job, has_used
+from bullpen.model.job import FINISHED, Job, has_used
 
 
 class MemoryJobs:
@@ -51,6 +51,10 @@ class MemoryJobs:
     @request("jobs.unfinished")
     def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return self._indexes.unfinished.page(limit, run_id, after)
+
+    @request("jobs.sources")
+    def sources(self) -> set[str]:
+        return {job.source for job in self._tables.jobs.values() if job.source and job.state is not FINISHED}
 
     @request("jobs.of_run")
     def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:

@@ -19,6 +19,7 @@ HELD = f"{_JOB} WHERE worker = ? AND epoch <= ? AND state = 'running' ORDER BY e
 UNVERIFIED = f"{_JOB} WHERE verify_by <= ? ORDER BY verify_by, id LIMIT ?"
 NEXT_WAITING_RUN = "SELECT run_id FROM jobs WHERE run_id > ? AND state = 'queued' ORDER BY run_id LIMIT 1"
 UNFINISHED = f"{_JOB} WHERE run_id = ? AND state <> 'finished' AND id > ? ORDER BY id LIMIT ?"
+SOURCES = "SELECT DISTINCT source FROM jobs WHERE state <> 'finished' AND source <> ''"
 OF_RUN = f"{_JOB} WHERE run_id = ? AND id > ? ORDER BY id LIMIT ?"
 
 
@@ -67,6 +68,9 @@ class SqliteJobs(SqlitePort):
 
     async def unfinished(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return await self._select(JOBS, UNFINISHED, run_id, after, limit)
+
+    async def sources(self) -> set[str]:
+        return {source for (source,) in await self._rows(SOURCES)}
 
     async def of_run(self, run_id: str, limit: int, after: str = "") -> list[Job]:
         return await self._select(JOBS, OF_RUN, run_id, after, limit)

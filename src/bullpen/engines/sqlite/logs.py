@@ -17,6 +17,7 @@ from bullpen.errors import Refused, Unavailable
 from bullpen.ports import LOG_LIMIT
 
 FOLDER = "jobs"
+KINDS = ("log", "artifacts", "artifacts-part")  # of files: of one assignment each
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -27,26 +28,27 @@ class FileLogs:
         self._home = home
 
     async def append(self, job_id: str, fence: int, offset: int, content: bytes) -> int:
-        path = _path_of(self._home, job_id, fence)
+        path = path_of(self._home, job_id, fence)
         return await asyncio.to_thread(_append, path, offset, content, LOG_LIMIT)
 
     async def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
-        return await asyncio.to_thread(_read, _path_of(self._home, job_id, fence), offset, limit)
+        return await asyncio.to_thread(_read, path_of(self._home, job_id, fence), offset, limit)
 
 
 def remove_logs(home: Path, jobs: Iterable[tuple[str, int]]) -> None:
-    """The logs of every assignment of these jobs, each named with its last fence."""
+    """The logs and artifacts of every assignment of these jobs, each named with its last fence."""
     for job_id, last in jobs:
         for fence in range(last + 1):
-            with suppress(OSError, Refused):  # what cannot be removed stays, and does no harm
-                _path_of(home, job_id, fence).unlink()
+            for kind in KINDS:
+                with suppress(OSError, Refused):  # what cannot be removed stays, and does no harm
+                    path_of(home, job_id, fence, kind).unlink()
 
 
-def _path_of(home: Path, job_id: str, fence: int) -> Path:
+def path_of(home: Path, job_id: str, fence: int, kind: str = "log") -> Path:
     """Raise Refused for an id that is none: it must not lead out of the folder."""
     if not _NAME.fullmatch(job_id) or fence < 0:
         raise Refused(f"{job_id!r} is not the id of a job with a log")
-    return home / FOLDER / f"{job_id}.{fence}.log"
+    return home / FOLDER / f"{job_id}.{fence}.{kind}"
 
 
 def _append(path: Path, offset: int, content: bytes, limit: int) -> int:

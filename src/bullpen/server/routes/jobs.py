@@ -31,6 +31,8 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
         timeout=data.timeout_seconds,
         capability=data.capability,
         side_effects=data.side_effects,
+        source=data.source,
+        artifacts=data.artifacts,
     )
     with context.serving(request, Scope.OPERATE) as operator:
         jobs.check_served(context.settings)

@@ -46,6 +46,9 @@ class DynamoJobs:
         jobs = await read_listed(walk, Job, lambda job: True, limit)
         return sorted({job.instance_id for job in jobs if has_used(job, since)})
 
+    async def sources(self) -> set[str]:
+        return set()  # there is no store for them here
+
     async def held(self, worker: str, through_epoch: int, limit: int) -> list[Job]:
         # By the markers that land with the jobs, not by an index: that none is left must be true when it is said.
         until = ("SK", "<", f"ID#{through_epoch + 1:012}")

@@ -1,0 +1,43 @@
+"""The files of the project that `bullpen run` sends: which ones, and how."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bullpen.cli.runs import refusal
+from bullpen.config import Settings
+from bullpen.model.progress import Tell
+from bullpen.ports import Ports
+from bullpen.ports.sources import no_store
+from bullpen.sources import Sent, send
+from bullpen.sources.work_tree import WorkTree, find_work_tree
+
+MEBIBYTE = 1024 * 1024
+
+
+def work_tree_of(settings: Settings, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
+    """The tree to send; None if there is none, or it must not be sent. Raise ConfigError, before a pool is opened."""
+    if no_sync and sync_dir is not None:
+        raise refusal("--no-sync", "--sync names the files to send", remedy="Leave one of them out.")
+    tree = None if no_sync else find_work_tree(Path.cwd(), sync_dir)
+    if tree is not None and settings.engines.pool == "aws":
+        raise no_store()
+    return tree
+
+
+def sending(
+    ports: Ports, settings: Settings, home: Path, tree: WorkTree | None, stop: asyncio.Event, tell: Tell
+) -> Callable[[], Awaitable[Sent]] | None:
+    """What sends the tree to the store of an embedded pool; None without a tree."""
+    if tree is None:
+        return None
+    pools = [home, *([Path(settings.local.work_dir)] if settings.local.work_dir else [])]
+    return lambda: send(
+        ports.sources,
+        tree,
+        cache=home / "sources" / "clients",
+        max_size=settings.sync.max_size * MEBIBYTE,
+        leave_out=pools,
+        tell=tell,
+        stop=stop,
+    )

@@ -1,0 +1,43 @@
+"""Which files `bullpen run` sends."""
+
+from pathlib import Path
+
+import pytest
+
+from bullpen.cli.sync import work_tree_of
+from bullpen.config import Engines, Settings
+from bullpen.errors import ConfigError
+from sources.trees import a_project
+
+ON_AWS = Settings(engines=Engines(pool="aws"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(a_project(tmp_path / "project"))
+    return tmp_path / "project"
+
+
+def test_the_work_tree_is_sent_unless_the_user_says_no(project: Path) -> None:
+    tree = work_tree_of(Settings(), None, False)
+    assert tree is not None
+    assert tree.root == project.resolve()
+    assert work_tree_of(Settings(), None, True) is None
+
+
+def test_a_directory_to_send_and_none_to_send_are_a_contradiction(project: Path) -> None:
+    with pytest.raises(ConfigError, match="--no-sync"):
+        work_tree_of(Settings(), ".", True)
+
+
+@pytest.mark.parametrize("sync_dir", [None, "."])
+def test_a_pool_on_aws_refuses_a_project_by_name(project: Path, sync_dir: str | None) -> None:
+    with pytest.raises(ConfigError, match=r'engines\.pool is "aws"') as refused:
+        work_tree_of(ON_AWS, sync_dir, False)
+    assert "--no-sync" in refused.value.remedy
+    assert work_tree_of(ON_AWS, None, True) is None
+
+
+def test_outside_of_a_work_tree_aws_works_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert work_tree_of(ON_AWS, None, False) is None
