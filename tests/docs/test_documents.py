@@ -145,3 +145,7 @@ def _promised(act: str) -> str:
 @pytest.mark.parametrize("path", overview_pictures(), ids=lambda path: path.name)
 def test_the_drawing_of_the_whole_is_what_its_script_draws(path: Path) -> None:
     assert path.read_text() == overview_pictures()[path], "stale: run `python tools/overview_picture.py`"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
