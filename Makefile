@@ -78,9 +78,11 @@ ifeq ($(FRESH),yes)
 	exit 1
 endif
 	@# A newer pip than Python brings along: it is through in half the time.
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt pip hatchling editables
+	@$(PY) tools/elapsed.py "1 of 2: updating pip, a few seconds" \
+	  $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt pip hatchling editables
 	@# Until version 0.1.0 the distribution was named `bullpen`. pip lets both own the same files, and removes them with either.
 	@if ls $(VENV)/lib/python3*/site-packages/bullpen-*.dist-info >/dev/null 2>&1; then \
 	  $(PY) -m pip uninstall --quiet --disable-pip-version-check --yes bullpen; fi
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,github,serve,dev]'
+	@$(PY) tools/elapsed.py "2 of 2: installing Bullpen and its development tools, about a minute" \
+	  $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[aws,github,serve,dev]'
 	@echo '$(CURDIR)' > $@
