@@ -21,10 +21,9 @@ def run(what: str, command: Sequence[str]) -> int:
     print(what, end="" if in_place else "\n", flush=True)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        while True:
+        while (code := process.poll()) is None:
             try:
-                code = process.wait(EVERY)
-                break
+                process.wait(EVERY)
             except subprocess.TimeoutExpired:
                 if in_place:
                     print(f"\r{what} ... {time.monotonic() - began:.0f} s", end="", flush=True)

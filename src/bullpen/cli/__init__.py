@@ -53,9 +53,9 @@ def _run(arguments: list[str]) -> int:
         return complete(os.environ["_BULLPEN_COMPLETE"])
     match arguments:
         case [] | ["--help"] | ["-h"] | ["help"]:
-            from bullpen.cli.overview import overview
+            from bullpen.cli.overview import overview, terminal_width
 
-            sys.stdout.write(overview())
+            sys.stdout.write(overview(terminal_width()))
             return 0
         case ["--version"] | ["-V"]:
             sys.stdout.write(f"bullpen {__version__}\n")

@@ -24,7 +24,7 @@ Examples:
 """
 
 
-@click.group("config", invoke_without_command=True)
+@click.group("config", invoke_without_command=True, epilog=EPILOG)
 @pool_options
 @click.pass_context
 def command(context: click.Context) -> None:

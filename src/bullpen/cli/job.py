@@ -19,6 +19,7 @@ EPILOG = """
 Examples:
   bullpen job submit --run-id 4711 --name unit -- make test
   bullpen job list --run-id 4711
+  bullpen job show j-0123456789abcdef
   bullpen job logs j-0123456789abcdef --follow
   bullpen job cancel j-0123456789abcdef
 """

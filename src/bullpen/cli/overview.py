@@ -4,6 +4,7 @@ This module imports nothing: printing the help should cost little more than star
 costs three times as much.
 """
 
+LONGEST_LINE = 80
 COMMANDS = {
     "Runners and jobs": {
         "provision": "Get N verified runners for a run, all or nothing",
@@ -57,10 +58,35 @@ Examples:
 """
 
 
-def overview() -> str:
-    """The help of the whole program."""
+def overview(width: int = 80) -> str:
+    """The help of the whole program, at the width of the terminal."""
     lines = []
     for subject, commands in COMMANDS.items():
         lines.append(f"{subject}:")
         lines += [f"  {name:<10} {summary}" for name, summary in commands.items()]
-    return "\n".join([TOP, *lines, "", OPTIONS])
+    text = "\n".join([TOP, *lines, "", OPTIONS])
+    return text if width >= LONGEST_LINE else _narrowed(text, width)
+
+
+def terminal_width() -> int:
+    """Of the terminal behind stdout, or what COLUMNS says; 80 where there is none."""
+    import os
+
+    try:
+        return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _narrowed(text: str, width: int) -> str:
+    """The help with its long lines broken, below the beginning of their second column."""
+    import re
+    import textwrap
+
+    def narrowed(line: str) -> str:
+        name = re.match(r"  (-.*?  +|\S+ +)", line)
+        indent = " " * (name.end() if name else 0)
+        return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+    whole = re.sub(r"\n(?=[a-z])", " ", text)  # the paragraph at the top
+    return "\n".join(map(narrowed, whole.splitlines())) + "\n"

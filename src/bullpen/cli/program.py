@@ -14,9 +14,10 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from bullpen import __version__
+from bullpen.cli.help import with_own_help
 from bullpen.cli.options import pool_options
 from bullpen.cli.output import AnswerLost, complain, say
-from bullpen.cli.overview import COMMANDS, overview
+from bullpen.cli.overview import COMMANDS, overview, terminal_width
 from bullpen.errors import BullpenError, ConfigError, FailureCause, Interrupted
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
@@ -38,10 +39,10 @@ class Program(click.Group):
             remedy = remedy if meant else "Run `bullpen --help` to list the commands."
             raise ConfigError(f"{shortened(cmd_name)}: no such command", remedy=remedy)
         command: click.Command = importlib.import_module(f"bullpen.cli.{cmd_name.replace('-', '_')}").command
-        return command
+        return with_own_help(command)
 
     def get_help(self, ctx: click.Context) -> str:
-        return overview().rstrip()
+        return overview(terminal_width()).rstrip()
 
 
 @click.group(
@@ -55,7 +56,7 @@ class Program(click.Group):
 def program(context: click.Context) -> None:
     """Without a command, print the help."""
     if context.invoked_subcommand is None:
-        say(overview().rstrip())
+        say(overview(terminal_width()).rstrip())
 
 
 def run(arguments: Sequence[str]) -> int:

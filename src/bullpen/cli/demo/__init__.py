@@ -27,7 +27,14 @@ TIMINGS = Timings(
 )
 
 
-@click.command("demo")
+EPILOG = """
+\b
+Examples:
+  bullpen demo
+"""
+
+
+@click.command("demo", epilog=EPILOG)
 def command() -> int:
     """Demonstrate the pool with real processes, in under a minute.
 
