@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from bullpen import config
-from fakes import iam_simulator
+from fakes import api_tools, iam_simulator
 from fakes.java_engines import Engines, EnginesMissing, ToolsMissing, fetch, install_tools, running
 
 SKIPPED = "SKIPPED ENGINES"
@@ -47,7 +47,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             install_tools()
             fetch()
             iam_simulator.fetch()
-        except (EnginesMissing, iam_simulator.SimulatorMissing) as exc:
+            api_tools.node_tools()
+            api_tools.python_tools()
+        except (EnginesMissing, iam_simulator.SimulatorMissing, api_tools.ApiToolsMissing) as exc:
             pytest.exit(f"BULLPEN_REQUIRE_ENGINES=1, and {exc}", returncode=1)
 
 

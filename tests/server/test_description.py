@@ -25,14 +25,16 @@ async def test_every_endpoint_is_described(tmp_path: Path) -> None:
     async with a_house(tmp_path) as house:
         answer = await house.ask("GET", "/v1/openapi.json")
         paths = answer.json()["paths"]
+        assert "/v1/agents/{instanceId}/record" in (await house.ask("GET", "/v1/openapi-agents.json")).json()["paths"]
         assert {"/v1/heartbeats", "/v1/heartbeats/batch", "/v1/jobs", "/v1/events", "/healthz"} <= set(paths)
         assert {"/v1/github/webhook", "/v1/oidc/token"} <= set(paths)
-        assert set(paths["/v1/operations/{operation_id}"]) == {"get", "delete"}
+        assert set(paths["/v1/operations/{operationId}"]) == {"get", "delete"}
         assert paths["/v1/heartbeats"]["post"]["requestBody"]
         assert [path for path in paths if not path.startswith(("/v1/", "/healthz", "/readyz"))] == []
 
 
 def test_every_request_that_fits_the_description_is_answered_as_described(served: Served) -> None:
     checked = check_described(served.url, lambda path: path != "/v1/events")  # a stream does not end
-    assert len(checked) > 20
+    checked += check_described(served.url, lambda path: True, "/v1/openapi-agents.json")
+    assert len(checked) > 35
     assert served.ask("GET", "/readyz")[0] == 200

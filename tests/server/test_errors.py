@@ -15,6 +15,8 @@ from server.fixtures import INSTANCE, a_house
 from server.wired import Wire, beat, request
 
 REFUSED: list[tuple[str, str, Any, int, ErrorCode]] = [
+    ("GET", "/v1/nothing-here", None, 404, ErrorCode.NOT_FOUND),
+    ("GET", "/v1", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/nothing/here", None, 404, ErrorCode.NOT_FOUND),
     ("GET", "/v1/runs/never", None, 404, ErrorCode.NOT_FOUND),
@@ -59,6 +61,25 @@ def test_every_status_has_a_code(status: int) -> None:
 
 def test_every_code_is_answered_with_some_status() -> None:
     assert {Problem(status, "x").answer.code for status in (400, 500, *CODES)} == set(ErrorCode)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "allowed"),
+    [
+        ("/v1/instances?state=bogus", "state", "one of created, idle, claimed, running, terminated"),
+        ("/v1/jobs?runId=r&state=bogus", "state", "one of queued, running, finished"),
+        ("/v1/runs?state=bogus", "state", "one of waiting, provisioning, running, releasing"),
+        ("/v1/operations?kind=bogus", "kind", "one of provision, release"),
+        (f"/v1/instances?resourceClass={'x' * 64}", "resourceClass", None),
+    ],
+)
+async def test_a_wrong_value_is_refused_by_the_name_of_its_parameter(
+    tmp_path: Path, path: str, field: str, allowed: str | None
+) -> None:
+    async with a_house(tmp_path) as house:
+        answer = await house.ask("GET", path)
+        assert (answer.status_code, answer.json()["field"], answer.json().get("allowed")) == (400, field, allowed)
+        assert answer.json()["error"].startswith(f"{field}: ")
 
 
 # ---- unknown parameters

@@ -366,7 +366,8 @@ async def test_status_counts_instances_and_workers_and_lists_the_loops(tmp_path:
         shown = (await house.ask("GET", "/v1/status")).json()
         assert shown["counts"] == {"small": {"running": 1}}
         assert [(one["active"], one["inactive"]) for one in shown["workers"]] == [(1, 0)]
-        assert set(shown["loops"]) == {"infrastructure", "debts", "sweep", "reap", "reconcile", "warm", "health"}
+        usual = {"infrastructure", "debts", "sweep", "reap", "reconcile", "warm", "health", "sources"}
+        assert set(shown["loops"]) == usual
         assert (await house.ask("GET", "/readyz")).status_code == 200
 
 

@@ -67,6 +67,7 @@ async def test_the_list_may_be_of_one_state(tmp_path: Path) -> None:
         assert (await listed(house, "?state=suspect"))["workers"] == []
         answer = await house.ask("GET", "/v1/workers?state=dead")
         assert (answer.status_code, answer.json()["field"]) == (400, "state")
+        assert answer.json()["allowed"] == "one of active, inactive, suspect"
 
 
 # ---- shown

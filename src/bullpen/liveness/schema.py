@@ -39,8 +39,8 @@ class BadText(ConfigError, ValueError):
 class Binding(Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename={"job_id": "jobId"}):
     """A job, and the fence under which the worker has it: another assignment of the same job is another binding."""
 
-    job_id: Word
-    fence: Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
+    job_id: Annotated[Word, Meta(description="Id of the job.")]
+    fence: Annotated[int, Meta(ge=1, le=LARGEST_NUMBER, description="Assignment of the job that the worker has.")]
 
     def __post_init__(self) -> None:
         _check_word("jobId", self.job_id)
@@ -49,14 +49,17 @@ class Binding(Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename=
 class WorkerMetadata(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """What a worker reports about itself. Sent with the first beat and when it changes."""
 
-    capabilities: Annotated[tuple[Word, ...], Meta(max_length=MOST_ENTRIES)] = ()
-    build_id: Name = ""
-    host: Name = ""
-    pid: Count = 0
-    agent_version: Name = ""
-    extras: Annotated[dict[Name, Annotated[str, Meta(max_length=LONGEST_VALUE)]], Meta(max_length=MOST_ENTRIES)] = (
-        msgspec.field(default_factory=dict)
-    )
+    capabilities: Annotated[
+        tuple[Word, ...], Meta(max_length=MOST_ENTRIES, description="Capabilities that jobs may ask for.")
+    ] = ()
+    build_id: Annotated[Name, Meta(description="Build of the worker.")] = ""
+    host: Annotated[Name, Meta(description="Host of the worker.")] = ""
+    pid: Annotated[Count, Meta(description="Process id of the worker.")] = 0
+    agent_version: Annotated[Name, Meta(description="Version of the worker.")] = ""
+    extras: Annotated[
+        Annotated[dict[Name, Annotated[str, Meta(max_length=LONGEST_VALUE)]], Meta(max_length=MOST_ENTRIES)],
+        Meta(description="Anything else, by name."),
+    ] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for capability in self.capabilities:
@@ -101,17 +104,40 @@ class HeartbeatRequest(
     is the job that it runs for a CI with jobs of its own, sent with every beat while it runs.
     """
 
-    key: Word
-    token: Count = 0
-    lease: Count | None = None
-    request_id: Name = ""
-    domain: Name = ""
-    metadata: WorkerMetadata | None = None
-    bound: Annotated[tuple[Binding, ...], Meta(max_length=MOST_JOBS)] = ()
-    unbound: Annotated[tuple[Binding, ...], Meta(max_length=MOST_JOBS)] = ()
-    running: Annotated[tuple[Binding, ...], Meta(max_length=MOST_JOBS)] = ()
-    leaving: Annotated[datetime, Meta(tz=True)] | None = None
-    activity: Annotated[str, Meta(max_length=LONGEST_ACTIVITY)] = ""
+    key: Annotated[Word, Meta(description="Key of the worker, new for each process.")]
+    token: Annotated[Count, Meta(description="Token of the last answer; 0 in the first beat of a key.")] = 0
+    lease: Annotated[Count | None, Meta(description="Seconds of the lease to ask for; null or 0 for the default.")] = (
+        None
+    )
+    request_id: Annotated[
+        Name, Meta(description="Drawn once for a beat and kept over its retries: it then counts once.")
+    ] = ""
+    domain: Annotated[Name, Meta(description="Failure domain; the server knows it for agents.")] = ""
+    metadata: Annotated[
+        WorkerMetadata | None,
+        Meta(description="What the worker reports about itself; with the first beat, and when it changes."),
+    ] = None
+    bound: Annotated[
+        tuple[Binding, ...], Meta(max_length=MOST_JOBS, description="Jobs that it began since the last accepted beat.")
+    ] = ()
+    unbound: Annotated[
+        tuple[Binding, ...], Meta(max_length=MOST_JOBS, description="Jobs that are over, and whose result is recorded.")
+    ] = ()
+    running: Annotated[
+        tuple[Binding, ...],
+        Meta(max_length=MOST_JOBS, description="Jobs that it asks about: the answer names those to stop."),
+    ] = ()
+    leaving: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None,
+        Meta(description="When its machine is going to be taken away: it gets no new job."),
+    ] = None
+    activity: Annotated[
+        str,
+        Meta(
+            max_length=LONGEST_ACTIVITY,
+            description="Job that it runs for a CI with jobs of its own, in every beat while it runs.",
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         # All at once: in nearly every beat nothing is wrong.
@@ -135,13 +161,15 @@ class HeartbeatAnswer(
     `stop` are jobs that it must end: cancelled ones, and those that are no longer, or never were, its own.
     """
 
-    token: int
-    epoch: int
-    granted_lease: float
-    next_in: float
-    stop: tuple[str, ...]
-    state: State
-    resurrected: bool
+    token: Annotated[int, Meta(description="Token for the next beat.")]
+    epoch: Annotated[
+        int, Meta(description="Epoch of the worker. Another one than before means that it had been given up.")
+    ]
+    granted_lease: Annotated[float, Meta(description="Seconds for which the lease holds.")]
+    next_in: Annotated[float, Meta(description="Seconds after which the next beat is due.")]
+    stop: Annotated[tuple[str, ...], Meta(description="Ids of jobs that the worker must end.")]
+    state: Annotated[State, Meta(description="State of the worker.")]
+    resurrected: Annotated[bool, Meta(description="Whether the worker had been given up.")]
 
 
 def validated(request: HeartbeatRequest) -> HeartbeatRequest:

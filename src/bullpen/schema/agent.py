@@ -1,53 +1,62 @@
 """What only agents are answered. They read these fields with the standard library, also those of an older release."""
 
 from enum import StrEnum
+from typing import Annotated
 
+from msgspec import Meta
+
+from bullpen.model.instance import State as InstanceState
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.job import JobAnswer
+
+STATES = [one.value for one in InstanceState if one is not InstanceState.ABSENT]
 
 
 class AgentRecord(AnswerBody, frozen=True):
     """An instance's record as its agent needs it. `found` is false while there is none; `threshold` is in seconds."""
 
-    found: bool
-    seen: str
-    state: str = ""
-    run_id: str = ""
-    round: str = ""
-    threshold: float = 0.0
-    attested: bool = False
-    trust_domain: str = ""
-    has_job: bool = False
-    signal_seq: int = 0
-    repository: str = ""
+    found: Annotated[bool, Meta(description="Whether there is a record of this instance.")]
+    seen: Annotated[str, Meta(description="Send it with the next poll: the answer then waits for a change.")]
+    state: Annotated[
+        str,
+        Meta(description="State of the instance; empty without a record.", extra_json_schema={"enum": ["", *STATES]}),
+    ] = ""
+    run_id: Annotated[str, Meta(description="Run that the instance serves; empty if none.")] = ""
+    round: Annotated[str, Meta(description="Names one service of the instance: a new one with each owner.")] = ""
+    threshold: Annotated[float, Meta(description="Until when it may stay in its state, in seconds since 1970.")] = 0.0
+    attested: Annotated[bool, Meta(description="Whether the instance has proven that it is clean.")] = False
+    trust_domain: Annotated[str, Meta(description="Trust domain of the instance.")] = ""
+    has_job: Annotated[bool, Meta(description="Whether a job of its run waits for a runner.")] = False
+    signal_seq: Annotated[int, Meta(description="Number of the last signal that the server has.")] = 0
+    repository: Annotated[str, Meta(description="Repository of the run; jobs of other repositories are refused.")] = ""
 
 
 class AgentToken(AnswerBody, frozen=True):
-    token: str
+    token: Annotated[str, Meta(description="Token of the instance, for its agent's requests. A secret.")]
 
 
 class RegistrationAnswer(AnswerBody, frozen=True, omit_defaults=True):
     """Whether the record still asks for a registration, and what the agent needs for it; nothing, where it is done.
     `refusal` is why the CI gives nothing, for people. Never logged: `token`, `removal` and `jit` open the CI."""
 
-    registered: bool
-    runner: str = ""
-    label: str = ""
-    url: str = ""
-    group: str = ""
-    token: str = ""
-    removal: str = ""
-    jit: str = ""
-    oldest: str = ""
-    refusal: str = ""
+    registered: Annotated[bool, Meta(description="Whether the runner is registered, or may register now.")]
+    runner: Annotated[str, Meta(description="Name under which the CI knows the runner.")] = ""
+    label: Annotated[str, Meta(description="Label that jobs ask for.")] = ""
+    url: Annotated[str, Meta(description="Where to register: a repository or an organisation.")] = ""
+    group: Annotated[str, Meta(description="Runner group; empty for the default one.")] = ""
+    token: Annotated[str, Meta(description="Registers the runner. A secret.")] = ""
+    removal: Annotated[str, Meta(description="Removes the runner again. A secret.")] = ""
+    jit: Annotated[str, Meta(description="A registration that was made already, for one job. A secret.")] = ""
+    oldest: Annotated[str, Meta(description="Oldest version of the runner that the CI accepts; empty if unknown.")] = ""
+    refusal: Annotated[str, Meta(description="Why the CI gives nothing, for people.")] = ""
 
 
 class SignalStored(AnswerBody, frozen=True):
-    stored: bool
+    stored: Annotated[bool, Meta(description="False if a later signal is stored already.")]
 
 
 class TakenJob(AnswerBody, frozen=True):
-    job: JobAnswer | None
+    job: Annotated[JobAnswer | None, Meta(description="The job to run; null if none waits.")]
 
 
 class AssignmentStanding(StrEnum):
@@ -59,15 +68,17 @@ class AssignmentStanding(StrEnum):
 
 
 class AssignmentAnswer(AnswerBody, frozen=True):
-    standing: AssignmentStanding
+    standing: Annotated[
+        AssignmentStanding, Meta(description="Whether the assignment still holds: empty, `cancelled` or `lost`.")
+    ]
 
 
 class FinishedJob(AnswerBody, frozen=True):
     """`accepted` is false if the result came too late; `job` is what stands."""
 
-    accepted: bool
-    job: JobAnswer
+    accepted: Annotated[bool, Meta(description="False if the result came too late.")]
+    job: Annotated[JobAnswer, Meta(description="The job as it stands now.")]
 
 
 class LogWritten(AnswerBody, frozen=True):
-    length: int
+    length: Annotated[int, Meta(description="Bytes of the log that the server has.")]

@@ -2,11 +2,14 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from bullpen.model.ticket import format_time
+
+Time: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time of an answer: UTC, in whole seconds."""
 
 
 class AnswerBody(Struct, frozen=True, rename="camel"):

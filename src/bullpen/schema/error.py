@@ -1,10 +1,13 @@
 """What went wrong: one object, with the field by name; never a trace or a secret."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from bullpen.errors import FailureCause
+from bullpen.model.worker import State as WorkerState
 from bullpen.schema.base import AnswerBody, WorkState
 
 
@@ -29,14 +32,20 @@ class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request that the server refused. `field` and `value` name the part of the request, `allowed` says what it may
     be. For a heartbeat, `error` is a code, with the `token` that the server has and the worker's `state`."""
 
-    code: ErrorCode
-    error: str
-    field: str = ""
-    value: str = ""
-    allowed: str = ""
-    remedy: str = ""
-    token: int | None = None
-    state: str = ""
+    code: Annotated[ErrorCode, Meta(description="Kind of the error, for programs. It never changes its meaning.")]
+    error: Annotated[
+        str,
+        Meta(description="What is wrong, as a sentence; for a heartbeat a code such as `token-mismatch`."),
+    ]
+    field: Annotated[
+        str,
+        Meta(description="Part of the request that is wrong: a field of the body as a path, a parameter or a header."),
+    ] = ""
+    value: Annotated[str, Meta(description="Value that was sent there, shortened.")] = ""
+    allowed: Annotated[str, Meta(description="What the value may be.")] = ""
+    remedy: Annotated[str, Meta(description="What to do about it.")] = ""
+    token: Annotated[int | None, Meta(description="For a heartbeat: the token that the server has.")] = None
+    state: Annotated[WorkerState | None, Meta(description="For a heartbeat: the state of the worker.")] = None
 
 
 class FailureAnswer(AnswerBody, frozen=True, omit_defaults=True):

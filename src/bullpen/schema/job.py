@@ -1,58 +1,64 @@
 """A job: what was asked for, which worker has it, and how it ended."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import field
+from msgspec import Meta, field
 
 from bullpen.model.job import Job
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
 from bullpen.model.transition import StoryLine
-from bullpen.schema.base import AnswerBody, filled
+from bullpen.schema.base import AnswerBody, Time, filled
 from bullpen.schema.story import StoryLineAnswer, lines_of
 
 
 class JobAnswer(AnswerBody, frozen=True):
     """`worker` and `epoch` name the worker that has it, or had it last; lists leave out `story`."""
 
-    id: str
-    run_id: str
-    name: str
-    index: int
-    command: tuple[str, ...]
-    state: JobState
-    result: JobResult
-    exit_code: int | None
-    reason: str
-    fence: int
-    worker: str
-    epoch: int
-    instance_id: str
-    losses: int
-    cancelling: bool
-    timeout_seconds: float
-    capability: str
-    side_effects: bool
-    source: str
-    artifacts: tuple[str, ...]
-    queued_at: str | None
-    finished_at: str | None
-    story: list[StoryLineAnswer] = field(default_factory=list)
+    id: Annotated[str, Meta(description="Id of the job.")]
+    run_id: Annotated[str, Meta(description="Run that it belongs to.")]
+    name: Annotated[str, Meta(description="Name that it was submitted with.")]
+    index: Annotated[int, Meta(description="Place among the jobs of its run, as it was submitted.")]
+    command: Annotated[tuple[str, ...], Meta(description="Program and arguments.")]
+    state: Annotated[JobState, Meta(description="State of the job.")]
+    result: Annotated[JobResult, Meta(description="How it ended; empty until then.")]
+    exit_code: Annotated[
+        int | None,
+        Meta(description="Exit code of the command; null until it has ended, and if it never ran to its end."),
+    ]
+    reason: Annotated[str, Meta(description="Why it ended as it did, for people.")]
+    fence: Annotated[int, Meta(description="Number of its assignments so far: each names a log of its own.")]
+    worker: Annotated[str, Meta(description="Key of the worker that has it, or had it last; empty if none.")]
+    epoch: Annotated[int, Meta(description="Epoch of that worker.")]
+    instance_id: Annotated[str, Meta(description="Instance of that worker; empty if none.")]
+    losses: Annotated[int, Meta(description="How many runners it has lost.")]
+    cancelling: Annotated[bool, Meta(description="Whether its worker was asked to end it.")]
+    timeout_seconds: Annotated[float, Meta(description="Seconds that it may run; 0 for no limit.")]
+    capability: Annotated[str, Meta(description="Capability that its worker needs; empty for any worker.")]
+    side_effects: Annotated[bool, Meta(description="Whether it must not run twice at the same time.")]
+    source: Annotated[str, Meta(description="Id of the files that it works on; empty for none.")]
+    artifacts: Annotated[tuple[str, ...], Meta(description="Patterns of files that are kept when it has ended.")]
+    queued_at: Annotated[Time | None, Meta(description="When it was submitted, or went back to the queue.")]
+    finished_at: Annotated[Time | None, Meta(description="When it ended; null until then.")]
+    story: Annotated[list[StoryLineAnswer], Meta(description="Its last steps, oldest first. Lists leave them out.")] = (
+        field(default_factory=list)
+    )
 
 
 class JobLog(JobAnswer, frozen=True):
     """The job with what it has printed, attempt after attempt."""
 
-    lines: list[str] = field(default_factory=list)
+    lines: Annotated[list[str], Meta(description="What it has printed.")] = field(default_factory=list)
 
 
 class JobList(AnswerBody, frozen=True):
     """Jobs of a run. A page is in the order in which its jobs were submitted; the pages follow the ids. `next` is where
     the next page begins; empty at the end."""
 
-    run_id: str
-    jobs: list[JobAnswer]
-    next: str = ""
+    run_id: Annotated[str, Meta(description="The run.")]
+    jobs: Annotated[list[JobAnswer], Meta(description="The jobs of this page.")]
+    next: Annotated[str, Meta(description="`after` of the next page; empty at the end.")] = ""
 
 
 def job_of(job: Job, story: Sequence[StoryLine] = ()) -> JobAnswer:

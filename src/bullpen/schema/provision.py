@@ -1,5 +1,9 @@
 """What became of a provision."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from bullpen.errors import FailureCause
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import WorkPhase
@@ -12,21 +16,21 @@ from bullpen.schema.base import AnswerBody, WorkState, filled
 class MemberAnswer(AnswerBody, frozen=True):
     """An instance that serves the run."""
 
-    instance_id: str
-    origin: Origin
-    state: InstanceState
-    resource_class: str
-    instance_type: str
-    usage_class: UsageClass
+    instance_id: Annotated[str, Meta(description="Id of the instance.")]
+    origin: Annotated[Origin, Meta(description="Whether it was reused from the pool or created for the run.")]
+    state: Annotated[InstanceState, Meta(description="State of the instance.")]
+    resource_class: Annotated[str, Meta(description="Resource class.")]
+    instance_type: Annotated[str, Meta(description="Type of the machine.")]
+    usage_class: Annotated[UsageClass, Meta(description="How the machine is paid for.")]
 
 
 class DiscardedAnswer(AnswerBody, frozen=True):
     """An instance that the provision held for a while and did not keep, and what became of it."""
 
-    instance_id: str
-    origin: Origin
-    reason: str
-    outcome: InstanceFate
+    instance_id: Annotated[str, Meta(description="Id of the instance.")]
+    origin: Annotated[Origin, Meta(description="Whether it was reused from the pool or created for the run.")]
+    reason: Annotated[str, Meta(description="Why it was not kept.")]
+    outcome: Annotated[InstanceFate, Meta(description="What became of it.")]
 
 
 class ProvisionAnswer(AnswerBody, frozen=True):
@@ -37,22 +41,30 @@ class ProvisionAnswer(AnswerBody, frozen=True):
     they still serve.
     """
 
-    run_id: str
-    provision_id: str
-    state: WorkState
-    requested: int
-    selected: int
-    created: int
-    duration_seconds: float
-    timings: dict[WorkPhase, float]
-    cause: FailureCause
-    reason: str
-    remedy: str
-    instances: list[MemberAnswer]
-    kept: list[MemberAnswer]
-    held: list[str]
-    discarded: list[DiscardedAnswer]
-    collisions: int
+    run_id: Annotated[str, Meta(description="Run that was provisioned. It is also the label of its runners.")]
+    provision_id: Annotated[
+        str, Meta(description="Id of the provision; empty if the run already had all it asked for.")
+    ]
+    state: Annotated[WorkState, Meta(description="Whether it was met.")]
+    requested: Annotated[int, Meta(description="Runners that were asked for.")]
+    selected: Annotated[int, Meta(description="Runners that were reused from the pool.")]
+    created: Annotated[int, Meta(description="Runners that were created.")]
+    duration_seconds: Annotated[float, Meta(description="How long it took.")]
+    timings: Annotated[dict[WorkPhase, float], Meta(description="Seconds by phase.")]
+    cause: Annotated[FailureCause, Meta(description="Why it failed, for programs; empty if it did not.")]
+    reason: Annotated[str, Meta(description="Why it failed, for people.")]
+    remedy: Annotated[str, Meta(description="What to do about it.")]
+    instances: Annotated[list[MemberAnswer], Meta(description="Instances that serve the run; empty if it failed.")]
+    kept: Annotated[
+        list[MemberAnswer],
+        Meta(description="Instances that serve the run besides: a CI job began on each too early."),
+    ]
+    held: Annotated[
+        list[str],
+        Meta(description="Ids of instances that served the run before. If the provision failed they still do."),
+    ]
+    discarded: Annotated[list[DiscardedAnswer], Meta(description="Instances that were held for a while and not kept.")]
+    collisions: Annotated[int, Meta(description="How often another run was faster at a claim.")]
 
 
 def provision_of(outcome: Outcome) -> ProvisionAnswer:

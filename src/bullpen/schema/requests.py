@@ -28,14 +28,34 @@ Whole = Annotated[int, Meta(ge=0, le=limits.NUMBER)]
 class SubmitJob(RequestBody, frozen=True):
     run_id: RunId
     command: Annotated[
-        tuple[Annotated[str, Meta(max_length=limits.COMMAND_BYTES)], ...],
-        Meta(min_length=1, max_length=limits.COMMAND_WORDS),
+        Annotated[
+            tuple[Annotated[str, Meta(max_length=limits.COMMAND_BYTES)], ...],
+            Meta(min_length=1, max_length=limits.COMMAND_WORDS),
+        ],
+        Meta(description="Program and arguments."),
     ]
-    name: Annotated[str, Meta(max_length=limits.JOB_NAME_LENGTH)] = ""
-    index: Annotated[int, Meta(ge=0, le=limits.JOB_INDEX)] = 0
-    timeout_seconds: Annotated[float, Meta(ge=0, le=limits.JOB_TIMEOUT[1])] = 0.0
-    capability: Annotated[str, Meta(max_length=limits.CAPABILITY_LENGTH)] = ""
-    side_effects: bool = False
+    name: Annotated[str, Meta(max_length=limits.JOB_NAME_LENGTH, description="Name of the job, for people.")] = ""
+    index: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.JOB_INDEX,
+            description="Place among the jobs of the run.",
+        ),
+    ] = 0
+    timeout_seconds: Annotated[
+        float, Meta(ge=0, le=limits.JOB_TIMEOUT[1], description="Seconds that the job may run; 0 for no limit.")
+    ] = 0.0
+    capability: Annotated[
+        str,
+        Meta(
+            max_length=limits.CAPABILITY_LENGTH, description="Capability that its worker needs; empty for any worker."
+        ),
+    ] = ""
+    side_effects: Annotated[
+        bool,
+        Meta(description="Whether it must never run twice at once: it waits until a lost machine is gone."),
+    ] = False
     source: Annotated[str, Meta(max_length=64, description="Id of the files that the job works on.")] = ""
     artifacts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.ARTIFACT_PATTERN_LENGTH)], ...],
@@ -46,70 +66,109 @@ class SubmitJob(RequestBody, frozen=True):
 class TakeJob(RequestBody, frozen=True):
     """`round` is that of the record which the agent acts on: it gets no job of a later owner."""
 
-    worker_instance_key: Key
-    round: Round
+    worker_instance_key: Annotated[Key, Meta(description="Key of the worker.")]
+    round: Annotated[Round, Meta(description="Round of the record that the agent acts on.")]
 
 
 class BindJob(RequestBody, frozen=True):
-    worker_instance_key: Key
-    epoch: Whole
-    fence: Whole
+    worker_instance_key: Annotated[Key, Meta(description="Key of the worker.")]
+    epoch: Annotated[Whole, Meta(description="Epoch of the worker.")]
+    fence: Annotated[Whole, Meta(description="Assignment of the job.")]
 
 
 class GiveBackJob(BindJob, frozen=True):
-    why: Annotated[str, Meta(max_length=limits.REASON_LENGTH)] = ""
+    why: Annotated[str, Meta(max_length=limits.REASON_LENGTH, description="Why, for people.")] = ""
 
 
 class FinishJob(BindJob, frozen=True):
-    exit_code: Annotated[int, Meta(ge=limits.EXIT_CODES[0], le=limits.EXIT_CODES[1])]
-    result: JobResult = JobResult.NONE
-    why: Annotated[str, Meta(max_length=limits.REASON_LENGTH)] = ""
+    exit_code: Annotated[
+        int,
+        Meta(
+            ge=limits.EXIT_CODES[0],
+            le=limits.EXIT_CODES[1],
+            description="Exit code of the command; negative for the signal that ended it.",
+        ),
+    ]
+    result: Annotated[JobResult, Meta(description="How it ended; empty: by the exit code.")] = JobResult.NONE
+    why: Annotated[str, Meta(max_length=limits.REASON_LENGTH, description="Why, for people.")] = ""
 
 
 class ProvisionRun(RequestBody, frozen=True):
-    count: Annotated[int, Meta(ge=1, le=limits.COUNT)]
-    resource_class: Annotated[str, Meta(max_length=limits.CLASS_NAME_LENGTH)] = "small"
-    usage_class: UsageClass = UsageClass.ON_DEMAND
+    count: Annotated[
+        int, Meta(ge=1, le=limits.COUNT, description="Runners that the run needs. Those that it has already count.")
+    ]
+    resource_class: Annotated[
+        str, Meta(max_length=limits.CLASS_NAME_LENGTH, description="Resource class of the runners.")
+    ] = "small"
+    usage_class: Annotated[UsageClass, Meta(description="How the machines are paid for.")] = UsageClass.ON_DEMAND
     allowed_instance_types: Annotated[
-        tuple[Annotated[str, Meta(pattern=limits.whole(limits.TYPE_PATTERN))], ...],
-        Meta(min_length=1, max_length=limits.TYPE_PATTERNS),
+        Annotated[
+            tuple[Annotated[str, Meta(pattern=limits.whole(limits.TYPE_PATTERN))], ...],
+            Meta(min_length=1, max_length=limits.TYPE_PATTERNS),
+        ],
+        Meta(description="Types of machines that may be used; `*` stands for any characters."),
     ] = ("*",)
-    cpu: Annotated[int, Meta(ge=0, le=limits.CPU)] = 0
-    mem: Annotated[int, Meta(ge=0, le=limits.MEM)] = 0
-    max_runtime_min: Annotated[int, Meta(ge=1, le=limits.RUNTIME_MINUTES)] | None = None
-    trust_domain: Annotated[str, Meta(pattern=limits.whole(limits.TRUST_DOMAIN))] | None = None
-    allow_partial: bool = False
+    cpu: Annotated[int, Meta(ge=0, le=limits.CPU, description="Processors that each runner has at least.")] = 0
+    mem: Annotated[int, Meta(ge=0, le=limits.MEM, description="MiB of memory that each runner has at least.")] = 0
+    max_runtime_min: Annotated[
+        Annotated[int, Meta(ge=1, le=limits.RUNTIME_MINUTES)] | None,
+        Meta(description="Minutes that the run may keep the runners; null for the server's default."),
+    ] = None
+    trust_domain: Annotated[
+        Annotated[str, Meta(pattern=limits.whole(limits.TRUST_DOMAIN))] | None,
+        Meta(description="Trust domain whose used machines the run may get; null for `default`."),
+    ] = None
+    allow_partial: Annotated[bool, Meta(description="Accept fewer runners, at least one.")] = False
     wait: Annotated[
         float,
         Meta(ge=0, le=limits.WAIT_SECONDS, description="Seconds to wait for room under a full cap; 0: fail at once."),
     ] = 0.0
-    repository: Annotated[str, Meta(pattern=limits.whole(f"({limits.REPOSITORY})?"))] = ""
+    repository: Annotated[
+        Annotated[str, Meta(pattern=limits.whole(f"({limits.REPOSITORY})?"))],
+        Meta(description="Repository of the run; jobs of other repositories are refused. Empty for none."),
+    ] = ""
 
 
 class ReportSignal(RequestBody, frozen=True):
-    kind: SignalKind
-    run_id: Annotated[str, Meta(max_length=limits.RUN_ID_LENGTH)]
-    round: Round
-    seq: Annotated[int, Meta(ge=1, le=SEQ_MOST)]
-    text: Annotated[str, Meta(max_length=limits.SIGNAL_TEXT_LENGTH)] = ""
+    kind: Annotated[SignalKind, Meta(description="What the agent reports.")]
+    run_id: Annotated[
+        str, Meta(max_length=limits.RUN_ID_LENGTH, description="Run that the signal is about; empty if none.")
+    ]
+    round: Annotated[Round, Meta(description="Round that the signal is about.")]
+    seq: Annotated[int, Meta(ge=1, le=SEQ_MOST, description="Number of the signal; higher with each one.")]
+    text: Annotated[
+        str, Meta(max_length=limits.SIGNAL_TEXT_LENGTH, description="End of a log, if something failed.")
+    ] = ""
 
 
 class ProveInstance(RequestBody, frozen=True):
     """What a request to STS was signed with; the request itself is known to both sides, see `bullpen.model.proof`."""
 
-    authorization: Annotated[str, Meta(max_length=limits.PROOF_HEADER_LENGTH)]
-    date: Annotated[str, Meta(max_length=limits.PROOF_DATE_LENGTH)]
-    session_token: Annotated[str, Meta(max_length=limits.SESSION_TOKEN_LENGTH)]
+    authorization: Annotated[
+        str,
+        Meta(max_length=limits.PROOF_HEADER_LENGTH, description="Authorization header of the signed request to STS."),
+    ]
+    date: Annotated[str, Meta(max_length=limits.PROOF_DATE_LENGTH, description="Date of the signed request.")]
+    session_token: Annotated[
+        str, Meta(max_length=limits.SESSION_TOKEN_LENGTH, description="Session token of the instance's role. A secret.")
+    ]
 
 
 class RegisterRunner(RequestBody, frozen=True):
     """`round` is that of the record which the agent acts on."""
 
     run_id: RunId
-    round: Round
+    round: Annotated[Round, Meta(description="Round of the record that the agent acts on.")]
 
 
 class ExchangeToken(RequestBody, frozen=True):
     """The OIDC token that a job got from GitHub, with Bullpen as its audience."""
 
-    token: Annotated[str, Meta(min_length=1, max_length=limits.OIDC_TOKEN_LENGTH)]
+    token: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=limits.OIDC_TOKEN_LENGTH,
+            description="OIDC token of the job, with the audience `github.oidc-audience`. A secret.",
+        ),
+    ]

@@ -1,8 +1,12 @@
 """A run: in the list of those that the pool serves, as it stands, and what became of one that `bullpen run` served."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from bullpen.inventory import RunList, RunState, RunView
 from bullpen.run import RunOutcome
-from bullpen.schema.base import AnswerBody, WorkState, filled, time_of
+from bullpen.schema.base import AnswerBody, Time, WorkState, filled, time_of
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer, job_of
 
@@ -11,10 +15,12 @@ class RunAnswer(AnswerBody, frozen=True):
     """A run's instances and jobs as they stand. Of a great many jobs, the first page: `nextJob` is where `GET /v1/jobs`
     goes on; empty if these are all."""
 
-    run_id: str
-    instances: list[InstanceAnswer]
-    jobs: list[JobAnswer]
-    next_job: str = ""
+    run_id: Annotated[str, Meta(description="The run.")]
+    instances: Annotated[list[InstanceAnswer], Meta(description="Its live instances, by id.")]
+    jobs: Annotated[list[JobAnswer], Meta(description="Its jobs, the first page.")]
+    next_job: Annotated[
+        str, Meta(description="`after` for `GET /v1/jobs`, where the next page of jobs begins; empty if these are all.")
+    ] = ""
 
 
 class RunSummary(AnswerBody, frozen=True):
@@ -23,23 +29,30 @@ class RunSummary(AnswerBody, frozen=True):
     1,000 together. `since` is when its oldest provision that still counts was opened; absent if it has none.
     `waitsFor` is the setting of the cap that a waiting run waits for; empty if it waits for none."""
 
-    id: str
-    state: RunState
-    resource_classes: list[str]
-    wanted: int
-    held: int
-    queued_jobs: int
-    running_jobs: int
-    since: str | None
-    repository: str
-    waits_for: str
+    id: Annotated[str, Meta(description="Id of the run. It is also the label of its runners.")]
+    state: Annotated[RunState, Meta(description="State of the run.")]
+    resource_classes: Annotated[list[str], Meta(description="Resource classes of its runners.")]
+    wanted: Annotated[int, Meta(description="How many runners its provisions ask for.")]
+    held: Annotated[int, Meta(description="How many instances belong to it now.")]
+    queued_jobs: Annotated[
+        int,
+        Meta(
+            description="Jobs of the embedded CI that wait. Queued and running jobs are counted up to 1,000 together."
+        ),
+    ]
+    running_jobs: Annotated[int, Meta(description="Jobs of the embedded CI that run.")]
+    since: Annotated[
+        Time | None, Meta(description="When its oldest provision that still counts was opened; null if it has none.")
+    ]
+    repository: Annotated[str, Meta(description="Repository of the run; empty if it has none.")]
+    waits_for: Annotated[str, Meta(description="Setting of the cap that it waits for; empty if it waits for none.")]
 
 
 class RunPage(AnswerBody, frozen=True):
     """Runs by id. `next` is where the next page begins; empty at the end."""
 
-    runs: list[RunSummary]
-    next: str
+    runs: Annotated[list[RunSummary], Meta(description="The runs of this page, by id.")]
+    next: Annotated[str, Meta(description="`after` of the next page; empty at the end.")]
 
 
 class RunResult(AnswerBody, frozen=True):

@@ -1,16 +1,16 @@
 """The pool as a whole, and whether a server can serve it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from msgspec import field
+from msgspec import Meta, field
 
 from bullpen.inventory import Status
 from bullpen.model.control import State as ControlState
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, INACTIVE
 from bullpen.ports.health import Limit
-from bullpen.schema.base import AnswerBody, filled, time_of
+from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
 from bullpen.schema.run import RunSummary, run_summary_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
@@ -21,48 +21,52 @@ class PoolAnswer(AnswerBody, frozen=True):
     """What a class has on offer: `claimable` counts instances of any usage class and trust domain. `tickets` includes
     expired ones where `ticketsIncludeExpired`: SQS counts a message until it is received."""
 
-    resource_class: str
-    tickets: int
-    tickets_include_expired: bool
-    claimable: int
+    resource_class: Annotated[str, Meta(description="Resource class.")]
+    tickets: Annotated[int, Meta(description="Offers in the queue.")]
+    tickets_include_expired: Annotated[
+        bool, Meta(description="Whether `tickets` counts expired offers, as SQS does until they are received.")
+    ]
+    claimable: Annotated[
+        int, Meta(description="Instances that a run could claim now, of any usage class and trust domain.")
+    ]
 
 
 class DomainAnswer(AnswerBody, frozen=True):
     """The workers of a failure domain by state."""
 
-    domain: str
-    active: int
-    inactive: int
+    domain: Annotated[str, Meta(description="Failure domain.")]
+    active: Annotated[int, Meta(description="Workers whose lease holds, or that are suspect.")]
+    inactive: Annotated[int, Meta(description="Workers that were lost.")]
 
 
 class ControlAnswer(AnswerBody, frozen=True):
     """Whether losses are held back: one for each failure domain, and one for the whole store."""
 
-    name: str
-    state: ControlState
-    why: str
-    held_since: str | None
-    recovered_at: str | None
+    name: Annotated[str, Meta(description="Failure domain, or the whole store.")]
+    state: Annotated[ControlState, Meta(description="Whether losses are held back.")]
+    why: Annotated[str, Meta(description="Why they are held back; empty if they are not.")]
+    held_since: Annotated[Time | None, Meta(description="Since when they are held back; null if they are not.")]
+    recovered_at: Annotated[Time | None, Meta(description="When heartbeats last resumed; null if they never stopped.")]
 
 
 class WaitingProvision(AnswerBody, frozen=True):
     """A provision that waits for room under a cap. `waitsFor` is the setting of that cap."""
 
-    id: str
-    run_id: str
-    count: int
-    resource_class: str
-    waits_for: str
-    since: str | None
+    id: Annotated[str, Meta(description="Id of the provision.")]
+    run_id: Annotated[str, Meta(description="Run that it is for.")]
+    count: Annotated[int, Meta(description="Runners that it asks for.")]
+    resource_class: Annotated[str, Meta(description="Resource class.")]
+    waits_for: Annotated[str, Meta(description="Setting of the cap that it waits for.")]
+    since: Annotated[Time | None, Meta(description="Since when it waits.")]
 
 
 class FailingLoopAnswer(AnswerBody, frozen=True):
     """A loop of a server on this store of which every run has failed since a time, and the last error."""
 
-    process: str
-    loop: str
-    since: str
-    error: str
+    process: Annotated[str, Meta(description="Process that runs the loop.")]
+    loop: Annotated[str, Meta(description="Name of the loop.")]
+    since: Annotated[Time, Meta(description="Since when every run of it has failed.")]
+    error: Annotated[str, Meta(description="Its last error.")]
 
 
 class RateLimitAnswer(AnswerBody, frozen=True):
@@ -78,23 +82,37 @@ class SettingsAnswer(AnswerBody, frozen=True):
     """`restartNeeded` are settings that changed in the file and take effect when the server is restarted. `refused` is
     what is wrong with the file as it stands: then the server has taken over nothing of it."""
 
-    file: str = ""
-    restart_needed: tuple[str, ...] = ()
-    refused: str = ""
+    file: Annotated[str, Meta(description="Settings file; empty if there is none.")] = ""
+    restart_needed: Annotated[
+        tuple[str, ...],
+        Meta(description="Settings that changed in the file and take effect when the server is restarted."),
+    ] = ()
+    refused: Annotated[
+        str,
+        Meta(
+            description="What is wrong with the file as it stands. Then nothing of it is in force. Empty if nothing is."
+        ),
+    ] = ""
 
 
 class StatusAnswer(AnswerBody, frozen=True, kw_only=True):
     """The pool in numbers. `counts` has live instances by resource class and state. `hold` says why no worker is
     declared lost now; empty if workers are. Of a great many silent workers or waiting provisions, it names some."""
 
-    counts: dict[str, dict[str, int]]
-    pools: list[PoolAnswer]
-    workers: list[DomainAnswer]
-    silent_workers: list[SilentWorker]
-    hold: str
-    controls: list[ControlAnswer]
-    waiting: list[WaitingProvision]
-    failing_loops: list[FailingLoopAnswer]
+    counts: Annotated[dict[str, dict[str, int]], Meta(description="Live instances by resource class and state.")]
+    pools: Annotated[list[PoolAnswer], Meta(description="What each resource class has on offer.")]
+    workers: Annotated[list[DomainAnswer], Meta(description="Workers by failure domain.")]
+    silent_workers: Annotated[
+        list[SilentWorker], Meta(description="Workers that missed their lease; of a great many, some.")
+    ]
+    hold: Annotated[str, Meta(description="Why no worker is declared lost now; empty if workers are.")]
+    controls: Annotated[list[ControlAnswer], Meta(description="Whether losses are held back, by failure domain.")]
+    waiting: Annotated[
+        list[WaitingProvision], Meta(description="Provisions that wait for room under a cap; of a great many, some.")
+    ]
+    failing_loops: Annotated[
+        list[FailingLoopAnswer], Meta(description="Loops of servers on this store of which every run fails.")
+    ]
 
 
 S = TypeVar("S", bound=StatusAnswer)
@@ -103,8 +121,8 @@ S = TypeVar("S", bound=StatusAnswer)
 class ServerStatus(StatusAnswer, frozen=True, kw_only=True):
     """With the loops of the server that answers, and its settings."""
 
-    loops: dict[str, bool]
-    settings: SettingsAnswer
+    loops: Annotated[dict[str, bool], Meta(description="Whether each loop of this server runs.")]
+    settings: Annotated[SettingsAnswer, Meta(description="This server's settings file.")]
 
 
 class PoolStatus(StatusAnswer, frozen=True, kw_only=True):
@@ -121,14 +139,17 @@ class ReadyAnswer(AnswerBody, frozen=True):
     """`failing` has the loops of which every run has failed since a time. They do not make a server unready.
     `/v1/status`, which needs a token, has their errors."""
 
-    ready: bool
-    store: bool
-    loops: dict[str, bool]
-    failing: dict[str, str] = field(default_factory=dict)
+    ready: Annotated[bool, Meta(description="Whether the server can serve.")]
+    store: Annotated[bool, Meta(description="Whether the store can be read and written.")]
+    loops: Annotated[dict[str, bool], Meta(description="Whether each loop runs.")]
+    failing: Annotated[
+        dict[str, Time],
+        Meta(description="Loops of which every run has failed, and since when. They do not make a server unready."),
+    ] = field(default_factory=dict)
 
 
 class AliveAnswer(AnswerBody, frozen=True):
-    alive: bool
+    alive: Annotated[bool, Meta(description="Always true.")]
 
 
 def server_status_of(status: Status, loops: Mapping[str, bool], reloader: Reloader | None) -> ServerStatus:

@@ -2,14 +2,27 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
 
 from bullpen.inventory import Story
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance, InstanceDebt
+from bullpen.model.instance import State as InstanceState
+from bullpen.model.job import State as JobState
 from bullpen.model.provision import Provision, ProvisionDebt
+from bullpen.model.provision import State as ProvisionState
 from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
-from bullpen.schema.base import AnswerBody, filled, time_of
+from bullpen.model.worker import State as WorkerState
+from bullpen.schema.base import AnswerBody, Time, filled, time_of
+
+RECORD_STATES = sorted(
+    {one.value for kind in (InstanceState, ProvisionState, JobState, WorkerState) for one in kind} - {"absent"}
+)
+RecordState: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": RECORD_STATES})]
+"""The state of an instance, a provision, a job or a worker."""
 
 
 class DebtKind(StrEnum):
@@ -24,47 +37,51 @@ class DebtKind(StrEnum):
 class DebtAnswer(AnswerBody, frozen=True):
     """Work that a record owes. Another process does it from `dueAt` on."""
 
-    kind: DebtKind
-    due_at: str
+    kind: Annotated[DebtKind, Meta(description="What is owed.")]
+    due_at: Annotated[Time, Meta(description="From when on another process does it.")]
 
 
 class StoryLineAnswer(AnswerBody, frozen=True):
     """One step of a record: the state that it led to, when, by which process and why."""
 
-    version: int
-    step: str
-    state: str
-    at: str
-    by: str
-    why: str
+    version: Annotated[int, Meta(description="Number of this change of the record.")]
+    step: Annotated[str, Meta(description="Name of the step.")]
+    state: Annotated[RecordState, Meta(description="State that it led to.")]
+    at: Annotated[Time, Meta(description="When it happened.")]
+    by: Annotated[str, Meta(description="Process that made it.")]
+    why: Annotated[str, Meta(description="Why; empty if that is plain.")]
 
 
 class CiJobAnswer(AnswerBody, frozen=True):
     """The job that a runner executes for a CI with jobs of its own. `run` is the CI's number of the run."""
 
-    repository: str
-    run: str
-    attempt: int
-    name: str
-    runner: str
+    repository: Annotated[str, Meta(description="Repository of the job.")]
+    run: Annotated[str, Meta(description="The CI's number of the run.")]
+    attempt: Annotated[int, Meta(description="Attempt of the run.")]
+    name: Annotated[str, Meta(description="Name of the job.")]
+    runner: Annotated[str, Meta(description="Name under which the CI knows the runner.")]
 
 
 class StoryAnswer(AnswerBody, frozen=True):
     """What is left of a record (`state` is null once it is purged) and its last steps, oldest first."""
 
-    id: str
-    state: str | None
-    owes: DebtAnswer | None
-    leaving_at: str | None
-    job: CiJobAnswer | None
-    story: list[StoryLineAnswer]
+    id: Annotated[str, Meta(description="Id of the record; the key of a worker.")]
+    state: Annotated[RecordState | None, Meta(description="State of the record; null once it is purged.")]
+    owes: Annotated[DebtAnswer | None, Meta(description="Work that it owes; null if none.")]
+    leaving_at: Annotated[
+        Time | None, Meta(description="When its machine is going to be taken away; null if that is not known.")
+    ]
+    job: Annotated[
+        CiJobAnswer | None, Meta(description="Job of a CI with jobs of its own that it runs now; null if none.")
+    ]
+    story: Annotated[list[StoryLineAnswer], Meta(description="Its last steps, oldest first.")]
 
 
 class StoryList(AnswerBody, frozen=True):
     """The stories of everything that `id` names: one record, or all that belong to a run."""
 
-    id: str
-    stories: list[StoryAnswer]
+    id: Annotated[str, Meta(description="What was asked for.")]
+    stories: Annotated[list[StoryAnswer], Meta(description="One story for each record.")]
 
 
 def story_of(story: Story) -> StoryAnswer:

@@ -1,69 +1,85 @@
 """A worker: its lease, and what it says of itself."""
 
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
 
-from msgspec import field
+from msgspec import Meta, field
 
 from bullpen.inventory import Roster, Silence
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Card, Worker, WorkerFate
 from bullpen.model.worker import State as WorkerState
-from bullpen.schema.base import AnswerBody, filled, time_of
+from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.story import StoryLineAnswer, lines_of
+
+
+class WorkerFilter(StrEnum):
+    """Which workers a list has."""
+
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    SUSPECT = "suspect"  # active, and the lease is out
 
 
 class WorkerAnswer(AnswerBody, frozen=True):
     """`deadline` is when its lease runs out. `mayReturn` is false once its instance is being ended: a lost worker does
     not come back then. Lists leave out `story`."""
 
-    key: str
-    state: WorkerState
-    instance_id: str
-    domain: str
-    epoch: int
-    token: int
-    lease_seconds: float
-    deadline: str | None
-    cleanup_at: str | None
-    heartbeat_at: str | None
-    owes_reschedule: bool
-    capabilities: tuple[str, ...] = ()
-    build_id: str = ""
-    host: str = ""
-    pid: int = 0
-    agent_version: str = ""
-    extras: dict[str, str] = field(default_factory=dict)
-    leaving_at: str | None = None
-    may_return: bool = True
-    story: list[StoryLineAnswer] = field(default_factory=list)
+    key: Annotated[str, Meta(description="Key of the worker.")]
+    state: Annotated[WorkerState, Meta(description="State of the worker.")]
+    instance_id: Annotated[str, Meta(description="Instance that it runs on; empty for a worker of another program.")]
+    domain: Annotated[str, Meta(description="Failure domain.")]
+    epoch: Annotated[int, Meta(description="Number of its lives: a new one each time it comes back after it was lost.")]
+    token: Annotated[int, Meta(description="Token of its last accepted heartbeat.")]
+    lease_seconds: Annotated[float, Meta(description="Length of its lease.")]
+    deadline: Annotated[Time | None, Meta(description="When its lease runs out.")]
+    cleanup_at: Annotated[Time | None, Meta(description="When it is cleaned up; null while it is active.")]
+    heartbeat_at: Annotated[Time | None, Meta(description="When it last beat; null if that is not known.")]
+    owes_reschedule: Annotated[bool, Meta(description="Whether its lost jobs are not all given to others yet.")]
+    capabilities: Annotated[tuple[str, ...], Meta(description="Capabilities that it reports.")] = ()
+    build_id: Annotated[str, Meta(description="Build that it reports.")] = ""
+    host: Annotated[str, Meta(description="Host that it reports.")] = ""
+    pid: Annotated[int, Meta(description="Process id that it reports.")] = 0
+    agent_version: Annotated[str, Meta(description="Version that it reports.")] = ""
+    extras: Annotated[dict[str, str], Meta(description="What else it reports.")] = field(default_factory=dict)
+    leaving_at: Annotated[
+        Time | None, Meta(description="When its machine is going to be taken away; null if that is not known.")
+    ] = None
+    may_return: Annotated[bool, Meta(description="False once its instance is being ended: it does not come back.")] = (
+        True
+    )
+    story: Annotated[list[StoryLineAnswer], Meta(description="Its last steps, oldest first. Lists leave them out.")] = (
+        field(default_factory=list)
+    )
 
 
 class WorkerList(AnswerBody, frozen=True):
     """`next` is the key after which the next page begins; empty at the end."""
 
-    workers: list[WorkerAnswer]
-    next: str
+    workers: Annotated[list[WorkerAnswer], Meta(description="The workers of this page, by key.")]
+    next: Annotated[str, Meta(description="`after` of the next page; empty at the end.")]
 
 
 class SilentWorker(AnswerBody, frozen=True):
     """A worker that missed its lease: suspect while `state` is active, else lost. `mayReturn` if a lost one may come
     back, because it is no machine of the pool. `jobIds` are still bound to it."""
 
-    key: str
-    state: WorkerState
-    may_return: bool
-    instance_id: str
-    epoch: int
-    heartbeat_at: str | None
-    job_ids: tuple[str, ...]
+    key: Annotated[str, Meta(description="Key of the worker.")]
+    state: Annotated[WorkerState, Meta(description="`active` while it is only suspect, else it was lost.")]
+    may_return: Annotated[bool, Meta(description="Whether a lost one may come back: it is no machine of the pool.")]
+    instance_id: Annotated[str, Meta(description="Instance that it runs on; empty for a worker of another program.")]
+    epoch: Annotated[int, Meta(description="Epoch of the worker.")]
+    heartbeat_at: Annotated[Time | None, Meta(description="When it last beat; null if that is not known.")]
+    job_ids: Annotated[tuple[str, ...], Meta(description="Ids of the jobs that are still bound to it.")]
 
 
 class WorkerStopped(AnswerBody, frozen=True):
     """The worker is cleaned up. `givenBack` are the ids of its jobs, which other workers may take now."""
 
-    key: str
-    state: WorkerState
-    given_back: list[str]
+    key: Annotated[str, Meta(description="Key of the worker.")]
+    state: Annotated[WorkerState, Meta(description="State of the worker.")]
+    given_back: Annotated[list[str], Meta(description="Ids of its jobs, which other workers may take now.")]
 
 
 def worker_of(worker: Worker, card: Card, story: Sequence[StoryLine] = ()) -> WorkerAnswer:

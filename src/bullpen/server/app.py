@@ -5,16 +5,12 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Response
+from litestar import Litestar, Response, get
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
 from litestar.response.base import ASGIResponse
 from litestar.types import Scope
 
-from bullpen import __version__
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
 from bullpen.schema.error import ErrorAnswer
@@ -22,6 +18,8 @@ from bullpen.server.context import Asking, Context
 from bullpen.server.exchange import VERSION
 from bullpen.server.gate import LARGEST_BODY, RequestGate, head_of
 from bullpen.server.heartbeats import BATCH, SINGLE, Heartbeats
+from bullpen.server.openapi import AGENTS_PATH, PATH, documents
+from bullpen.server.parameters import spoken_of
 from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
 from bullpen.server.routes import (
     agents,
@@ -92,25 +90,25 @@ def _with_version(send: Any) -> Any:
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
-    described = OpenAPIConfig(
-        title="Bullpen",
-        version=__version__,
-        description="Keeps CI runners warm. Agents' endpoints need the instance's own token, all others an operator's;"
-        " those of a run also take the token of that run.",
-        path="/v1",
-        security=[{"token": []}],
-        components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
-        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-    )
     modules = (runs, operations, jobs, pool, workers, heartbeats, agents, registration, github, tokens, health)
     return Litestar(
-        route_handlers=[module.ROUTER for module in modules],
+        route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},
         exception_handlers={Exception: _failed},
-        openapi_config=described,
+        openapi_config=None,
         request_max_body_size=LARGEST_BODY,
         logging_config=None,
     )
+
+
+@get(PATH, include_in_schema=False, sync_to_thread=False)
+def openapi(request: Asking) -> Response[bytes]:
+    return Response(documents(request.app)[PATH], media_type="application/json")
+
+
+@get(AGENTS_PATH, include_in_schema=False, sync_to_thread=False)
+def openapi_of_agents(request: Asking) -> Response[bytes]:
+    return Response(documents(request.app)[AGENTS_PATH], media_type="application/json")
 
 
 def _context(scope: Scope) -> Any:
@@ -130,7 +128,7 @@ def _problem(request: Asking, error: Exception) -> Problem:
         case BullpenError():
             return of_error(error)
         case ValidationException():
-            return of_validation(error)
+            return of_validation(error, lambda name: spoken_of(request.scope.get("route_handler"), name))
         case HTTPException():
             return of_http(error)
         case RecursionError():

@@ -19,6 +19,7 @@ from bullpen.server.routes import github, tokens
 
 LARGEST_BODY = 1024 * 1024  # bytes of any request whose endpoint has no limit of its own
 HEALTH = ("/healthz", "/readyz")
+DOCUMENTS = ("/v1/openapi.json", "/v1/openapi-agents.json")
 LARGEST = {
     **LARGEST_BEATS,
     "/v1/github/webhook": github.LARGEST,
@@ -26,7 +27,7 @@ LARGEST = {
     "/v1/agents/token": tokens.LARGEST_PROOF,
     **dict.fromkeys(HEALTH, 0),
 }
-OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", "/v1/openapi.json", *HEALTH})
+OPEN = frozenset({"/v1/github/webhook", "/v1/oidc/token", "/v1/agents/token", *DOCUMENTS, *HEALTH})
 """Endpoints that need no token: they authenticate by their body, or reveal nothing about the pool."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]

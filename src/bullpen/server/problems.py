@@ -1,7 +1,7 @@
 """Error answers: one JSON object that names the field, without a trace or a secret."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from litestar.exceptions import HTTPException, SerializationException, ValidationException
@@ -72,7 +72,7 @@ class Problem(Exception):
             allowed,
             remedy,
             token=rejected.token if rejected else None,
-            state=rejected.state.value if rejected else "",
+            state=rejected.state if rejected else None,
         )
 
 
@@ -136,9 +136,10 @@ def of_decoding(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError
     return bad_input(f"the body is not JSON: {str(error).lower()}", "body")
 
 
-def of_validation(error: ValidationException) -> Problem:
+def of_validation(error: ValidationException, spoken_of: Callable[[str], tuple[str, str]]) -> Problem:
     """What the router finds wrong with a body or a parameter. Its `key` is the parameter or the place in the body; that
-    of a missing or unknown field is the whole body, and `located` finds the field."""
+    of a missing or unknown field is the whole body, and `located` finds the field. `spoken_of` has the name of a
+    parameter for clients, and what it may be."""
     if isinstance(error.__cause__, KeyError):  # a parameter that is missing
         field = str(error.__cause__.args[0])
         return bad_input(f"{field}: {error.detail[:1].lower()}{error.detail[1:]}", field)
@@ -147,6 +148,9 @@ def of_validation(error: ValidationException) -> Problem:
     if text == str(KeyError("data")):  # how the router says that there is no body
         text = "expected 'object', got nothing"
     key = str(found.get("key") or "data")
+    parameter, allowed = spoken_of(key)
+    if parameter:
+        return bad_input(f"{parameter}: {text}", parameter, allowed=allowed)
     field = named or "body" if key == "data" else re.sub("_([a-z])", lambda part: part[1].upper(), key)
     return bad_input(f"{field}: {text}", field)
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Router
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.errors import NotFound, Refused
@@ -26,6 +26,7 @@ from bullpen.schema.base import filled
 from bullpen.schema.job import JobAnswer, job_of
 from bullpen.schema.requests import BindJob, FinishJob, GiveBackJob, ReportSignal, TakeJob
 from bullpen.server.context import Asking, Context, Ctx
+from bullpen.server.parameters import InstancePath, JobPath
 from bullpen.server.problems import bad_input
 from bullpen.server.routes.responses import get, post
 
@@ -36,9 +37,10 @@ Wait = Annotated[float, QueryParameter(ge=0, le=limits.POLL_SECONDS, description
 
 
 @get("/v1/agents/{instance_id:str}/record", summary="Show the instance's record; waits for a change")
-async def record(
-    request: Asking, context: Ctx, instance_id: FromPath[str], seen: Seen = "", wait: Wait = 0.0
+async def show_agent_record(
+    request: Asking, context: Ctx, instance_id: InstancePath, seen: Seen = "", wait: Wait = 0.0
 ) -> AgentRecord:
+    """Answers at once, or when something changed since `seen`."""
     context.check_agent(request, instance_id)
     waits = bool(seen) and wait > 0
     with context.admission.poll(instance_id) if waits else context.admission.work():
@@ -59,9 +61,10 @@ async def record(
 
 
 @post("/v1/agents/{instance_id:str}/signals", summary="Report a signal of the agent")
-async def report(
-    request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[ReportSignal]
+async def report_signal(
+    request: Asking, context: Ctx, instance_id: InstancePath, data: JSONBody[ReportSignal]
 ) -> SignalStored:
+    """A signal counts once and in order."""
     signal = Signal(instance_id, data.kind, data.run_id, data.round, data.seq, data.text[:TEXT_LIMIT])
     with context.serving_agent(request, instance_id):
         if instance_id not in await context.ports.records.known([instance_id]):
@@ -70,7 +73,8 @@ async def report(
 
 
 @post("/v1/agents/{instance_id:str}/jobs/take", summary="Take the run's next job")
-async def take(request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[TakeJob]) -> TakenJob:
+async def take_job(request: Asking, context: Ctx, instance_id: InstancePath, data: JSONBody[TakeJob]) -> TakenJob:
+    """The next job of the run that suits the worker. A job whose answer was lost is given to the same worker again."""
     with context.serving_agent(request, instance_id, data.worker_instance_key):
         one = (await context.ports.records.instances([instance_id])).get(instance_id)
         if one is None or one.round != data.round:
@@ -88,9 +92,10 @@ async def _assigned(context: Context, key: str) -> Job | None:
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/bind", summary="Bind a job")
-async def bind(
-    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[BindJob]
+async def bind_job(
+    request: Asking, context: Ctx, instance_id: InstancePath, job_id: JobPath, data: JSONBody[BindJob]
 ) -> JobAnswer:
+    """The worker has begun the job."""
     with context.serving_agent(request, instance_id, data.worker_instance_key):
         job = await jobs.find(context.ports, job_id)
         now, key = context.ports.clock.now(), data.worker_instance_key
@@ -100,17 +105,21 @@ async def bind(
 
 
 @get(
-    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing", summary="Whether the job is still assigned to the worker"
+    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/standing",
+    summary="Check whether the worker still has the job",
 )
-async def standing(
+async def check_assignment(
     request: Asking,
     context: Ctx,
-    instance_id: FromPath[str],
-    job_id: FromPath[str],
-    worker: Annotated[str, QueryParameter(min_length=1, max_length=limits.KEY_LENGTH)],
-    epoch: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
-    fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
+    instance_id: InstancePath,
+    job_id: JobPath,
+    worker: Annotated[
+        str, QueryParameter(min_length=1, max_length=limits.KEY_LENGTH, description="Key of the worker.")
+    ],
+    epoch: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Epoch of the worker.")],
+    fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Assignment of the job.")],
 ) -> AssignmentAnswer:
+    """Whether the worker may go on with the job."""
     with context.serving_agent(request, instance_id, worker):
         job = (await context.ports.jobs.jobs([job_id])).get(job_id)
         if job is None or not Assignment(worker, epoch, fence).is_current(job):
@@ -119,18 +128,20 @@ async def standing(
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/give-back", summary="Give a job back, for another worker")
-async def give_back(
-    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[GiveBackJob]
+async def give_back_job(
+    request: Asking, context: Ctx, instance_id: InstancePath, job_id: JobPath, data: JSONBody[GiveBackJob]
 ) -> JobAnswer:
+    """Another worker may take the job."""
     with context.serving_agent(request, instance_id, data.worker_instance_key):
         assignment = Assignment(data.worker_instance_key, data.epoch, data.fence)
         return job_of(await jobs.give_back(context.ports, context.settings, job_id, assignment, why=data.why))
 
 
 @post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/finish", summary="Finish a job")
-async def finish(
-    request: Asking, context: Ctx, instance_id: FromPath[str], job_id: FromPath[str], data: JSONBody[FinishJob]
+async def finish_job(
+    request: Asking, context: Ctx, instance_id: InstancePath, job_id: JobPath, data: JSONBody[FinishJob]
 ) -> FinishedJob:
+    """The first result of the current assignment counts."""
     with context.serving_agent(request, instance_id, data.worker_instance_key):
         outcome = await jobs.finish(
             context.ports,
@@ -146,15 +157,20 @@ async def finish(
     return FinishedJob(accepted=True, job=job_of(outcome))
 
 
-@post("/v1/agents/{instance_id:str}/jobs/{job_id:str}/log", summary="Append to a log")
-async def write_log(
+@post(
+    "/v1/agents/{instance_id:str}/jobs/{job_id:str}/log",
+    summary="Append to a log",
+    opt={"body": "application/octet-stream"},
+)
+async def append_job_log(
     request: Asking,
     context: Ctx,
-    instance_id: FromPath[str],
-    job_id: FromPath[str],
-    fence: Annotated[int, QueryParameter(ge=1, le=limits.NUMBER)],
-    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)],
+    instance_id: InstancePath,
+    job_id: JobPath,
+    fence: Annotated[int, QueryParameter(ge=1, le=limits.NUMBER, description="Assignment of the job.")],
+    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Where the bytes belong.")],
 ) -> LogWritten:
+    """Writes at an offset. What is there already is left alone; a gap is a 409."""
     context.check_agent(request, instance_id)
     content = await request.body()
     if len(content) > limits.LOG_CHUNK:
@@ -168,5 +184,16 @@ async def write_log(
 
 
 ROUTER = Router(
-    "/", route_handlers=[record, report, take, bind, standing, give_back, finish, write_log], tags=["agents"]
+    "/",
+    route_handlers=[
+        show_agent_record,
+        report_signal,
+        take_job,
+        bind_job,
+        check_assignment,
+        give_back_job,
+        finish_job,
+        append_job_log,
+    ],
+    tags=["agents"],
 )

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Router
 from litestar.params import HeaderParameter
+from msgspec import Meta
 
 from bullpen.errors import NotFound, PermissionDenied
 from bullpen.ports.callers import IgnoredEvent
@@ -22,7 +23,7 @@ FORM = "application/x-www-form-urlencoded"
 
 log = get_logger("bullpen.server")
 
-Signature = Annotated[str, HeaderParameter(name="X-Hub-Signature-256", description="HMAC over the body, as it came.")]
+Signature = Annotated[str, HeaderParameter(name="X-Hub-Signature-256", description="HMAC of the body as it comes.")]
 Event = Annotated[str, HeaderParameter(name="X-GitHub-Event", description="What the body is about.")]
 Id = Annotated[str, HeaderParameter(name="X-GitHub-Delivery", description="The same if it is sent again.")]
 
@@ -30,24 +31,26 @@ Id = Annotated[str, HeaderParameter(name="X-GitHub-Delivery", description="The s
 class Delivered(AnswerBody, frozen=True):
     """`noted` is false for what does not concern this pool, and `reason` says why."""
 
-    noted: bool
-    reason: str = ""
+    noted: Annotated[bool, Meta(description="False for what does not concern this pool.")]
+    reason: Annotated[str, Meta(description="Why it was not noted; empty if it was.")] = ""
 
 
 @post(
     "/v1/github/webhook",
     status_code=202,
-    summary="Receive a delivery of GitHub's webhook, signed with github.webhook-secret",
+    summary="Receive a delivery of GitHub's webhook",
     security=[{}],
     request_max_body_size=LARGEST,
+    opt={"body": "application/json"},
 )
-async def receive(
+async def receive_webhook(
     request: Asking,
     context: Ctx,
     signature: Signature = "",
     event: Event = "",
     delivery: Id = "",
 ) -> Delivered:
+    """Signed with `github.webhook-secret` over the body as it comes. It only wakes the server, which asks GitHub."""
     if context.verifiers.webhooks is None:
         raise NotFound("this server expects no webhooks", remedy="Set github.webhook-secret, with engines.ci = github.")
     with context.admission.read_unproved():
@@ -79,4 +82,4 @@ async def receive(
     return Delivered(True)
 
 
-ROUTER = Router("/", route_handlers=[receive], tags=["github"])
+ROUTER = Router("/", route_handlers=[receive_webhook], tags=["github"])

@@ -11,24 +11,26 @@ from bullpen.auth.tokens import Scope
 from bullpen.model.ticket import format_time
 from bullpen.schema.status import AliveAnswer, ReadyAnswer
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.query import check_query
+from bullpen.server.parameters import check_query
 from bullpen.server.routes.responses import get
 
 EVENTS = "text/event-stream"
 
 
-@litestar.get("/healthz", tags=["health"], summary="Whether the process is alive")
-async def healthz() -> AliveAnswer:
+@litestar.get("/healthz", tags=["health"], summary="Check whether the process is alive")
+async def check_health() -> AliveAnswer:
+    """Answers while the process is alive."""
     return AliveAnswer(alive=True)
 
 
 @litestar.get(
     "/readyz",
     tags=["health"],
-    summary="Whether the store can be read and written and every loop runs",
-    responses={503: ResponseSpec(ReadyAnswer, description="Not now.", generate_examples=False)},
+    summary="Check whether the server can serve",
+    responses={503: ResponseSpec(ReadyAnswer, description="Not now.")},
 )
-async def readyz(context: Ctx) -> Response[ReadyAnswer]:
+async def check_readiness(context: Ctx) -> Response[ReadyAnswer]:
+    """503 while the store cannot be read and written, or a loop does not run."""
     store = await context.readiness.store_works()
     ready = store and context.service.is_alive() and not context.stop.is_set()
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
@@ -43,7 +45,10 @@ async def readyz(context: Ctx) -> Response[ReadyAnswer]:
     media_type=EVENTS,
     before_request=check_query,
 )
-async def events(request: Asking, context: Ctx) -> Stream:
+async def stream_events(request: Asking, context: Ctx) -> Stream:
+    """Server-sent events: the current state first, then changes. The data of `instance`, `job` and `operation` is the
+    object that the endpoint of that name answers. `workers` counts workers by failure domain, `gone` names the kind
+    and the id of what is not listed any more, `trouble` has the reason why the store could not be read."""
     context.operator(request, Scope.READ)
     with context.admission.watch():
         pass  # refused here, while an error can still be answered; counted below, for as long as the stream is read
@@ -56,4 +61,4 @@ async def events(request: Asking, context: Ctx) -> Stream:
     return Stream(stream(), media_type=EVENTS, headers={"cache-control": "no-store"})
 
 
-ROUTER = Router("/", route_handlers=[healthz, readyz, events])
+ROUTER = Router("/", route_handlers=[check_health, check_readiness, stream_events])

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Response, Router
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
@@ -13,16 +13,23 @@ from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.requests import SubmitJob
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.query import After, Limit, check_query, stored_state
+from bullpen.server.parameters import After, JobPath, Limit, check_query, stored_state
 from bullpen.server.routes.responses import get, post
 
 LOG_PAGE = 64 * 1024
+NEXT_OFFSET = {
+    "bullpen-next-offset": {
+        "description": "`offset` of the next request.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+}
 
 State = Annotated[JobState | None, QueryParameter(name="state", description="Only jobs in this state.")]
 
 
 @post("/v1/jobs", status_code=201, summary="Queue a job of a run")
 async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -> JobAnswer:
+    """The next free runner of the run takes it. A run that was never provisioned is a 404."""
     asked = jobs.JobRequest(
         run_id=data.run_id,
         command=data.command,
@@ -56,6 +63,7 @@ async def list_jobs(
     after: After = "",
     only: State = None,
 ) -> JobList:
+    """A page is in the order in which its jobs were submitted; the pages follow the ids."""
     stored_state(only)
     with context.serving(request, Scope.READ):
         found = await job_page(context.ports, run_id, limit, after, state=only)
@@ -63,20 +71,27 @@ async def list_jobs(
 
 
 @get("/v1/jobs/{job_id:str}", summary="Show a job and its story")
-async def show_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
+async def show_job(request: Asking, context: Ctx, job_id: JobPath) -> JobAnswer:
+    """With the last steps of the job, oldest first."""
     with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         return job_of(job, (await context.ports.records.stories([job_id])).get(job_id, ()))
 
 
-@get("/v1/jobs/{job_id:str}/logs", summary="Read what a job printed", media_type="text/plain")
-async def job_logs(
+@get(
+    "/v1/jobs/{job_id:str}/logs",
+    summary="Read what a job printed",
+    media_type="text/plain",
+    opt={"headers": NEXT_OFFSET},
+)
+async def read_job_logs(
     request: Asking,
     context: Ctx,
-    job_id: FromPath[str],
+    job_id: JobPath,
     fence: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Which assignment; 0: the last one.")] = 0,
-    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER)] = 0,
+    offset: Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Bytes to pass over.")] = 0,
 ) -> Response[bytes]:
+    """At most 64 KiB from `offset` on, and nothing at the end. The header `bullpen-next-offset` says where to go on."""
     with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         content = await context.ports.logs.read(job_id, fence or job.fence, offset, LOG_PAGE)
@@ -90,7 +105,8 @@ async def job_logs(
     status_code=202,
     summary="End a job that waits; ask the worker of a running one to stop it",
 )
-async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> JobAnswer:
+async def cancel_job(request: Asking, context: Ctx, job_id: JobPath) -> JobAnswer:
+    """A job that waits has ended with this answer. The worker of a running job is asked to end it."""
     with context.serving(request, Scope.OPERATE) as operator:
         by = f"operator {operator.id}"
         return job_of(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
@@ -98,7 +114,7 @@ async def cancel_job(request: Asking, context: Ctx, job_id: FromPath[str]) -> Jo
 
 ROUTER = Router(
     "/",
-    route_handlers=[submit_job, list_jobs, show_job, job_logs, cancel_job],
+    route_handlers=[submit_job, list_jobs, show_job, read_job_logs, cancel_job],
     tags=["jobs"],
     before_request=check_query,
 )

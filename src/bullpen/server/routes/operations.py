@@ -3,13 +3,13 @@
 from typing import Annotated
 
 from litestar import Router
-from litestar.params import FromPath, QueryParameter
+from litestar.params import QueryParameter
 
 from bullpen.auth.tokens import RunIdentity, Scope
 from bullpen.schema.operation import Operation, OperationKind, OperationList, OperationState, ProvisionOperation
 from bullpen.server.authentication import must_be_operator, must_serve_run
 from bullpen.server.context import Asking, Context, Ctx
-from bullpen.server.query import After, Limit, OfRun, check_query
+from bullpen.server.parameters import After, Limit, OfRun, OperationPath, check_query
 from bullpen.server.routes.responses import delete, get
 
 State = Annotated[OperationState | None, QueryParameter(name="state", description="Only operations in this state.")]
@@ -26,6 +26,8 @@ async def list_operations(
     kind: OfKind = None,
     run_id: OfRun = "",
 ) -> OperationList:
+    """Operations of all servers of this home, by id. The last 1,000 are kept."""
+
     def wanted(one: Operation) -> bool:
         return (
             (only is None or one.state is only)
@@ -42,7 +44,8 @@ async def list_operations(
 
 
 @get("/v1/operations/{operation_id:str}", summary="Show an operation")
-async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
+async def show_operation(request: Asking, context: Ctx, operation_id: OperationPath) -> Operation:
+    """How far it has come, or how it ended."""
     return _operation(context, request, operation_id, Scope.READ)
 
 
@@ -51,7 +54,9 @@ async def show_operation(request: Asking, context: Ctx, operation_id: FromPath[s
     status_code=202,
     summary="Ask an operation to stop, and to give back what it holds",
 )
-async def stop_operation(request: Asking, context: Ctx, operation_id: FromPath[str]) -> Operation:
+async def stop_operation(request: Asking, context: Ctx, operation_id: OperationPath) -> Operation:
+    """A provision that stops before its commit gives everything back and ends as `cancelled`. One that has ended stays
+    as it is."""
     return context.operations.stop(_operation(context, request, operation_id, Scope.OPERATE).id)
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Router
-from litestar.params import FromPath, QueryParameter
+from litestar.params import PathParameter, QueryParameter
 
 from bullpen.auth.tokens import Scope
 from bullpen.errors import NotFound
@@ -14,14 +14,17 @@ from bullpen.schema.instance import InstanceAnswer, InstanceList, instance_of, i
 from bullpen.schema.status import ServerStatus, server_status_of
 from bullpen.schema.story import StoryList, story_of
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.query import After, Limit, OfClass, OfRun, check_query, stored_state
+from bullpen.server.parameters import After, InstancePath, Limit, OfClass, OfRun, check_query, stored_state
 from bullpen.server.routes.responses import get
 
+Subject = Annotated[str, PathParameter(description="Id of an instance, provision, job or run, or the key of a worker.")]
 State = Annotated[InstanceState | None, QueryParameter(name="state", description="Only instances in this state.")]
 
 
 @get("/v1/status", summary="Show the pool in numbers")
-async def status(request: Asking, context: Ctx) -> ServerStatus:
+async def show_status(request: Asking, context: Ctx) -> ServerStatus:
+    """Counts of instances, offers, workers by failure domain, silent workers, waiting provisions, and the loops of
+    this server."""
     with context.serving(request, Scope.READ):
         found = await overview(context.ports, context.settings, await every_live(context.ports))
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
@@ -38,6 +41,7 @@ async def list_instances(
     of_class: OfClass = "",
     run_id: OfRun = "",
 ) -> InstanceList:
+    """Instances that are alive or whose end is owed, by id; with `runId`, the live ones of that run."""
     stored_state(only)
     with context.serving(request, Scope.READ):
         ports = context.ports
@@ -47,7 +51,8 @@ async def list_instances(
 
 
 @get("/v1/instances/{instance_id:str}", summary="Show an instance and its story")
-async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str]) -> InstanceAnswer:
+async def show_instance(request: Asking, context: Ctx, instance_id: InstancePath) -> InstanceAnswer:
+    """With the last steps of the instance, oldest first."""
     with context.serving(request, Scope.READ):
         (story, *_) = await stories(context.ports, context.settings, instance_id)
         if not isinstance(story.record, Instance) or story.record.id != instance_id:
@@ -57,7 +62,9 @@ async def show_instance(request: Asking, context: Ctx, instance_id: FromPath[str
 
 
 @get("/v1/stories/{subject:path}", summary="Show the last steps of a record, or of all records of a run")
-async def show_stories(request: Asking, context: Ctx, subject: FromPath[str]) -> StoryList:
+async def show_stories(request: Asking, context: Ctx, subject: Subject) -> StoryList:
+    """Of an instance, a provision, a job or a worker, or of everything that belongs to a run: what `bullpen why
+    --json` prints."""
     subject = subject.removeprefix("/")
     with context.serving(request, Scope.READ):
         found = await stories(context.ports, context.settings, subject)
@@ -66,7 +73,7 @@ async def show_stories(request: Asking, context: Ctx, subject: FromPath[str]) ->
 
 ROUTER = Router(
     "/",
-    route_handlers=[status, list_instances, show_instance, show_stories],
+    route_handlers=[show_status, list_instances, show_instance, show_stories],
     tags=["pool"],
     before_request=check_query,
 )

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from litestar import Router
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
 from bullpen.ports import Removal
@@ -19,6 +19,7 @@ from bullpen.schema.agent import RegistrationAnswer
 from bullpen.schema.requests import RegisterRunner
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
+from bullpen.server.parameters import InstancePath
 from bullpen.server.problems import shown
 from bullpen.server.routes.responses import delete, put
 from bullpen.structured_log import get_logger
@@ -32,9 +33,10 @@ log = get_logger("bullpen.server")
 
 
 @put("/v1/agents/{instance_id:str}/registration", summary="Register with the CI under the run's label")
-async def register(
-    request: Asking, context: Ctx, instance_id: FromPath[str], data: JSONBody[RegisterRunner]
+async def register_runner(
+    request: Asking, context: Ctx, instance_id: InstancePath, data: JSONBody[RegisterRunner]
 ) -> RegistrationAnswer:
+    """Registers the runner, or answers with what the agent needs to register it."""
     context.check_agent(request, instance_id)
     try:
         async with _asking_ci(context):
@@ -51,9 +53,10 @@ async def register(
 
 
 @delete("/v1/agents/{instance_id:str}/registration", summary="Deregister from the CI")
-async def deregister(
-    request: Asking, context: Ctx, instance_id: FromPath[str], runner: Runner = ""
+async def deregister_runner(
+    request: Asking, context: Ctx, instance_id: InstancePath, runner: Runner = ""
 ) -> RegistrationAnswer:
+    """A runner that runs a job is not removed: 409."""
     context.check_agent(request, instance_id)
     if runner and context.ports.ci.instance_of(runner) != instance_id:
         raise forbidden(f"runner {shown(runner)!r} is not a registration of {instance_id}")
@@ -83,4 +86,4 @@ async def _asking_ci(context: Context) -> AsyncIterator[None]:
             raise Unavailable(f"GitHub has not answered within {PATIENCE:g} s") from exc
 
 
-ROUTER = Router("/", route_handlers=[register, deregister], tags=["agents"])
+ROUTER = Router("/", route_handlers=[register_runner, deregister_runner], tags=["agents"])

@@ -7,7 +7,7 @@ import asyncio
 from typing import Annotated, TypeAlias
 
 from litestar import Router
-from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+from litestar.params import HeaderParameter, JSONBody, QueryParameter
 
 from bullpen.auth.tokens import Operator, RunIdentity, Scope
 from bullpen.config import Settings
@@ -26,7 +26,7 @@ from bullpen.schema.requests import ProvisionRun
 from bullpen.schema.run import RunAnswer, RunPage, run_page_of
 from bullpen.server.authorization import entitled
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.query import After, Limit, OfClass, check_query
+from bullpen.server.parameters import After, Limit, OfClass, RunPath, check_query
 from bullpen.server.routes.responses import get, post
 
 GRACE = 60.0
@@ -45,12 +45,14 @@ Key: TypeAlias = Annotated[
 async def list_runs(
     request: Asking, context: Ctx, limit: Limit = 100, after: After = "", only: State = None, of_class: OfClass = ""
 ) -> RunPage:
+    """The runs by id. A run whose runners are all back in the pool is not listed."""
     with context.serving(request, Scope.READ):
         return run_page_of(await runs(context.ports, limit, after, state=only, resource_class=of_class))
 
 
 @get("/v1/runs/{run_id:str}", summary="Show a run's instances and jobs")
-async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunAnswer:
+async def show_run(request: Asking, context: Ctx, run_id: RunPath) -> RunAnswer:
+    """A run that was never asked for, or whose records are purged, is a 404."""
     with context.serving_run(request, run_id, Scope.READ):
         held = await views(context.ports, context.settings, await context.ports.records.run_instances(run_id))
         of_run = await job_page(context.ports, run_id, limits.PAGE)
@@ -65,8 +67,11 @@ async def show_run(request: Asking, context: Ctx, run_id: FromPath[str]) -> RunA
 
 @post("/v1/runs/{run_id:str}/provision", status_code=202, summary="Get runners for a run, all or nothing")
 async def provision_run(
-    request: Asking, context: Ctx, run_id: FromPath[str], data: JSONBody[ProvisionRun], key: Key = ""
+    request: Asking, context: Ctx, run_id: RunPath, data: JSONBody[ProvisionRun], key: Key = ""
 ) -> Operation:
+    """Begins an operation and answers at once: poll the operation, or watch the events, until it has ended. All
+    runners or none, unless `allowPartial`. Called again for the same run, it adds only the missing runners."""
+
     async def work(stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
         return provision_of(await provision(context.ports, context.settings, asked, stop=stop, tell=tell))
 
@@ -81,7 +86,10 @@ async def provision_run(
 
 
 @post("/v1/runs/{run_id:str}/release", status_code=202, summary="Give a run's runners back")
-async def release_run(request: Asking, context: Ctx, run_id: FromPath[str], key: Key = "") -> Operation:
+async def release_run(request: Asking, context: Ctx, run_id: RunPath, key: Key = "") -> Operation:
+    """Begins an operation and answers at once. Each runner deregisters and cleans itself, and is then on offer again
+    or ended. A run without runners is no error."""
+
     async def work(stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         return release_of(await release(context.ports, context.settings, run_id, stop=stop, tell=tell))
 

@@ -6,8 +6,11 @@
 Every refusal of a kind has the same answer. The log never shows a token, nor a proof, which is as good as a password.
 """
 
+from typing import Annotated
+
 from litestar import Router
 from litestar.params import JSONBody
+from msgspec import Meta
 
 from bullpen.auth.tokens import RUN_LASTS, RunIdentity
 from bullpen.errors import NotFound, PermissionDenied
@@ -18,7 +21,7 @@ from bullpen.schema.base import AnswerBody
 from bullpen.schema.requests import ExchangeToken, ProveInstance
 from bullpen.server.authentication import forbidden, unauthorized
 from bullpen.server.context import Ctx
-from bullpen.server.query import check_query
+from bullpen.server.parameters import check_query
 from bullpen.server.routes.responses import post
 from bullpen.structured_log import get_logger
 
@@ -33,21 +36,22 @@ log = get_logger("bullpen.server")
 class RunToken(AnswerBody, frozen=True):
     """A token for one run, for `expiresIn` seconds. The trust domain is what the run has earned, not what it asked."""
 
-    token: str
-    expires_in: int
-    run_id: str
-    repository: str
-    trust_domain: str
+    token: Annotated[str, Meta(description="Token of the run. A secret.")]
+    expires_in: Annotated[int, Meta(description="Seconds for which it is valid.")]
+    run_id: Annotated[str, Meta(description="Run that it is bound to.")]
+    repository: Annotated[str, Meta(description="Repository of the run.")]
+    trust_domain: Annotated[str, Meta(description="Trust domain that the run has earned, not what it asked for.")]
 
 
 @post(
     "/v1/agents/token",
     tags=["agents"],
-    summary="A token for the instance that signed the proof",
+    summary="Exchange a proof for the token of an instance",
     security=[{}],
     request_max_body_size=LARGEST_PROOF,
 )
-async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
+async def prove_instance(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
+    """A token for the instance that signed the proof with its machine's role."""
     verifier = context.verifiers.instances
     if verifier is None:
         raise NotFound("agents of this pool get their token when they are launched")
@@ -73,7 +77,8 @@ async def attest(context: Ctx, data: JSONBody[ProveInstance]) -> AgentToken:
     before_request=check_query,
     request_max_body_size=LARGEST_EXCHANGE,
 )
-async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
+async def exchange_token(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
+    """The token is valid for 15 minutes, for the labels of the job's own run."""
     verifier = context.verifiers.jobs
     if verifier is None:
         raise NotFound("this pool has no jobs of GitHub: engines.ci is not github")
@@ -91,4 +96,4 @@ async def exchange(context: Ctx, data: JSONBody[ExchangeToken]) -> RunToken:
     return RunToken(token, RUN_LASTS, found.run, found.repository, found.trust)
 
 
-ROUTER = Router("/", route_handlers=[attest, exchange])
+ROUTER = Router("/", route_handlers=[prove_instance, exchange_token])

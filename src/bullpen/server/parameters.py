@@ -1,12 +1,13 @@
-"""Query parameters: those that lists share, and a refusal of those that an endpoint does not have, which are usually
+"""Parameters that several endpoints have, and a refusal of those that an endpoint does not have, which are usually
 misspelt ones."""
 
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cache
-from typing import Annotated
+from typing import Annotated, get_args
 
 from litestar.handlers import BaseRouteHandler
-from litestar.params import QueryParameter
+from litestar.params import ParameterKwarg, PathParameter, QueryParameter
 
 from bullpen.model import limits
 from bullpen.model.instance import State as InstanceState
@@ -14,6 +15,11 @@ from bullpen.model.job import State as JobState
 from bullpen.server.context import Asking
 from bullpen.server.problems import bad_input, shown
 
+RunPath = Annotated[str, PathParameter(description="Id of the run.")]
+JobPath = Annotated[str, PathParameter(description="Id of the job.")]
+InstancePath = Annotated[str, PathParameter(description="Id of the instance.")]
+WorkerPath = Annotated[str, PathParameter(description="Key of the worker. It may have slashes.")]
+OperationPath = Annotated[str, PathParameter(description="Id of the operation.")]
 Limit = Annotated[int, QueryParameter(ge=1, le=limits.PAGE, description="Entries of the page, at most.")]
 After = Annotated[
     str,
@@ -54,6 +60,17 @@ async def check_query(request: Asking) -> None:
             f"one of {', '.join(known)}" if known else "no parameters",
             remedy=f"Did you mean {near[0]}?" if near else "Leave it out.",
         )
+
+
+def spoken_of(handler: BaseRouteHandler | None, name: str) -> tuple[str, str]:
+    """What a client calls the parameter that a route calls `name`, and the values that it may have, if it is an enum;
+    empty for no parameter."""
+    field = handler.parsed_fn_signature.parameters.get(name) if handler else None
+    if field is None or not isinstance(definition := field.kwarg_definition, ParameterKwarg):
+        return "", ""
+    enums = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, StrEnum)]
+    values = [one.value for kind in enums for one in kind if one.value != "absent"]
+    return definition.name or name, f"one of {', '.join(values)}" if values else ""
 
 
 @cache

@@ -1,0 +1,240 @@
+"""A request and an answer for each operation, made of the structs themselves: a test decodes each by its schema."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bullpen.errors import FailureCause
+from bullpen.inventory import RunState
+from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
+from bullpen.model.instance import State as InstanceState
+from bullpen.model.job import Result as JobResult
+from bullpen.model.job import State as JobState
+from bullpen.model.progress import WorkPhase
+from bullpen.model.signal import Kind as SignalKind
+from bullpen.model.ticket import UsageClass
+from bullpen.model.worker import State as WorkerState
+from bullpen.provision.outcome import Origin
+from bullpen.schema import (
+    agent,
+    base,
+    instance,
+    job,
+    operation,
+    provision,
+    release,
+    requests,
+    run,
+    status,
+    story,
+    worker,
+)
+from bullpen.schema.error import ErrorCode
+from bullpen.server.routes.github import Delivered
+from bullpen.server.routes.heartbeats import BeatResult, BeatResults, HeartbeatBatch
+from bullpen.server.routes.tokens import RunToken
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    answer: Any = None
+    request: Any = None
+    refusal: Any = None
+
+
+BEGAN, ENDED, LATER = "2026-11-16T16:01:34Z", "2026-11-16T16:01:35Z", "2026-11-16T16:12:34Z"
+RUN, INSTANCE, JOB, PROVISION = "4711", "i-6a545d338e2efa60", "j-7cb708c3f456da5a", "p-ffde469822cdb88a"
+WORKER = f"{INSTANCE}/0a0b0c0d"
+LINE = story.StoryLineAnswer(1, "submit", "queued", BEGAN, "operator dashboard", "")
+
+SUBMITTED = job.JobAnswer(
+    id=JOB,
+    run_id=RUN,
+    name="unit",
+    index=0,
+    command=("make", "test"),
+    state=JobState.QUEUED,
+    result=JobResult.NONE,
+    exit_code=None,
+    reason="",
+    fence=0,
+    worker="",
+    epoch=0,
+    instance_id="",
+    losses=0,
+    cancelling=False,
+    timeout_seconds=0.0,
+    capability="",
+    side_effects=False,
+    source="",
+    artifacts=(),
+    queued_at=BEGAN,
+    finished_at=None,
+)
+RUNNER = instance.InstanceAnswer(
+    id=INSTANCE,
+    state=InstanceState.RUNNING,
+    run_id=RUN,
+    round="0f1e2d3c4b5a6978",
+    version=3,
+    threshold=LATER,
+    attested=False,
+    trust_domain="default",
+    image_generation=1,
+    resource_class="small",
+    instance_type="local.small",
+    usage_class=UsageClass.ON_DEMAND,
+    cpu=2,
+    mem=2048,
+    provision_id=PROVISION,
+    repository="",
+    offered_at=None,
+    owes=None,
+    purge_at=None,
+    signal=SignalKind.REG_OK,
+    heartbeat_at=ENDED,
+)
+PROVISIONED = provision.ProvisionAnswer(
+    run_id=RUN,
+    provision_id=PROVISION,
+    state=base.WorkState.SUCCEEDED,
+    requested=1,
+    selected=0,
+    created=1,
+    duration_seconds=1.433,
+    timings={WorkPhase.CREATE: 0.075, WorkPhase.REGISTER: 1.324},
+    cause=FailureCause.NONE,
+    reason="",
+    remedy="",
+    instances=[
+        provision.MemberAnswer(
+            INSTANCE, Origin.CREATED, InstanceState.RUNNING, "small", "local.small", UsageClass.ON_DEMAND
+        )
+    ],
+    kept=[],
+    held=[],
+    discarded=[],
+    collisions=0,
+)
+PROGRESS = operation.ProgressAnswer(WorkPhase.ACQUIRE, "0 of 1 ready", 0, 1, {WorkPhase.CREATE: 1}, "")
+OPERATION = "op-78b724abe6ea00fc"
+PROVISIONING = operation.ProvisionOperation(
+    id=OPERATION,
+    run_id=RUN,
+    state=operation.OperationState.RUNNING,
+    started_at=BEGAN,
+    ends_by=LATER,
+    progress=PROGRESS,
+)
+ENDED_PROVISION = operation.ProvisionOperation(
+    id=OPERATION,
+    run_id=RUN,
+    state=operation.OperationState.SUCCEEDED,
+    started_at=BEGAN,
+    ends_by=LATER,
+    finished_at=ENDED,
+    result=PROVISIONED,
+)
+RELEASING = operation.ReleaseOperation(
+    id="op-265b25e401905dc4",
+    run_id=RUN,
+    state=operation.OperationState.SUCCEEDED,
+    started_at=BEGAN,
+    ends_by=LATER,
+    finished_at=ENDED,
+    result=release.ReleaseAnswer(RUN, base.WorkState.SUCCEEDED, (INSTANCE,), (), (), (), 0.8),
+)
+BUILDER = worker.WorkerAnswer(
+    key="builder-7",
+    state=WorkerState.ACTIVE,
+    instance_id="",
+    domain="vm",
+    epoch=1,
+    token=2,
+    lease_seconds=60.0,
+    deadline=LATER,
+    cleanup_at=None,
+    heartbeat_at=ENDED,
+    owes_reschedule=False,
+    host="builder-7.example.org",
+)
+LOOPS = {"debts": True, "sweep": True, "reconcile": True}
+BEAT = HeartbeatRequest(key="builder-7", token=1, lease=60, running=(Binding(JOB, 1),))
+GRANTED = HeartbeatAnswer(2, 1, 60.0, 18.5, (), WorkerState.ACTIVE, False)
+HOLDER: dict[str, Any] = {"worker_instance_key": WORKER, "epoch": 1, "fence": 1}
+STREAM = f'id: 1\nevent: gone\ndata: {{"kind":"instance","id":"{INSTANCE}"}}\n\n'
+
+EXAMPLES: dict[str, Example] = {
+    "listRuns": Example(
+        run.RunPage([run.RunSummary(RUN, RunState.RUNNING, ["small"], 1, 1, 1, 0, BEGAN, "acme/widgets", "")], "")
+    ),
+    "showRun": Example(run.RunAnswer(RUN, [RUNNER], [SUBMITTED])),
+    "provisionRun": Example(PROVISIONING, requests.ProvisionRun(count=1)),
+    "releaseRun": Example(RELEASING),
+    "exchangeToken": Example(
+        RunToken("bpr_EXAMPLE", 900, RUN, "acme/widgets", "acme/widgets"),
+        requests.ExchangeToken("eyJFWEFNUExFIn0"),
+    ),
+    "listOperations": Example(operation.OperationList([ENDED_PROVISION, RELEASING], "")),
+    "showOperation": Example(ENDED_PROVISION),
+    "stopOperation": Example(PROVISIONING),
+    "submitJob": Example(SUBMITTED, requests.SubmitJob(RUN, ("make", "test"), name="unit")),
+    "listJobs": Example(job.JobList(RUN, [SUBMITTED])),
+    "showJob": Example(msgspec.structs.replace(SUBMITTED, story=[LINE])),
+    "readJobLogs": Example("12 passed in 0.34s\n"),
+    "cancelJob": Example(SUBMITTED),
+    "showStatus": Example(
+        status.ServerStatus(
+            counts={"small": {"running": 1}},
+            pools=[status.PoolAnswer("small", 0, False, 0)],
+            workers=[status.DomainAnswer("vm", 1, 0)],
+            silent_workers=[],
+            hold="",
+            controls=[],
+            waiting=[],
+            failing_loops=[],
+            loops=LOOPS,
+            settings=status.SettingsAnswer(),
+        )
+    ),
+    "listInstances": Example(instance.InstanceList([RUNNER], "")),
+    "showInstance": Example(RUNNER),
+    "showStories": Example(story.StoryList(JOB, [story.StoryAnswer(JOB, "queued", None, None, None, [LINE])])),
+    "listWorkers": Example(worker.WorkerList([BUILDER], "")),
+    "showWorker": Example(BUILDER),
+    "stopWorker": Example(worker.WorkerStopped("builder-7", WorkerState.CLEANED_UP, [])),
+    "recordHeartbeat": Example(GRANTED, BEAT),
+    "recordHeartbeats": Example(
+        BeatResults(
+            [
+                BeatResult(token=2, epoch=1, granted_lease_seconds=60.0, next_in_seconds=18.5, stop=[]),
+                BeatResult(code=ErrorCode.CONFLICT, error="token-mismatch", token=2),
+            ]
+        ),
+        HeartbeatBatch([BEAT, BEAT]),
+    ),
+    "streamEvents": Example(STREAM),
+    "receiveWebhook": Example(Delivered(True), '{"action": "completed"}'),
+    "checkHealth": Example(status.AliveAnswer(True)),
+    "checkReadiness": Example(
+        status.ReadyAnswer(True, True, LOOPS), refusal=status.ReadyAnswer(False, False, LOOPS, {"reconcile": BEGAN})
+    ),
+    # ---- agents
+    "showAgentRecord": Example(agent.AgentRecord(True, "3", InstanceState.RUNNING, RUN, "0f1e2d3c4b5a6978")),
+    "reportSignal": Example(
+        agent.SignalStored(True), requests.ReportSignal(SignalKind.REG_OK, RUN, "0f1e2d3c4b5a6978", 2)
+    ),
+    "takeJob": Example(agent.TakenJob(SUBMITTED), requests.TakeJob(WORKER, "0f1e2d3c4b5a6978")),
+    "bindJob": Example(SUBMITTED, requests.BindJob(**HOLDER)),
+    "checkAssignment": Example(agent.AssignmentAnswer(agent.AssignmentStanding.HOLDS)),
+    "giveBackJob": Example(SUBMITTED, requests.GiveBackJob(**HOLDER, why="the machine is about to go")),
+    "finishJob": Example(agent.FinishedJob(True, SUBMITTED), requests.FinishJob(**HOLDER, exit_code=0)),
+    "appendJobLog": Example(agent.LogWritten(19), "12 passed in 0.34s\n"),
+    "registerRunner": Example(agent.RegistrationAnswer(True), requests.RegisterRunner(RUN, "0f1e2d3c4b5a6978")),
+    "deregisterRunner": Example(agent.RegistrationAnswer(False)),
+    "proveInstance": Example(
+        agent.AgentToken("bpa_EXAMPLE"),
+        requests.ProveInstance("AWS4-HMAC-SHA256 Credential=EXAMPLE", "20261116T160134Z", "EXAMPLE"),
+    ),
+}
