@@ -1,5 +1,8 @@
 """Completion, asked for by a real shell."""
 
+import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -55,3 +58,43 @@ def test_an_unknown_shell_is_refused(bullpen: CommandLine) -> None:
     ran = bullpen("completion", "csh")
     assert ran.code == 2
     assert "'csh' is not one of 'bash', 'zsh', 'fish'" in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed: apt-get install fish")
+def test_fish_completes_commands_and_options(tmp_path: Path) -> None:
+    script = "bullpen completion fish | source; complete -C 'bullpen pro'; complete -C 'bullpen provision --allow-p'"
+    variables = {"PATH": f"{COMMANDS}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = ["fish", "--no-config", "-c", script]
+    ran = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=600)
+    found = [line.split("\t")[0] for line in ran.stdout.splitlines()]
+    assert found == ["provision", "--allow-partial"], ran
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed: apt-get install zsh")
+def test_zsh_completes_commands_in_a_terminal(tmp_path: Path) -> None:
+    variables = {"PATH": f"{COMMANDS}:/usr/bin:/bin", "HOME": str(tmp_path), "TERM": "dumb"}
+    mine, its = pty.openpty()
+    process = subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=its, stdout=its, stderr=its, env=variables, cwd=tmp_path, start_new_session=True
+    )
+    os.close(its)
+    try:
+        os.write(mine, b"autoload -U compinit; compinit -u; source <(bullpen completion zsh); echo rea''dy\n")
+        _read_until(mine, b"ready\r\n")
+        os.write(mine, b"bullpen provis\t --help | head -1\n")
+        assert b"Usage: bullpen provision" in _read_until(mine, b"Usage: bullpen provision")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
+
+
+def _read_until(terminal: int, wanted: bytes) -> bytes:
+    seen = b""
+    while wanted not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, seen
+        seen += os.read(terminal, 4096)
+    return seen

@@ -203,6 +203,16 @@ def test_the_home_on_the_command_line_wins_over_the_variable(
     assert f"no pool in {bullpen.folder}/option\n" in bullpen("--home", "option", "why", "i-1").err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("job submt", "job submit"), ("token creat", "token create"), ("stauts", "status"), ("version", "--version")],
+)
+def test_a_misspelt_command_of_any_level_gets_one_suggestion(bullpen: CommandLine, words: str, meant: str) -> None:
+    ran = bullpen(*words.split())
+    assert ran.code == 2
+    assert ran.err.endswith(f"no such command\n  → Did you mean `bullpen {meant}`?\n")
+
+
 NEED_A_POOL = [
     *(("status",), ("workers",), ("why", "i-1"), ("down",), ("release", "--run-id", "r")),
     *(("token", "list"), ("token", "revoke", "x"), ("job", "list", "--run-id", "r"), ("job", "show", "j-1")),

@@ -8,7 +8,7 @@ import click
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
-from bullpen.cli.text import columns
+from bullpen.cli.text import columns, plural
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.inventory import Status, status
@@ -109,4 +109,4 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
 
 def _counts(found: Status) -> Finding:
     claimable = sum(pool.claimable for pool in found.pools)
-    return Finding("pool", Health.OK, f"{len(found.instances)} instances, {claimable} on offer")
+    return Finding("pool", Health.OK, f"{plural(len(found.instances), 'instance')}, {claimable} on offer")

@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -23,6 +24,7 @@ from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
 
 FAULT = 70
+NO_SUCH_COMMAND: Any = getattr(click.exceptions, "NoSuchCommand", ())  # new in click 8.4; before, its own words stand
 
 
 class Program(click.Group):
@@ -83,6 +85,10 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(exc, click.NoSuchOption):
             meant = nearest(field, exc.possibilities or ())
             text, remedy = f"{field}: no such option", f"Did you mean {meant}? {remedy}" if meant else remedy
+        elif isinstance(exc, NO_SUCH_COMMAND):  # of a group, such as `bullpen job`
+            meant = nearest(exc.command_name, exc.possibilities or ())
+            text = f"{shortened(exc.command_name)}: no such command"
+            remedy = f"Did you mean `{where} {meant}`?" if meant else f"Run `{where} --help` to list the commands."
         elif exc.ctx is not None and isinstance(exc, NoArgsIsHelpError):  # its message is the whole help
             names = (
                 ", ".join(exc.ctx.command.list_commands(exc.ctx)) if isinstance(exc.ctx.command, click.Group) else ""

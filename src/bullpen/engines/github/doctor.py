@@ -59,7 +59,11 @@ class GithubChecks:
         with understood(call):
             ours = [one for one in listed if instance_of(self._pool, one["name"])]
             self._versions = {str(one["version"]) for one in ours if one.get("version")}
-        return Health.OK, f"{self._github.scope}: {len(listed)} runners, {len(ours)} of them of this pool"
+        count = "1 runner" if len(listed) == 1 else f"{len(listed)} runners"
+        return (
+            Health.OK,
+            f"{self._github.scope}: {count}, {len(ours)} of them of this pool",
+        )
 
     async def permissions(self) -> Found:
         await make_token(self._client, "registration")  # to try is the only way to know; unused, it is gone in an hour
