@@ -85,6 +85,7 @@ def test_a_program_that_is_not_installed_is_named_with_the_runner_and_its_path(r
     result, why = verdict(job)
     assert result is Result.FAILED
     assert why.startswith(said)
+    assert "--sync" not in why, "files would not help"
 
 
 def test_a_file_that_is_not_in_the_working_directory_is_named_and_an_empty_one_is_pointed_out(

@@ -16,7 +16,7 @@ from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.provision.outcome import Outcome, Request
 from bullpen.release import ReleaseOutcome
-from bullpen.run import RunOutcome, Write
+from bullpen.run import RunOptions, RunOutcome, Write
 from command_line import CommandLine
 
 RUN = ("run", "--run-id", "run-1", "--count", "2")
@@ -27,7 +27,7 @@ DONE = RunOutcome(
     ReleaseOutcome("run-1", ("i-1",), ("i-2",), (), 0.1),
 )
 FAILED = replace(JOB, result=Result.FAILED, exit_code=7, reason="exit code 7")
-Asked = tuple[Request, Sequence[JobRequest]]
+Asked = tuple[Request, Sequence[JobRequest], RunOptions]
 
 
 @pytest.fixture
@@ -44,11 +44,12 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunOutcome], list[Asked
             wanted: Sequence[JobRequest],
             *,
             stop: asyncio.Event,
+            options: RunOptions,
             tell: Tell,
             write: Write,
             files: object = None,
         ) -> RunOutcome:
-            asked.append((request, wanted))
+            asked.append((request, wanted, options))
             write(JOB, "hello")
             return ran
 
@@ -69,7 +70,8 @@ def write_jobs(line: CommandLine, text: str) -> tuple[str, ...]:
 def test_a_command_runs_once_for_each_runner_with_its_index(bullpen: CommandLine, answer: Answer) -> None:
     asked = answer(DONE)
     assert bullpen(*RUN, "--name", "shard", "--timeout", "5", "--", "test", "--shard={index}").code == 0
-    ((request, wanted),) = asked
+    ((request, wanted, options),) = asked
+    assert options == RunOptions(one_each=True)
     assert (request.run_id, request.count) == ("run-1", 2)
     assert [(job.name, job.command, job.index, job.timeout) for job in wanted] == [
         ("shard-0", ("test", "--shard=0"), 0, 5.0),
@@ -81,7 +83,7 @@ def test_a_run_without_an_id_gets_a_random_one(bullpen: CommandLine, answer: Ans
     asked = answer(DONE)
     for _ in range(2):
         bullpen("run", "--count", "1", "--", "true")
-    (first, _), (second, _) = asked
+    (first, *_), (second, *_) = asked
     assert first.run_id.startswith("run-")
     assert first.run_id != second.run_id
 
@@ -98,7 +100,15 @@ def test_jobs_come_from_lines_or_from_a_list(bullpen: CommandLine, answer: Answe
         JobRequest("run-1", ("make", "0"), "job-0", 0),
         JobRequest("run-1", ("x",), "e2e", 1, 60.0, "gpu", True),
     ]
-    assert [list(wanted) for _, wanted in asked] == [expected, expected]
+    assert [list(wanted) for _, wanted, _ in asked] == [expected, expected]
+    assert [options for *_, options in asked] == [RunOptions(one_each=False)] * 2
+
+
+def test_retries_and_fail_fast_are_passed_on(bullpen: CommandLine, answer: Answer) -> None:
+    asked = answer(DONE)
+    bullpen(*RUN, "--retries", "2", "--fail-fast", "--", "true")
+    ((*_, options),) = asked
+    assert options == RunOptions(one_each=True, retries=2, fail_fast=True)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +149,9 @@ def test_each_mistake_in_the_file_is_named_and_nothing_is_acquired(bullpen: Comm
         ((*RUN, "--jobs", "missing", "--", "x"), "each job of the file has its own command"),
         (("run", "--count", "0", "--", "x"), "--count 0"),
         ((*RUN, "--run-id", "a b", "--", "x"), "--run-id 'a b'"),
+        ((*RUN, "--retries", "-1", "--", "x"), "--retries -1: must be a whole number from 0 to 100"),
+        ((*RUN, "--retries", "101", "--", "x"), "--retries 101: must be a whole number from 0 to 100"),
+        ((*RUN, "--retries", "often", "--", "x"), "--retries 'often'"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_acquired(
@@ -161,8 +174,9 @@ def test_jobs_from_a_closed_stdin_are_a_mistake_that_is_named(
 
 def test_output_of_a_job_has_its_name_and_the_summary_counts_losses(bullpen: CommandLine, answer: Answer) -> None:
     answer(DONE)
-    lines = bullpen(*RUN, "--", "true").out.splitlines()
-    assert lines == ["job-0 | hello", "run-1: 2 of 2 jobs succeeded; 1 runner lost, and its job ran again"]
+    first, second, *_ = bullpen(*RUN, "--", "true").out.splitlines()
+    assert first == "job-0 | hello"
+    assert second == "run-1: 2 of 2 jobs succeeded in 0.0s; 1 runner lost, and its job ran again"
 
 
 def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: CommandLine, answer: Answer) -> None:
@@ -176,6 +190,8 @@ def test_with_json_the_output_goes_to_stderr_and_one_object_to_stdout(bullpen: C
         "state": "succeeded",
         "exitCode": 0,
         "interrupted": False,
+        "seconds": 0.0,
+        "failedFirst": "",
         "offered": ["i-1"],
         "terminated": ["i-2"],
         "pending": [],

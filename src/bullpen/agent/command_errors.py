@@ -21,7 +21,7 @@ def cannot_start(
     if not directory.is_dir():
         return NOT_FOUND, f"the job's working directory {directory} is gone"
     if code in (errno.ENOENT, errno.ENOTDIR):
-        return NOT_FOUND, _not_found(program, directory / command[0], path, instance_id) + _hint(directory)
+        return NOT_FOUND, _not_found(program, directory, command[0], path, instance_id)
     if code in (errno.EACCES, errno.EPERM, errno.EISDIR):
         return NOT_EXECUTABLE, _not_executable(program, directory / command[0], instance_id)
     if code == errno.ENOEXEC:
@@ -41,16 +41,18 @@ def explained(exit_code: int, directory: Path) -> str:
     return ""
 
 
-def _not_found(program: str, found: Path, path: str, instance_id: str) -> str:
+def _not_found(program: str, directory: Path, name: str, path: str, instance_id: str) -> str:
     if "/" not in program:
         return f"{program}: not found on the runner {instance_id} (PATH={_shown(path)})"
+    found = directory / name
     if found.exists():
         interpreter = _interpreter(found)
         if interpreter:
             return f"{program}: its interpreter {interpreter} was not found on the runner {instance_id}"
         return f"{program}: its dynamic loader was not found on the runner {instance_id}"
-    where = f"on the runner {instance_id}" if program.startswith("/") else "in the job's working directory"
-    return f"{program}: no such file {where}"
+    if name.startswith("/"):
+        return f"{program}: no such file on the runner {instance_id}"
+    return f"{program}: no such file in the job's working directory{_hint(directory)}"
 
 
 def _not_executable(program: str, found: Path, instance_id: str) -> str:

@@ -96,6 +96,11 @@ def checked_job(
         raise ConfigError(f"--{exc}", remedy=exc.remedy, field=f"--{exc.field}") from exc
 
 
+def checked_retries(text: str) -> int:
+    """How often a job that failed runs again. Raise ConfigError."""
+    return _whole("--retries", text, 0, limits.RETRIES)
+
+
 def checked_run_id(run_id: str) -> str:
     """The run id for records, labels and messages; if the URL of a run's page was given, the run's number."""
     return named_run(run_id).id

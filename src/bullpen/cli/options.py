@@ -16,6 +16,7 @@ from bullpen.structured_log import Format, Level, set_up
 
 if TYPE_CHECKING:
     from bullpen.cli.backend import Backend
+    from bullpen.cli.progress import ProgressDisplay
     from bullpen.cli.session import Work
     from bullpen.cli.target import Target
     from bullpen.ports import Ports
@@ -75,11 +76,18 @@ class PoolOptions:
 
         return Target(settings, opened, lambda: self.require_pool(settings), self.as_json)
 
-    def perform(self, settings: Settings, work: "Work[Ports, T]", *, stops: bool = False) -> T:
+    def perform(
+        self,
+        settings: Settings,
+        work: "Work[Ports, T]",
+        *,
+        stops: bool = False,
+        display: "ProgressDisplay | None" = None,
+    ) -> T:
         """Open the pool's store and run `work` on it, see `session.perform`."""
         from bullpen.cli.session import perform  # `bullpen config` needs no event loop
 
-        return perform(self.directory, settings, work, stops=stops, as_json=self.as_json)
+        return perform(self.directory, settings, work, stops=stops, as_json=self.as_json, display=display)
 
     def query(self, settings: Settings, work: "Callable[[Ports], Awaitable[T]]") -> T:
         """Run a query, which must not create a pool. Raise NotFound if there is none."""

@@ -22,7 +22,10 @@ class ProgressDisplay:
     def __call__(self, report: ProgressReport) -> None:
         if self._stream.isatty():
             self._show(report.text)
-            return
+        else:
+            self._print(report)
+
+    def _print(self, report: ProgressReport) -> None:
         this = (report.phase, report.about, report.done, report.total, report.waiting)
         if this != self._last:
             self._last = this

@@ -1,41 +1,59 @@
 """`bullpen run`: get runners, run jobs on them, stream their output, and release the runners."""
 
 import secrets
+import shlex
 import sys
 from dataclasses import replace
 
 import click
 
-from bullpen.cli.arguments import checked_job, checked_request, checked_run_id
+from bullpen.cli.arguments import checked_job, checked_request, checked_retries, checked_run_id
 from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
 from bullpen.cli.provision import runner_options
+from bullpen.cli.run_display import RunDisplay
+from bullpen.cli.run_summary import summary_of
 from bullpen.cli.runs import refusal
 from bullpen.cli.sync import sending, work_tree_of
-from bullpen.cli.text import columns, plural
 from bullpen.jobs import check_served
-from bullpen.model.job import Job
-from bullpen.run import RunOutcome, exit_code_of, numbered, run
+from bullpen.run import RunOptions, numbered, run
 
 EPILOG = """
 \b
 Examples:
-  bullpen run --count 3 -- make test SHARD={index}
-  bullpen run --count 2 --jobs jobs.jsonl
-  bullpen run --count 1 --resource-class large --timeout 600 -- ./bench.sh
+  bullpen run --count 3 -- echo 'shard {index} of 3'
+  bullpen run --count 2 --timeout 60 --retries 1 -- sh -c 'test -d /tmp && uname -n'
+  bullpen run --count 4 --fail-fast --name shard -- sh -c 'echo "number $BULLPEN_JOB_INDEX"'
+  echo '{"name": "host", "command": ["uname", "-a"]}' | bullpen run --count 1 --jobs -
 
 In a git work tree, every job starts in a fresh copy of it: tracked files, and untracked ones that are not ignored.
 --sync DIR names another directory, --no-sync starts jobs in an empty one.
 
-Without --jobs the command runs N times. {index} in its words, and the variable BULLPEN_JOB_INDEX, is 0 to N-1.
+Without --jobs the command runs N times, once on each runner. {index} in its words, and the variable BULLPEN_JOB_INDEX,
+is 0 to N-1.
 
 \b
-With --jobs FILE, each line, or each entry of one JSON list, describes a job. Only command is required:
+With --jobs FILE, each line, or each entry of one JSON list, describes a job, and every runner takes the next one that
+waits. Only command is required:
   {"name": "unit", "command": ["make", "test"], "timeout": 600, "capability": "docker", "side-effects": true}
 
-If a runner is lost, it is replaced and its job runs again. The exit code is the highest of all jobs. If the command is
-interrupted, it cancels the jobs and releases the runners.
+If a runner is lost, it is replaced and its job runs again. With --retries a job that exits with another code than 0, or
+times out, runs again too, on another runner if one is free; its last result counts. With --fail-fast the first job that
+has failed, after its last try, cancels the others. If the command is interrupted, it cancels the jobs and releases the
+runners.
+
+\b
+Exit codes:
+  0       every job succeeded
+  1-255   the highest of all jobs; with --fail-fast that of the job that failed first
+  1       not enough runners; everything acquired was given back
+  2       a mistake in the options, the settings or the file; nothing was changed
+  75      a service was unreachable or throttled the request; try again
+  124     a job timed out
+  126     a job's command cannot be executed; its log says why
+  127     a job's command was not found; its log says where it was looked for
+  130     the run was interrupted, or a job was cancelled
 """
 
 
@@ -46,6 +64,8 @@ interrupted, it cancels the jobs and releases the runners.
 @click.option("--jobs", "jobs_file", metavar="FILE", help="Jobs as JSON lines or a JSON list; - reads stdin.")
 @click.option("--name", default="", metavar="NAME", help="Name of the jobs; their number is added.")
 @click.option("--timeout", metavar="SECONDS", help="End each job and all its processes after this time.")
+@click.option("--retries", default="0", metavar="N", help="Run a job that failed again, up to N times [0].")
+@click.option("--fail-fast", is_flag=True, help="Cancel the other jobs when one has failed.")
 @click.option(
     "--capability", default="", metavar="WORD", help="Capability that a runner must have, see agent.capabilities."
 )
@@ -62,6 +82,8 @@ def command(
     jobs_file: str | None,
     name: str,
     timeout: str | None,
+    retries: str,
+    fail_fast: bool,
     capability: str,
     sync_dir: str | None,
     no_sync: bool,
@@ -75,6 +97,7 @@ def command(
     check_served(settings)
     run_id = checked_run_id(run_id) if run_id is not None else f"run-{secrets.token_hex(4)}"
     request = checked_request(settings, run_id=run_id, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
+    how = RunOptions(one_each=jobs_file is None, retries=checked_retries(retries), fail_fast=fail_fast)
     if jobs_file is None:
         template = checked_job(
             run_id, words, name=name, timeout=timeout, capability=capability, side_effects=side_effects
@@ -86,11 +109,7 @@ def command(
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
     tree = work_tree_of(settings, sync_dir, no_sync)
-    width = max(len(job.name) for job in wanted)
-
-    def write(job: Job, line: str) -> None:
-        print(f"{job.name:<{width}} | {line}", file=sys.stderr if given.as_json else sys.stdout, flush=True)
-
+    display = RunDisplay([job.name for job in wanted], as_json=given.as_json)
     ran = given.perform(
         settings,
         lambda ports, stop, tell: run(
@@ -99,11 +118,13 @@ def command(
             request,
             wanted,
             stop=stop,
+            options=how,
             tell=tell,
-            write=write,
+            write=display.write,
             files=sending(ports, settings, given.directory, tree, stop, tell),
         ),
         stops=True,
+        display=display,
     )
     if not ran.outcome.succeeded:
         if given.as_json:
@@ -118,16 +139,5 @@ def command(
 
         print_json(run_result_of(ran))
     else:
-        _tell(ran)
+        say(summary_of(ran, f"bullpen --home {shlex.quote(given.home)}" if given.home else "bullpen"))
     return ran.exit_code
-
-
-def _tell(ran: RunOutcome) -> None:
-    good = sum(exit_code_of(job) == 0 for job in ran.jobs)
-    lost = sum(job.losses for job in ran.jobs)
-    summary = f"{ran.outcome.run_id}: {good} of {plural(len(ran.jobs), 'job')} succeeded"
-    again = f"; {plural(lost, 'runner')} lost, and {'its job' if lost == 1 else 'their jobs'} ran again"
-    say(summary + (again if lost else ""))
-    bad = [job for job in ran.jobs if exit_code_of(job) != 0]
-    if bad:
-        say(columns([(job.id, job.name or "–", job.result.value or job.state.value, job.reason) for job in bad], "  "))

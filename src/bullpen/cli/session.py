@@ -23,20 +23,35 @@ Opened = Callable[[], AbstractAsyncContextManager[P]]
 Work = Callable[[P, asyncio.Event, Tell], Awaitable[T]]
 
 
-def perform(home: Path, settings: Settings, work: Work[Ports, T], *, stops: bool = False, as_json: bool = False) -> T:
+def perform(
+    home: Path,
+    settings: Settings,
+    work: Work[Ports, T],
+    *,
+    stops: bool = False,
+    as_json: bool = False,
+    display: ProgressDisplay | None = None,
+) -> T:
     """As `perform_on` the store of the pool at `home`."""
     from bullpen.wiring import opened
 
-    return perform_on(lambda: opened(home, settings), work, stops=stops, as_json=as_json)
+    return perform_on(lambda: opened(home, settings), work, stops=stops, as_json=as_json, display=display)
 
 
-def perform_on(opened: Opened[P], work: Work[P, T], *, stops: bool = False, as_json: bool = False) -> T:
-    """Open a pool, run `work` on it, and return its result.
+def perform_on(
+    opened: Opened[P],
+    work: Work[P, T],
+    *,
+    stops: bool = False,
+    as_json: bool = False,
+    display: ProgressDisplay | None = None,
+) -> T:
+    """Open a pool, run `work` on it, and return its result. `display` shows the progress, if not the usual one does.
 
     The first signal stops the work: through the event if it `stops` by itself, else by cancelling it, which is as safe
     as a crash. A second signal ends this process at once; the remaining work stands in the records as debts.
     """
-    with closing(ProgressDisplay()) as progress:
+    with closing(display or ProgressDisplay()) as progress:
         try:
             return asyncio.run(_perform(opened, work, progress, stops, as_json))
         finally:

@@ -43,5 +43,15 @@ def ago(at: datetime | None, now: datetime) -> str:
     return f"{length} ago" if seconds >= 0 else f"in {length}"
 
 
+def duration(seconds: float) -> str:
+    """How long something took: `0.3s`, `45s`, `3m12s`, `2h05m`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f}s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    return f"{whole // 60}m{whole % 60:02}s" if whole < 7200 else f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -49,6 +49,7 @@ KEY_LENGTH = 128  # characters of a worker's key
 # ---- what agents and jobs send
 
 ROUND_LENGTH = 64  # characters; the control plane draws 16
+RETRIES = 100  # of a job that failed, by `bullpen run`
 REASON_LENGTH = 2000  # characters: why a job ended, which its record keeps
 SIGNAL_TEXT_LENGTH = 8000  # characters: the end of a log, of which the record keeps less
 EXIT_CODES = (-255, 2**31)  # negative: the signal that ended the process

@@ -1,10 +1,12 @@
 """A run: in the list of those that the pool serves, as it stands, and what became of one that `bullpen run` served."""
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
 from bullpen.inventory import RunList, RunState, RunView
+from bullpen.model.job import Job
 from bullpen.run import RunOutcome
 from bullpen.schema.base import AnswerBody, Time, WorkState, filled, time_of
 from bullpen.schema.instance import InstanceAnswer
@@ -55,14 +57,29 @@ class RunPage(AnswerBody, frozen=True):
     next: Annotated[str, Meta(description="`after` of the next page; empty at the end.")]
 
 
+class RunJob(JobAnswer, frozen=True):
+    """The last try of a job. `attempts` is how often it was started: again after the loss of a runner, and again after
+    a failure; `earlier` has the ids of the tries that failed before."""
+
+    started_at: str | None = None
+    waited_seconds: float | None = None
+    ran_seconds: float | None = None
+    attempts: int = 0
+    earlier: tuple[str, ...] = ()
+
+
 class RunResult(AnswerBody, frozen=True):
-    """A run that was served to its end: its jobs, and what became of its instances, as a release answers."""
+    """A run that was served to its end: its jobs, and what became of its instances, as a release answers.
+
+    `failed_first` is the id of the job whose failure cancelled the others, with `--fail-fast`."""
 
     run_id: str
     state: WorkState
     exit_code: int
     interrupted: bool
-    jobs: list[JobAnswer]
+    jobs: list[RunJob]
+    seconds: float = 0.0
+    failed_first: str = ""
     offered: tuple[str, ...] = ()
     terminated: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -76,8 +93,27 @@ def run_result_of(ran: RunOutcome) -> RunResult:
         ran.released,
         run_id=ran.outcome.run_id,
         state=WorkState.SUCCEEDED if ran.exit_code == 0 else WorkState.FAILED,
-        jobs=[job_of(job) for job in ran.jobs],
+        jobs=[_run_job(ran, job) for job in ran.jobs],
+        seconds=round(ran.seconds, 3),
+        failed_first=ran.failed_first.id if ran.failed_first else "",
     )
+
+
+def _run_job(ran: RunOutcome, job: Job) -> RunJob:
+    started, ended = ran.started.get(job.id), job.finished_at
+    return filled(
+        RunJob,
+        job_of(job),
+        started_at=time_of(started),
+        waited_seconds=_seconds(job.queued_at, started or ended),
+        ran_seconds=_seconds(started, ended),
+        attempts=ran.attempts(job),
+        earlier=tuple(one.id for one in ran.earlier.get(job.id, ())),
+    )
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return None if since is None or until is None else round((until - since).total_seconds(), 3)
 
 
 def run_summary_of(run: RunView) -> RunSummary:
