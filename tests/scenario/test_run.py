@@ -1,0 +1,141 @@
+"""`bullpen run` with real processes: one job on each runner, a runner that is killed, retries, and failing fast."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.cli.run import EPILOG
+from scenario.pool import Pool
+
+EXAMPLES = [line.strip() for line in EPILOG.splitlines() if line.startswith("  ") and "bullpen run" in line]
+
+
+def run(pool: Pool, *arguments: str, code: int = 0) -> dict[str, Any]:
+    ran = pool.run("run", "--json", *arguments)
+    assert ran.code == code, ran
+    assert "Traceback" not in ran.err
+    return ran.answer
+
+
+def runners(answer: dict[str, Any]) -> list[str]:
+    return [job["instanceId"] for job in answer["jobs"]]
+
+
+def test_four_jobs_that_end_at_once_run_on_four_runners_cold_and_warm(pool: Pool) -> None:
+    for _ in range(3):
+        answer = run(pool, "--count", "4", "--", "true")
+        assert len(set(runners(answer))) == 4, answer
+    assert len(pool.on_offer()) == 4
+    assert pool.audit() == []
+
+
+def test_a_second_command_of_the_same_run_has_one_job_on_each_runner_too(pool: Pool) -> None:
+    for _ in range(2):
+        assert len(set(runners(run(pool, "--run-id", "run-1", "--count", "3", "--", "true")))) == 3
+
+
+def test_jobs_of_a_file_are_a_queue(pool: Pool) -> None:
+    (pool.folder / "jobs").write_text('{"command": ["true"]}\n' * 6)
+    answer = run(pool, "--count", "2", "--jobs", str(pool.folder / "jobs"))
+    assert len(answer["jobs"]) == 6
+    assert len(set(runners(answer))) == 2
+
+
+def test_the_job_of_a_killed_runner_runs_again_on_its_replacement_although_others_are_free(pool: Pool) -> None:
+    """Job 0 waits for a file; the others end at once, and their runners are free when the runner of job 0 dies."""
+    go = pool.folder / "go"
+    script = f"test $BULLPEN_JOB_INDEX != 0 || while ! test -e {go}; do sleep 0.1; done"
+    running = pool.start("run", "--json", "--run-id", "run-1", "--count", "3", "--", "sh", "-c", script)
+    done = "SELECT count(*) FROM jobs WHERE state = 'finished'"
+    pool.until(lambda: bool(pool.rows("SELECT 1 FROM sqlite_master WHERE name = 'jobs'")), "the pool is there")
+    pool.until(lambda: pool.rows(done) == [(2,)], "the others have ended")
+    held = "SELECT instance_id FROM jobs WHERE state = 'running'"
+    pool.until(lambda: bool(pool.rows(held)), "it runs")
+    ((victim,),) = pool.rows(held)
+    pool.signal(victim, signal.SIGKILL)
+    pool.until(lambda: pool.rows("SELECT losses FROM jobs WHERE job_index = 0") == [(1,)], "it is lost")
+    go.touch()
+    ran = running.wait()
+    assert ran.code == 0, ran
+    job = ran.answer["jobs"][0]
+    assert (job["losses"], job["attempts"]) == (1, 2)
+    assert len({victim, *runners(ran.answer)}) == 4, "on a runner that had no job before"
+    assert pool.audit() == []
+
+
+def test_a_job_that_fails_once_succeeds_with_its_second_try(pool: Pool) -> None:
+    note = pool.folder / "tried"
+    script = f"echo here; test -e {note} || {{ touch {note}; exit 3; }}"
+    ran = pool.run("run", "--count", "1", "--retries", "2", "--", "sh", "-c", script)
+    assert ran.code == 0, ran
+    assert ran.out.splitlines()[:3] == ["job-0 | here", "job-0 | [exit code 3; trying again, 2 left]", "job-0 | here"]
+    assert "1 failed attempt tried again" in ran.out
+    answer = run(pool, "--count", "1", "--retries", "2", "--", "sh", "-c", "exit 5", code=5)
+    (job,) = answer["jobs"]
+    assert (job["attempts"], len(job["earlier"]), job["exitCode"]) == (3, 2, 5)
+
+
+def test_a_failure_ends_the_other_jobs_and_gives_its_own_exit_code(pool: Pool) -> None:
+    (pool.folder / "jobs").write_text(
+        '{"name": "long", "command": ["sleep", "600"]}\n'
+        '{"name": "bad", "command": ["sh", "-c", "exit 7"]}\n'
+        '{"name": "later", "command": ["sleep", "600"]}\n'
+        '{"name": "last", "command": ["sleep", "600"]}\n'
+    )
+    answer = run(pool, "--count", "2", "--fail-fast", "--jobs", str(pool.folder / "jobs"), code=7)
+    by_name = {job["name"]: job for job in answer["jobs"]}
+    assert answer["failedFirst"] == by_name["bad"]["id"]
+    assert {name: job["result"] for name, job in by_name.items()} == {
+        "long": "cancelled",
+        "bad": "failed",
+        "later": "cancelled",
+        "last": "cancelled",
+    }
+    assert "bad failed" in by_name["last"]["reason"]
+    assert len(pool.on_offer()) == 2
+    assert pool.audit() == []
+
+
+def test_a_command_that_is_not_found_is_named(pool: Pool) -> None:
+    ran = pool.run("run", "--count", "1", "--", "no-such-program")
+    assert ran.code == 127, ran
+    assert "job-0 | [no-such-program: not found on the runner i-" in ran.out
+    ran = pool.run("run", "--count", "1", "--", "./no-such.sh")
+    assert "./no-such.sh: no such file in the job's working directory" in ran.out
+
+
+def test_of_each_job_is_known_when_it_started_and_how_long_it_took(pool: Pool) -> None:
+    (job,) = run(pool, "--count", "1", "--", "sleep", "0.2")["jobs"]
+    assert job["queuedAt"] <= job["startedAt"] <= job["finishedAt"]
+    assert job["ranSeconds"] >= 0.2
+    assert job["waitedSeconds"] >= 0
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_of_the_help_works_as_printed_in_any_directory(pools: Callable[[], Pool], example: str) -> None:
+    pool, elsewhere = pools(), "elsewhere"
+    (pool.folder / elsewhere).mkdir()
+    programs = Path(sys.executable).parent
+    environ = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "BULLPEN_HOME": str(pool.home),
+        "BULLPEN_TIMINGS_IDLE": "2000",
+    }
+    ran = subprocess.run(
+        ["sh", "-c", example], cwd=pool.folder / elsewhere, env=environ, capture_output=True, text=True, timeout=180
+    )
+    assert ran.returncode == 0, ran
+    assert " succeeded in " in ran.stdout
+
+
+def test_there_are_examples_and_they_start_with_the_program() -> None:
+    assert len(EXAMPLES) >= 4
+    assert all("bullpen" in shlex.split(example) for example in EXAMPLES)
