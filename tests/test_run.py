@@ -14,6 +14,7 @@ from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.ticket import UsageClass
 from bullpen.provision import Request
 from bullpen.run import RunOptions, RunOutcome, exit_code_of, numbered, run
+from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import a_world, machines, provisioned, records, released, small
 
@@ -231,7 +232,7 @@ async def test_each_runner_executes_one_job_however_fast_it_is() -> None:
 
 
 async def test_the_job_of_a_lost_runner_waits_for_its_replacement_although_others_are_free() -> None:
-    async with a_world(settings=small()) as world:
+    async with a_world(settings=small(), temper=lambda n: Temper(boots_in=1.0 if n < 3 else 80.0)) as world:
         run = a_run(world, wanted("sleep 300", "true", "true"), count=3, options=ONE_EACH)
         running = asyncio.get_running_loop().create_task(run)
         (victim,) = [job for job in await until_running(world, 1) if job.command[0] == "sleep"]
