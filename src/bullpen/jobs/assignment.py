@@ -94,7 +94,8 @@ async def spread(ports: Ports, run_id: str, waiting: Sequence[Job], able: Sequen
     if not used or not unused:
         return Spread()
     beats = [pulse.heartbeat for pulse in (await ports.signals.read(unused)).values()]
-    free = sum(beat is not None and beat.at + lease > now and beat.leaving is None for beat in beats)
+    # One that has not beaten yet has only just been committed: its first heartbeat is on its way.
+    free = sum(beat is None or (beat.at + lease > now and beat.leaving is None) for beat in beats)
     is_left = job_policy.is_left_to_others(waiting[0], now, waiting=count, free=free)
     return Spread(frozenset(used), is_left)
 

@@ -63,7 +63,7 @@ class LocalJobs:
             return False
         can, now = able(self._config.capabilities, files=True), micros(at)
         id_ = self._config.instance_id
-        others = [row[0] for row in connection.execute(_OTHERS, (job.run_id, now, id_))]
+        others = [row[0] for row in connection.execute(_OTHERS, (job.run_id, id_, now))]
         if not others:
             return False
         query = _WAITING.format(marks=", ".join("?" * len(can)))
@@ -146,10 +146,13 @@ WHERE run_id = ? AND state = 'queued' AND (not_before IS NULL OR not_before <= ?
       AND workers.state = 'active' AND workers.deadline > ? AND instances.id <> ?))
 ORDER BY losses = 0, queued_at, job_index, id LIMIT 1
 """
+# A runner that has not beaten yet has only just been committed: its first heartbeat is on its way.
 _OTHERS = """
-SELECT DISTINCT instances.id FROM instances JOIN workers ON workers.instance_id = instances.id
-WHERE instances.run_id = ? AND instances.run_id <> '' AND instances.state = 'running'
-  AND workers.state = 'active' AND workers.deadline > ? AND workers.leaving IS NULL AND instances.id <> ?
+SELECT id FROM instances AS other
+WHERE run_id = ? AND run_id <> '' AND state = 'running' AND id <> ?
+  AND (NOT EXISTS (SELECT 1 FROM workers WHERE instance_id = other.id AND instance_id <> '' AND state <> 'cleaned-up')
+    OR EXISTS (SELECT 1 FROM workers WHERE instance_id = other.id AND instance_id <> '' AND state <> 'cleaned-up'
+      AND state = 'active' AND deadline > ? AND leaving IS NULL))
 """
 _WAITING = """
 SELECT count(*) FROM (SELECT 1 FROM jobs
