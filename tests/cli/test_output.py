@@ -79,3 +79,16 @@ def test_every_character_that_bullpen_prints_has_an_ascii_form() -> None:
     constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
     texts = [node.value for node in constants if isinstance(node.value, str)]
     assert {char for text in texts for char in text if not char.isascii()} <= set(map(chr, ASCII))
+
+
+def test_what_a_job_printed_is_passed_on_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bullpen.cli.output import pass_on, say
+
+    for name in ("LC_ALL", "LC_CTYPE", "PYTHONIOENCODING", "PYTHONUTF8"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C")
+    say("a → b")
+    pass_on("a → b")
+    assert capsys.readouterr().out == "a -> b\na → b\n"

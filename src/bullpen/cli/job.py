@@ -8,7 +8,7 @@ import click
 from bullpen.cli.arguments import checked_id, checked_job, checked_run_id
 from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options, pool_options
-from bullpen.cli.output import print_json, say
+from bullpen.cli.output import pass_on, print_json, say
 from bullpen.cli.text import ago, columns
 from bullpen.model.job import FINISHED
 from bullpen.model.ticket import parse_time
@@ -99,7 +99,7 @@ def logs(given: PoolOptions, id: str, follow: bool) -> int:
 
     async def read(pool: Backend) -> JobAnswer:
         async for line in pool.job_lines(id, follow=follow):
-            lines.append(line) if given.as_json else say(line)
+            lines.append(line) if given.as_json else pass_on(line)
         return await pool.job(id)
 
     job = target.query(read)

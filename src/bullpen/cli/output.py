@@ -27,8 +27,13 @@ def say(text: str) -> None:
 
     Raise AnswerLost.
     """
+    pass_on(legible(text, sys.stdout))
+
+
+def pass_on(text: str) -> None:
+    """Print what a job printed, as it is. Raise AnswerLost."""
     try:
-        print(legible(text, sys.stdout), flush=True)
+        print(text, flush=True)
     except OSError as exc:
         remedy = "The work is done; only the output is lost."
         raise AnswerLost(f"stdout: cannot be written ({exc.strerror})", remedy=remedy) from exc
