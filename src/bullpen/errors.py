@@ -45,6 +45,8 @@ class BullpenError(Exception):
 
     exit_code = 1
     cause = FailureCause.REFUSED
+    field = ""  # what is wrong: an option, or a field of a request
+    code = ""  # of a server's answer: the kind of its error
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)

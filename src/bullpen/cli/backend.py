@@ -12,12 +12,25 @@ from bullpen.provision.outcome import Request
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
+from bullpen.schema.status import PoolStatus
 from bullpen.schema.story import StoryList
 from bullpen.schema.worker import WorkerList
 
 
 class Backend(Protocol):
     """A pool. Where `stop` is given, it ends the work early, and everything acquired is given back."""
+
+    async def status(self) -> PoolStatus:
+        """Everything, of which commands show a part."""
+        ...
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Return when something may have changed, or after so many seconds."""
+        ...
+
+    async def require_run(self, run_id: str) -> None:
+        """Raise NotFound unless the run exists."""
+        ...
 
     async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer: ...
 

@@ -49,6 +49,7 @@ def command(given: PoolOptions) -> int:
 
 
 def _examine(given: PoolOptions) -> Iterator[Finding]:
+    given.refuse_server()
     try:
         loaded = given.load()
     except ConfigError as exc:

@@ -2,19 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from bullpen import jobs
+from bullpen.cli.output import complain
 from bullpen.config import Settings
-from bullpen.inventory import require_run, roster, stories
+from bullpen.errors import BullpenError
+from bullpen.inventory import require_run, roster, status, stories
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.model.job import FINISHED
 from bullpen.model.progress import Tell
 from bullpen.ports import Ports
+from bullpen.ports.health import Limit
 from bullpen.provision.outcome import Request
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.provision import ProvisionAnswer, provision_of
 from bullpen.schema.release import ReleaseAnswer, release_of
+from bullpen.schema.status import PoolStatus, pool_status_of
 from bullpen.schema.story import StoryList, story_of
 from bullpen.schema.worker import WorkerList, workers_of
 
@@ -26,9 +31,33 @@ CANCELLED = "requested by an operator"
 class LocalPool:
     """An open pool."""
 
-    def __init__(self, ports: Ports, settings: Settings) -> None:
+    def __init__(self, ports: Ports, settings: Settings, location: str) -> None:
         self._ports = ports
         self._settings = settings
+        self._location = location
+        self._limits: Sequence[Limit] | None = None
+
+    async def status(self) -> PoolStatus:
+        if self._limits is None:
+            self._limits = await self._rate_limits()
+        return pool_status_of(await status(self._ports, self._settings), self._limits, self._location)
+
+    async def _rate_limits(self) -> Sequence[Limit]:
+        if not self._settings.on_github:
+            return ()
+        from bullpen.wiring import rate_limits
+
+        try:
+            return await rate_limits(self._settings)
+        except BullpenError as exc:  # the pool is shown without them
+            complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
+            return ()
+
+    async def wait_for_change(self, seconds: float) -> None:
+        await self._ports.signals.wait(seconds)
+
+    async def require_run(self, run_id: str) -> None:
+        await require_run(self._ports, run_id)
 
     async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
         from bullpen.provision import provision
@@ -71,3 +100,10 @@ class LocalPool:
 
     async def stories(self, id: str) -> StoryList:
         return StoryList(id, [story_of(one) for one in await stories(self._ports, self._settings, id)])
+
+
+def location_of(home: Path, settings: Settings) -> str:
+    """The pool as users name it."""
+    if settings.engines.pool == "aws":
+        return f"table {settings.aws.pool} in {settings.aws.region or 'the default region'}"
+    return str(home.absolute())

@@ -34,6 +34,9 @@ class PoolOptions:
     home: str | None = None
     config: str | None = None
     assignments: list[str] = field(default_factory=list)
+    server: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
     log_level: str | None = None
     log_format: str = "text"
     has_log: bool = False
@@ -46,12 +49,36 @@ class PoolOptions:
             raise ConfigError("--home '': must name a directory", remedy=remedy, field="--home")
         return Path(self.home or os.environ.get("BULLPEN_HOME") or DEFAULT_HOME)
 
+    @property
+    def chosen_server(self) -> str:
+        """The server's URL, if the command works on one. A home on the command line wins over BULLPEN_SERVER."""
+        if self.server == "":
+            remedy = "Leave it out to work on the pool of this machine."
+            raise ConfigError("--server '': must be the URL of a `bullpen serve`", remedy=remedy, field="--server")
+        return self.server or ("" if self.home is not None else os.environ.get("BULLPEN_SERVER", ""))
+
+    def refuse_server(self) -> None:
+        """Raise ConfigError in a command that works on the store itself if a server was chosen."""
+        if not self.chosen_server:
+            for option, value in (("--token-file", self.token_file), ("--ca-file", self.ca_file)):
+                if value is not None:
+                    raise ConfigError(f"{option}: has no meaning without --server", field=option)
+            return
+        path = click.get_current_context().command_path
+        option = "--server" if self.server else "BULLPEN_SERVER"
+        raise ConfigError(
+            f"{option}: `{path}` works on a home, not through a server",
+            remedy="Run it on the machine of `bullpen serve`, without --server and BULLPEN_SERVER.",
+            field="--server",
+        )
+
     def set_up_log(self, default: str = "warning", *, brief: bool = True) -> None:
         set_up(Level(self.log_level or default), Format(self.log_format), brief=brief)
         self.has_log = True
 
     def load(self) -> Loaded:
-        """The settings, or ConfigError before anything else is done."""
+        """The settings, or ConfigError before anything else is done; also for a command that works on no server."""
+        self.refuse_server()
         if not self.has_log:
             self.set_up_log()
         if self.config == "":
@@ -63,16 +90,22 @@ class PoolOptions:
         """What the command works on, for those that work on any pool. Raise ConfigError."""
         from bullpen.cli.target import Target
 
+        if self.chosen_server:
+            from bullpen.cli.remote_target import remote_target
+
+            if not self.has_log:
+                self.set_up_log()
+            return remote_target(self)
         settings = self.load().settings
         directory = self.directory
 
         @asynccontextmanager
         async def opened() -> "AsyncIterator[Backend]":
-            from bullpen.cli.local_pool import LocalPool
+            from bullpen.cli.local_pool import LocalPool, location_of
             from bullpen.wiring import opened
 
             async with opened(directory, settings) as ports:
-                yield LocalPool(ports, settings)
+                yield LocalPool(ports, settings, location_of(directory, settings))
 
         return Target(settings, opened, lambda: self.require_pool(settings), self.as_json)
 
@@ -103,7 +136,7 @@ class PoolOptions:
 
 
 def pool_options(function: F) -> F:
-    """Add --home, --config, --set, --log-level and --log-format; they arrive in the command's `PoolOptions`."""
+    """Add --home, --server, --config, --set and more; they arrive in the command's `PoolOptions`."""
     shared: dict[str, Any] = {"expose_value": False, "callback": _note}
     for option in (
         click.option(
@@ -122,6 +155,9 @@ def pool_options(function: F) -> F:
         ),
         click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Override a setting.", **shared),
         click.option("--config", metavar="FILE", help="Settings [BULLPEN_CONFIG; ./bullpen.toml].", **shared),
+        click.option("--ca-file", metavar="FILE", help="Authorities that sign the server's certificate.", **shared),
+        click.option("--token-file", metavar="FILE", help="Token for the server [BULLPEN_TOKEN].", **shared),
+        click.option("--server", metavar="URL", help="A `bullpen serve` to work on [BULLPEN_SERVER].", **shared),
         click.option("--home", metavar="DIR", help="The pool's state [BULLPEN_HOME; .bullpen].", **shared),
     ):
         function = option(function)

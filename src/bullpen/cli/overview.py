@@ -44,6 +44,9 @@ none. Idle runners are reused where they fit, and the rest is created.
 OPTIONS = """\
 Options, before or after the command:
   --home DIR         Directory of the pool's state [BULLPEN_HOME; .bullpen]
+  --server URL       Work on a `bullpen serve` instead [BULLPEN_SERVER]
+  --token-file FILE  Token for the server [BULLPEN_TOKEN]
+  --ca-file FILE     Authorities of its certificate [SSL_CERT_FILE; system]
   --config FILE      Settings file [BULLPEN_CONFIG; ./bullpen.toml if it exists]
   --set NAME=VALUE   Override one setting, such as timings.idle=600; repeatable
   --log-level LEVEL  debug, info, warning or error [warning; serve: info]

@@ -12,16 +12,15 @@ import click
 import msgspec
 
 from bullpen.cli.arguments import checked_run_id
+from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import complain, print_json, say
+from bullpen.cli.output import print_json, say
 from bullpen.cli.status_text import status_text
-from bullpen.config import Settings
-from bullpen.errors import BullpenError, ConfigError, Interrupted
-from bullpen.inventory import RunState, require_run, status
+from bullpen.errors import ConfigError, Interrupted
+from bullpen.inventory import RunState
 from bullpen.model.instance import ABSENT
 from bullpen.model.instance import State as InstanceState
-from bullpen.ports import Ports
-from bullpen.schema.status import PoolStatus, pool_status_of
+from bullpen.schema.status import PoolStatus
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest
 
@@ -54,33 +53,31 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
 
     The first line names the pool's home or table. Changes nothing.
     """
-    settings = given.load().settings
+    target = given.target()
     wanted = Filter(checked_run_id(run_id) if run_id is not None else "", state or "", resource_class or "")
-    limits = _rate_limits(settings)
-    location = location_of(given, settings)
     screen = Screen(given.as_json, wanted)
 
-    async def look(ports: Ports) -> PoolStatus:
-        found = pool_status_of(await status(ports, settings), limits, location)
+    async def look(pool: Backend) -> PoolStatus:
+        found = await pool.status()
         # Also those that are no longer configured, as long as their queue is there.
         _check_class(wanted.resource_class, [one.resource_class for one in found.pools])
         if wanted.run_id and not watch and wanted.run_id not in [one.id for one in found.runs]:
-            await require_run(ports, wanted.run_id)
+            await pool.require_run(wanted.run_id)
         return wanted.applied(found)
 
-    async def keep_looking(ports: Ports) -> None:
+    async def keep_looking(pool: Backend) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            screen.show(await look(ports))
-            await ports.signals.wait(REDRAWN_AFTER)
+            screen.show(await look(pool))
+            await pool.wait_for_change(REDRAWN_AFTER)
             await asyncio.sleep(max(0.0, SHORTEST - (loop.time() - began)))
 
     if watch:
         with suppress(Interrupted):  # the only way to end it, and so no failure
-            given.query(settings, keep_looking)
+            target.query(keep_looking)
         return 0
-    found = given.query(settings, look)
+    found = target.query(look)
     if given.as_json:
         print_json(found)
     else:
@@ -169,13 +166,6 @@ def _essence(found: PoolStatus) -> Any:
     )
 
 
-def location_of(given: PoolOptions, settings: Settings) -> str:
-    """The pool as users name it."""
-    if settings.engines.pool == "aws":
-        return f"table {settings.aws.pool} in {settings.aws.region or 'the default region'}"
-    return str(given.directory.absolute())
-
-
 def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
@@ -188,15 +178,3 @@ def _check_class(name: str, known: list[str]) -> None:
             remedy=f"Did you mean {meant}?" if meant else "",
             field="--class",
         )
-
-
-def _rate_limits(settings: Settings) -> Any:
-    if not settings.on_github:
-        return ()
-    from bullpen.wiring import rate_limits
-
-    try:
-        return asyncio.run(rate_limits(settings))
-    except BullpenError as exc:  # the pool is shown without them
-        complain(f"GitHub's rate limits are not known: {exc}", exc.remedy)
-        return ()

@@ -139,10 +139,14 @@ async def require_run(ports: Ports, run_id: str) -> None:
     """Raise NotFound unless the run exists. A job for a run that never had a provision would wait for a runner that
     never comes: more often than not, the run's id is misspelt."""
     if not await run_exists(ports, run_id):
-        raise NotFound(
-            f"run {run_id[: limits.RUN_ID_LENGTH]}: no provision was ever requested",
-            remedy="`bullpen status` lists the runs. For a new one, use `bullpen provision --run-id ID` first.",
-        )
+        raise unknown_run(run_id)
+
+
+def unknown_run(run_id: str) -> NotFound:
+    return NotFound(
+        f"run {run_id[: limits.RUN_ID_LENGTH]}: no provision was ever requested",
+        remedy="List the runs with `bullpen status`. For a new one, use `bullpen provision --run-id ID` first.",
+    )
 
 
 async def _viewed(ports: Ports, found: Mapping[str, _Found]) -> list[RunView]:

@@ -20,6 +20,8 @@ LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (
     "BULLPEN_HOME",  # directory of the pool's state
     "BULLPEN_CONFIG",  # path of the settings file
+    "BULLPEN_SERVER",  # URL of a `bullpen serve` that commands work on
+    "BULLPEN_TOKEN",  # the token for it
     "BULLPEN_DEBUG",  # prints tracebacks
     "BULLPEN_REQUIRE_ENGINES",  # in tests a missing engine is a failure, not a skip
     # Set by agents for their jobs, which may call bullpen themselves:

@@ -10,6 +10,7 @@ import click
 
 from bullpen.cli.demo.acts import play
 from bullpen.cli.demo.stage import CheckFailed, DemoStage
+from bullpen.cli.options import PoolOptions
 from bullpen.cli.output import complain, say
 from bullpen.cli.unix_signals import SIGNALS
 from bullpen.config import Settings, Timings
@@ -40,6 +41,9 @@ def command() -> int:
 
     The demo uses a temporary pool, verifies every line that it prints, and removes the pool at the end.
     """
+    given = click.get_current_context().find_object(PoolOptions)
+    if given is not None and given.server:
+        given.refuse_server()
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)  # the pool is taken down after a signal, too
     home = Path(tempfile.mkdtemp(prefix="bullpen-demo-"))

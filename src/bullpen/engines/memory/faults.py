@@ -104,13 +104,13 @@ class Faults:
         await asyncio.sleep(self.random.uniform(low, high) if high > 0.0 else 0)
 
 
-class Client(Protocol):
+class FaultyAccess(Protocol):
     """One process's access to a service."""
 
     _faults: Faults
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=FaultyAccess)
 
 
 def request(

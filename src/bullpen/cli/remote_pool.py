@@ -1,0 +1,175 @@
+"""The pool behind a `bullpen serve`, over HTTP. The server goes by its own settings, and checks what it is asked."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from bullpen.client import AsyncClient
+from bullpen.client.runs import failure_of
+from bullpen.errors import BullpenError, ConfigError, NotFound
+from bullpen.inventory.run_list import unknown_run
+from bullpen.jobs.request import JobRequest
+from bullpen.model import limits
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.provision.outcome import Request
+from bullpen.schema.job import JobAnswer, JobList
+from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
+from bullpen.schema.provision import ProvisionAnswer
+from bullpen.schema.release import ReleaseAnswer
+from bullpen.schema.requests import ProvisionRun, SubmitJob
+from bullpen.schema.status import PoolStatus, StatusAnswer
+from bullpen.schema.story import StoryList
+from bullpen.schema.worker import WorkerAnswer, WorkerList
+
+OPTIONS = {"timeoutSeconds": "--timeout", "command": "COMMAND", "token": "BULLPEN_TOKEN"}
+"""Fields of requests, and of the client's arguments, whose option has another name."""
+
+
+class RemotePool:
+    """A server to which a client is connected."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def status(self) -> PoolStatus:
+        """In three requests and more, so what moves between them may be counted twice, or not at all."""
+        with named_options():
+            found = await self._client.status()
+            runs = [one async for one in self._client.runs()]
+            instances = [one async for one in self._client.instances()]
+        shared = {name: getattr(found, name) for name in StatusAnswer.__struct_fields__}
+        return PoolStatus(**shared | {"location": self._client.url}, runs=runs, instances=instances, limits=[])
+
+    async def wait_for_change(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def require_run(self, run_id: str) -> None:
+        try:
+            await self._client.run(run_id)
+        except NotFound as exc:
+            raise unknown_run(run_id) from exc
+
+    async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer:
+        with named_options():
+            begun = await self._client.begin_provision(request.run_id, provision_body(request))
+            ended = await self._see_through(begun, stop, tell)
+        if not isinstance(ended, ProvisionOperation) or ended.result is None:
+            raise failure_of(ended)
+        return ended.result
+
+    async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
+        with named_options():
+            ended = await self._see_through(await self._client.begin_release(run_id), stop, tell)
+        if not isinstance(ended, ReleaseOperation) or ended.result is None:
+            raise failure_of(ended)
+        return ended.result
+
+    async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
+        with named_options():
+            return [await self._client.submit(job_body(one)) for one in wanted]
+
+    async def jobs(self, run_id: str) -> JobList:
+        with named_options():
+            found = [one async for one in self._client.jobs(run_id)]
+        return JobList(run_id, sorted(found, key=lambda job: (job.queued_at is None, job.queued_at, job.index, job.id)))
+
+    async def job(self, job_id: str) -> JobAnswer:
+        with named_options():
+            return await self._client.job(job_id)
+
+    async def cancel_job(self, job_id: str) -> JobAnswer:
+        with named_options():
+            return await self._client.cancel_job(job_id)
+
+    async def job_lines(self, job_id: str, *, follow: bool) -> AsyncIterator[str]:
+        with named_options():
+            async for line in self._client.job_lines(job_id, follow=follow):
+                yield line
+
+    async def workers(self, limit: int, after: str, state: str) -> WorkerList:
+        """Pages of a server are smaller than those of the command line."""
+        found: list[WorkerAnswer] = []
+        with named_options():
+            while True:
+                size = min(limit - len(found), limits.PAGE)
+                page = await self._client.worker_page(state=state, limit=size, after=after)
+                found, after = [*found, *page.workers], page.next
+                if not after or len(found) >= limit:
+                    return WorkerList(found, after)
+
+    async def stories(self, id: str) -> StoryList:
+        with named_options():
+            return await self._client.stories(id)
+
+    async def _see_through(self, begun: Operation, stop: asyncio.Event, tell: Tell) -> Operation:
+        """Await an operation, and pass a stop on to the server, which gives everything back before it ends."""
+        stopping = asyncio.get_running_loop().create_task(self._pass_on(begun.id, stop, tell))
+        try:
+            return await self._client.wait(begun, progress=lambda report: tell(report_of(report)))
+        finally:
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+
+    async def _pass_on(self, operation_id: str, stop: asyncio.Event, tell: Tell) -> None:
+        await stop.wait()
+        try:
+            await self._client.stop_operation(operation_id)
+        except BullpenError as exc:
+            tell(ProgressReport(WorkPhase.STOP, f"the server was not stopped: {exc}", about=operation_id))
+
+
+@asynccontextmanager
+async def opened_server(server: str, token: str, ca_file: str) -> AsyncIterator[RemotePool]:
+    """Raise ConfigError for a URL, a token or a file that cannot be used."""
+    with named_options():
+        client = AsyncClient(server, token=token, ca_file=ca_file)
+    async with client:
+        yield RemotePool(client)
+
+
+@contextmanager
+def named_options() -> Iterator[None]:
+    """Errors that name the field of a request name the option instead, as those of a local pool do."""
+    try:
+        yield
+    except ConfigError as exc:
+        option = OPTIONS.get(exc.field) or f"--{re.sub('[A-Z]', lambda found: f'-{found[0].lower()}', exc.field)}"
+        if not exc.field or not str(exc).startswith(exc.field):
+            raise
+        raise ConfigError(option + str(exc).removeprefix(exc.field), remedy=exc.remedy, field=option) from exc
+
+
+def provision_body(request: Request) -> ProvisionRun:
+    needs = request.needs
+    return ProvisionRun(
+        count=request.count,
+        resource_class=needs.resource_class,
+        usage_class=needs.usage_class,
+        allowed_instance_types=needs.allowed_types,
+        cpu=needs.cpu,
+        mem=needs.mem,
+        max_runtime_min=round(request.max_runtime / 60) or None,
+        trust_domain=needs.trust_domain,
+        allow_partial=request.allow_partial,
+        wait=request.wait,
+        repository=needs.repository,
+    )
+
+
+def job_body(wanted: JobRequest) -> SubmitJob:
+    return SubmitJob(
+        run_id=wanted.run_id,
+        command=wanted.command,
+        name=wanted.name,
+        index=wanted.index,
+        timeout_seconds=wanted.timeout,
+        capability=wanted.capability,
+        side_effects=wanted.side_effects,
+    )
+
+
+def report_of(progress: ProgressAnswer) -> ProgressReport:
+    return ProgressReport(
+        progress.phase, progress.text, progress.done, progress.total, waiting=progress.waiting, about=progress.about
+    )

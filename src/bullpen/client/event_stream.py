@@ -1,0 +1,40 @@
+"""Server-sent events, read piece by piece."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent
+from bullpen.schema.instance import InstanceAnswer
+from bullpen.schema.job import JobAnswer
+from bullpen.schema.operation import Operation
+
+EventData: TypeAlias = InstanceAnswer | JobAnswer | Operation | WorkersEvent | GoneEvent | TroubleEvent
+KINDS: dict[str, Any] = {  # msgspec takes unions, too
+    EventKind.INSTANCE: InstanceAnswer,
+    EventKind.JOB: JobAnswer,
+    EventKind.WORKERS: WorkersEvent,
+    EventKind.OPERATION: Operation,
+    EventKind.GONE: GoneEvent,
+    EventKind.TROUBLE: TroubleEvent,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEvent:
+    kind: EventKind
+    data: EventData
+
+
+async def events_in(pieces: AsyncIterator[bytes]) -> AsyncIterator[PoolEvent]:
+    """The events of a stream that is cut at any byte. Kinds that this release does not know are left out."""
+    rest = b""
+    async for piece in pieces:
+        *blocks, rest = (rest + piece).split(b"\n\n")
+        for block in blocks:
+            fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line and line[:1] != b":")
+            kind = fields.get(b"event", b"").decode()
+            if kind in KINDS:
+                yield PoolEvent(EventKind(kind), msgspec.json.decode(fields[b"data"], type=KINDS[kind]))

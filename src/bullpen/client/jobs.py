@@ -1,0 +1,69 @@
+"""Jobs: submitted, watched and cancelled, and their output line by line."""
+
+from collections.abc import AsyncIterator
+
+from bullpen.client.base import PAGE, Methods, part
+from bullpen.client.transport import HttpRequest, ServerAway
+from bullpen.errors import Unavailable
+from bullpen.jobs.log_tail import JobLogTail
+from bullpen.model.job import FINISHED
+from bullpen.model.job import State as JobState
+from bullpen.schema.job import JobAnswer, JobList
+from bullpen.schema.requests import SubmitJob
+
+FOLLOW_EVERY = 0.25  # seconds between two looks at a job's output
+
+
+class JobMethods(Methods):
+    async def submit(self, wanted: SubmitJob) -> JobAnswer:
+        """Queue a job for the runners of a run. If the answer is lost, it is not sent again: raise Unavailable."""
+        try:
+            return await self._post("/v1/jobs", JobAnswer, wanted)
+        except ServerAway as exc:
+            if exc.was_sent:
+                remedy = f"It may be queued: see `bullpen job list --run-id {wanted.run_id}` before you send it again."
+                raise Unavailable(str(exc), remedy=remedy) from exc
+            raise
+
+    async def jobs(self, run_id: str, *, state: JobState | None = None) -> AsyncIterator[JobAnswer]:
+        """The jobs of a run, read page by page."""
+        after = ""
+        while True:
+            page = await self.job_page(run_id, state=state, after=after)
+            for one in page.jobs:
+                yield one
+            if not (after := page.next):
+                return
+
+    async def job_page(
+        self, run_id: str, *, state: JobState | None = None, limit: int = PAGE, after: str = ""
+    ) -> JobList:
+        """Some of them; `after` is `next` of the page before."""
+        asked = {"runId": run_id, "state": state.value if state else "", "after": after}
+        return await self._get("/v1/jobs", JobList, limit=limit, **asked)
+
+    async def job(self, job_id: str) -> JobAnswer:
+        """A job and its story. Raise NotFound."""
+        return await self._get(f"/v1/jobs/{part(job_id)}", JobAnswer)
+
+    async def cancel_job(self, job_id: str) -> JobAnswer:
+        """End a job that waits; ask the worker of a running one to end it. One that has ended stays as it is."""
+        request = HttpRequest("POST", f"/v1/jobs/{part(job_id)}/cancel")
+        return await self._requester.ask(request, JobAnswer)
+
+    async def job_lines(self, job_id: str, *, follow: bool = True) -> AsyncIterator[str]:
+        """What a job prints, attempt after attempt: until it has ended, or with `follow=False` until now."""
+        tail = JobLogTail(self._log_part, job_id)
+        while True:
+            job = await self.job(job_id)
+            while lines := await tail.new_lines(job):
+                for line in lines:
+                    yield line
+            if job.state is FINISHED or not follow:
+                return
+            await self._requester.transport.pause(FOLLOW_EVERY)
+
+    async def _log_part(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
+        query = {"fence": fence, "offset": offset}
+        reply = await self._requester.reply(HttpRequest("GET", f"/v1/jobs/{part(job_id)}/logs", query))
+        return reply.content[:limit]

@@ -1,0 +1,231 @@
+"""The same command lines on a home and on a server of it: the same answers, and what only one of the two can do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullpen.auth.tokens import Scope
+from bullpen.model.job import FINISHED
+from command_line import CommandLine, Ran
+from made_tokens import make_token
+from server.served import Served, a_server
+
+pytestmark = pytest.mark.slow
+
+RUN = ("--run-id", "4711")
+STORY: list[tuple[str, ...]] = [
+    ("provision", *RUN, "--count", "2"),
+    ("provision", *RUN, "--count", "2"),
+    ("job", "submit", *RUN, "--name", "unit", "--", "sh", "-c", "echo one; echo two"),
+    ("job", "logs", "JOB", "--follow"),
+    ("job", "show", "JOB"),
+    ("job", "cancel", "JOB"),
+    ("job", "list", *RUN),
+    ("status",),
+    ("status", "--run", "4711", "--state", "running"),
+    ("workers", "--state", "active"),
+    ("why", "JOB"),
+    ("release", *RUN),
+    ("release", *RUN),
+    # and what is wrong with it
+    ("provision", *RUN, "--count", "1", "--usage-class", "free"),
+    ("provision", *RUN, "--count", "1", "--cpu", "many"),
+    ("provision", *RUN, "--count", "1", "--mem", "33554432"),
+    ("job", "show", "j-0000000000000000"),
+    ("job", "logs", "j-0000000000000000"),
+    ("job", "submit", "--run-id", "never", "--", "true"),
+    ("why", "i-0000000000000000"),
+    ("status", "--run", "never"),
+    ("status", "--class", "huge"),
+]
+APART = {
+    "pid",
+    "location",
+    "limits",
+    "durationSeconds",
+    "timings",
+    "next",
+    "workers",
+    "controls",
+    "by",
+    "tickets",
+    "round",
+}
+"""Fields that differ: of the pool's machine, its speed and its loops, and the process that took a step."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "served" / "home"
+
+
+@pytest.fixture
+def served(home: Path) -> Iterator[Served]:
+    with a_server(home) as served:
+        yield served
+
+
+def without_ids(text: str) -> str:
+    text = re.sub(r"\b(i|p|j|op)-[0-9a-f]{16}(/[0-9a-f]{8})?", r"\1-ID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+    text = re.sub(r"(in )?\d+[smh]( ago)?\b|\d+\.\d+ s", "AGE", text)
+    text = re.sub(r"(Pool: |reached in ).*", r"\1PLACE", text)
+    text = re.sub(r"(→ queued +)(job|operator open)", r"\1ACTOR", text)
+    return re.sub(r" +", " ", re.sub(r"–|\b\d{3,}\b(?=$| )", "PID", text, flags=re.M))
+
+
+def essence(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: essence(value) for name, value in found.items() if name not in APART}
+    if isinstance(found, list):
+        return [essence(one) for one in found]
+    return without_ids(found) if isinstance(found, str) else found
+
+
+def told(bullpen: CommandLine, *where: str) -> list[tuple[str, int, Any, str]]:
+    """Code, answer and errors of every line, as text and as JSON."""
+    found: list[tuple[str, int, Any, str]] = []
+    for as_json in (False, True):
+        job = ""
+        for line in STORY:
+            words = [job if word == "JOB" else word for word in line]
+            split = words.index("--") if "--" in words else len(words)
+            given = [*words[:split], *(["--json"] if as_json else []), *words[split:]]
+            ran = bullpen(*where, *given)
+            if line[:2] == ("job", "submit") and not ran.code:
+                job = re.findall(r"j-[0-9a-f]{16}", ran.out)[0]
+            shown = essence(json.loads(ran.out)) if as_json else without_ids(ran.out)
+            errors = [text for text in ran.err.splitlines() if re.match(r"bullpen: error|  →", text)]
+            found.append((" ".join(line), ran.code, shown, without_ids("\n".join(errors))))
+    return found
+
+
+def test_the_same_lines_have_the_same_answers_on_a_home_and_on_a_server(
+    bullpen: CommandLine, tmp_path: Path, served: Served
+) -> None:
+    local = told(bullpen, "--home", str(tmp_path / "local"))
+    remote = told(bullpen, "--server", served.url)
+    for ours, theirs in zip(local, remote, strict=True):
+        assert theirs[:2] + theirs[3:] == ours[:2] + ours[3:]
+        assert theirs[2] == ours[2]
+    assert [code for _, code, _, _ in local[: len(STORY)]] == [0] * 13 + [2, 2, 1, 1, 1, 1, 1, 1, 2]
+    assert str(FINISHED) in json.dumps(local[-len(STORY) + 4][2])
+
+
+def refused(ran: Ran, code: int = 2) -> str:
+    assert ran.code == code, ran
+    assert "Traceback" not in ran.err
+    assert re.search(r"^  → \S", ran.err, re.M), ran.err
+    return ran.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("serve",),
+        ("refresh",),
+        ("down",),
+        ("doctor",),
+        ("config", "show"),
+        ("demo",),
+        ("token", "list"),
+        ("token", "create", "--scope", "read"),
+        ("iam-policy", "instance"),
+    ],
+)
+def test_a_command_that_works_on_the_store_is_refused_by_name(bullpen: CommandLine, line: tuple[str, ...]) -> None:
+    error = refused(bullpen("--server", "http://127.0.0.1:1", *line))
+    path = " ".join(line[:2] if line[0] in ("token", "config") else line[:1])
+    assert f"--server: `bullpen {path}` works on a home, not through a server" in error
+    assert bullpen.left_behind == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--home", "here"), ("--config", "my.toml"), ("--set", "timings.idle=600")]
+)
+def test_what_concerns_a_home_is_not_combined_with_a_server(bullpen: CommandLine, option: str, value: str) -> None:
+    line = ("--server", "http://127.0.0.1:1", option, value, "status")
+    assert f"{option}: cannot be combined with a server" in refused(bullpen(*line))
+
+
+def test_a_home_on_the_command_line_wins_over_the_variable_of_the_server(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BULLPEN_SERVER", "http://127.0.0.1:1")
+    assert "there is no pool in" in bullpen("--home", "here", "status").err
+    assert "does not answer" in refused(bullpen("status"), 75)
+
+
+def test_a_server_of_the_environment_and_an_option_after_the_command_are_used(
+    bullpen: CommandLine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bullpen("status", "--json", "--server", served.url).answer["location"] == served.url
+    monkeypatch.setenv("BULLPEN_SERVER", served.url)
+    assert bullpen("status", "--json").answer["location"] == served.url
+
+
+def test_the_token_comes_from_the_environment_or_a_file_and_is_never_shown(
+    bullpen: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "guarded" / "home"
+    home.mkdir(parents=True)
+    reads, operates = make_token(home, Scope.READ), make_token(home, Scope.OPERATE)
+    (tmp_path / "token").write_text(f"{operates}\n")
+    with a_server(home) as served:
+        server = ("--server", served.url)
+        error = refused(bullpen(*server, "status"), 1)
+        assert "a token is needed" in error
+        assert "BULLPEN_TOKEN" in error
+        monkeypatch.setenv("BULLPEN_TOKEN", reads)
+        assert bullpen(*server, "status").code == 0
+        ran = bullpen(*server, "provision", *RUN, "--count", "1", "--json")
+        assert "the token's scope is read: this needs operate" in refused(ran, 1)
+        assert ran.answer["cause"] == "permission"
+        assert reads not in ran.out + ran.err
+        assert bullpen(*server, "--token-file", "token", "provision", *RUN, "--count", "1").code == 0
+        assert bullpen(*server, "--token-file", "token", "release", *RUN).code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "cannot be read (No such file"), ("", "must contain one token"), ("two words", "must contain one token")],
+)
+def test_a_bad_token_file_is_named(bullpen: CommandLine, content: str | None, says: str) -> None:
+    if content is not None:
+        (bullpen.folder / "token").write_text(content)
+    error = refused(bullpen("--server", "https://bullpen.example.com", "--token-file", "token", "status"))
+    assert f"--token-file token: {says}" in error
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("", "--server '': must be the URL"),
+        ("bullpen.example.com", "--server 'bullpen.example.com': must be a URL"),
+        ("http://bullpen.example.com", "--server http://bullpen.example.com: would send the token in clear text"),
+    ],
+)
+def test_a_server_that_cannot_be_one_is_refused_before_any_request(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch, server: str, says: str
+) -> None:
+    monkeypatch.setenv("BULLPEN_TOKEN", "bp_secret")
+    ran = bullpen("--server", server, "status", "--json")
+    assert says in refused(ran)
+    assert ran.answer["field"] == "--server"
+    assert "bp_secret" not in ran.out + ran.err
+
+
+def test_a_token_file_without_a_server_is_refused(bullpen: CommandLine) -> None:
+    assert "--token-file: has no meaning without --server" in bullpen("--token-file", "token", "status").err
+
+
+def test_the_missing_extra_prints_its_command(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "httpx", None)
+    error = refused(bullpen("--server", "http://127.0.0.1:1", "status"))
+    assert "bullpen-ci[client]" in error

@@ -1,0 +1,52 @@
+"""docs/client.md: its Python examples run against a real server, and its messages and methods are the program's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bullpen.client import Client
+from server.served import a_server, environment
+from walkthroughs import ROOT
+
+PAGE = (ROOT / "docs/client.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_examples_run(tmp_path: Path) -> None:
+    examples = re.findall(r"<!-- example -->\n```python\n(.*?)```", PAGE, re.S)
+    assert len(examples) == 2
+    with a_server(tmp_path / "home") as served:
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", example],
+                env={**environment(), "BULLPEN_SERVER": served.url},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for example in examples
+        ]
+    assert said == ["hello from a runner\nsucceeded\n", "idle local.small\n" * 2]
+
+
+def test_the_table_of_methods_has_them_all() -> None:
+    rows = re.findall(r"^\| (?:runs|operations|jobs|pool) \| (.*) \|$", PAGE, re.M)
+    told = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    methods = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    assert told == methods - {"close"}
+
+
+def test_the_messages_are_the_programs() -> None:
+    section = PAGE.partition("### What can be wrong")[2].partition("\n## ")[0]
+    messages = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.M)))
+    folders = [ROOT / "src/bullpen" / name for name in ("client", "server")]
+    source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
+    assert len(messages) == 10
+    for message in messages:  # in the source, a word that varies stands between braces
+        assert all(part.strip() in source for part in re.split(r"\b(?:read|operate|newer|older)\b", message)), message
