@@ -26,6 +26,7 @@ SUBJECTS = (
     "noticing",
     "rescheduling",
     "startup",
+    "syncing",
     "aws",
     "aws_costs",
 )

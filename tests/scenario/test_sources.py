@@ -1,10 +1,19 @@
 """`bullpen run` in a project: its files are in the working directory of every job."""
 
+import asyncio
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
+
+from bullpen.host.packs import index_of
+from bullpen.model.manifest import FileEntry, Manifest, encode, source_id
+from bullpen.sources import fetch_artifacts, find_work_tree, send
+from free_ports import a_free_port
 from scenario.pool import Pool
 from sources.trees import PROJECT, a_project, content_of, git, write
 
@@ -114,3 +123,113 @@ def test_the_content_that_jobs_get_is_what_the_project_has(pool: Pool, folder: P
     assert oct((target / "run.sh").stat().st_mode & 0o777) == "0o755"
     shutil.rmtree(target)
     assert content_of(root)["modified"] == "new"
+
+
+def _content_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+class Served:
+    """A pool whose agents know only `serve`, and a client that does."""
+
+    def __init__(self, pool: Pool) -> None:
+        port = a_free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.token = pool.run("token", "create", "--scope", "operate", "--name", "operator").out.strip()
+        self._serving = pool.start("serve", "--port", str(port))
+        pool.until(lambda: "listening" in self._serving.said() or self._serving.has_ended(), "it listens")
+        pool.settings["agent.serve-url"] = self.url
+
+    def ask(self, method: str, path: str, **what: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.token}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **what)  # type: ignore[arg-type]
+
+    async def missing(self, blocks: Sequence[str]) -> set[str]:
+        answer = self.ask("POST", "/v1/sources/missing", json={"blocks": list(blocks)})
+        assert answer.status_code == 200, answer.text
+        return set(answer.json()["missing"])
+
+    async def add_pack(self, pack: Path) -> None:
+        self._put(f"/v1/sources/packs/{index_of(pack).id}", _content_of(pack))
+
+    async def add_manifest(self, content: bytes) -> str:
+        self._put(f"/v1/sources/manifests/{source_id(content)}", content)
+        return source_id(content)
+
+    def _put(self, path: str, content: bytes) -> None:
+        offset, answered = 0, dict[str, Any]()
+        while not answered.get("complete"):
+            piece = content[offset : offset + 100_000]
+            answer = self.ask("PUT", f"{path}?offset={offset}&size={len(content)}", content=piece)
+            assert answer.status_code == 200, answer.text
+            answered = answer.json()
+            offset = answered["length"]
+
+
+def test_agents_behind_serve_fetch_the_files_and_send_artifacts_back(pool: Pool, folder: Path) -> None:
+    root = a_project_around(pool)
+    write(root, {"large": os.urandom(700_000)})
+    served = Served(pool)
+    tree = find_work_tree(root)
+    assert tree is not None
+    sending = send(served, tree, cache=folder / "cache", max_size=10**8, leave_out=[pool.home])
+    sent = asyncio.run(sending)
+    pool.provision("run-1", 1)
+    script = "mkdir -p dist/sub; cp large dist/sub/; echo $(cat tracked) > dist/report"
+    script += "; ln -s /etc/passwd dist/link; exit 3"
+    asked = {"runId": "run-1", "command": ["sh", "-c", script], "source": sent.source, "artifacts": ["dist", "no/*"]}
+    job = served.ask("POST", "/v1/jobs", json=asked).json()["id"]
+    pool.until(lambda: served.ask("GET", f"/v1/jobs/{job}").json()["state"] == "finished", "the job ends")
+    ended = served.ask("GET", f"/v1/jobs/{job}").json()
+    assert (ended["exitCode"], ended["source"]) == (3, sent.source), served.ask("GET", f"/v1/jobs/{job}/logs").text
+    log = served.ask("GET", f"/v1/jobs/{job}/logs").text
+    assert "dist/link is left out: a link" in log
+    assert "no file matches 'no/*'" in log
+    listed = served.ask("GET", f"/v1/jobs/{job}/artifacts").json()
+    assert [one["path"] for one in listed["files"]] == ["dist/report", "dist/sub/large"]
+
+    async def read(offset: int) -> bytes:
+        return served.ask("GET", f"/v1/jobs/{job}/artifacts/content?offset={offset}").content
+
+    target = folder / "out"
+    assert asyncio.run(fetch_artifacts(read, target)) == ["dist/report", "dist/sub/large"]
+    assert (target / "dist/report").read_text() == "1\n"
+    assert (target / "dist/sub/large").read_bytes() == (root / "large").read_bytes()
+    assert [one.name for one in (pool.home / "instances").glob("*/work/*")] == []
+
+
+def test_an_agent_beside_the_store_keeps_artifacts_also_of_a_job_that_times_out(pool: Pool, folder: Path) -> None:
+    served = Served(pool)
+    del pool.settings["agent.serve-url"]
+    pool.provision("run-1", 1)
+    script = "echo kept > kept; mkfifo pipe; sleep 600"
+    asked = {"runId": "run-1", "command": ["sh", "-c", script], "timeoutSeconds": 2, "artifacts": ["*"]}
+    job = served.ask("POST", "/v1/jobs", json=asked).json()["id"]
+    pool.until(lambda: served.ask("GET", f"/v1/jobs/{job}").json()["state"] == "finished", "the job ends")
+    assert served.ask("GET", f"/v1/jobs/{job}").json()["result"] == "timed-out"
+    assert "pipe is left out: not a regular file" in served.ask("GET", f"/v1/jobs/{job}/logs").text
+
+    async def read(offset: int) -> bytes:
+        return served.ask("GET", f"/v1/jobs/{job}/artifacts/content?offset={offset}").content
+
+    assert asyncio.run(fetch_artifacts(read, folder / "out")) == ["kept"]
+
+
+def test_serve_refuses_what_it_cannot_keep(pool: Pool) -> None:
+    served = Served(pool)
+    unknown = "0" * 64
+    manifest = encode(Manifest((FileEntry("a", False, (0,)),), blocks=((unknown, 3),)))
+    size = len(manifest)
+    path = f"/v1/sources/manifests/{source_id(manifest)}?offset=0&size={size}"
+    refused = served.ask("PUT", path, content=manifest)
+    assert (refused.status_code, "not stored" in refused.json()["error"]) == (409, True)
+    assert served.ask("PUT", f"/v1/sources/packs/{unknown}?offset=0&size=3", content=b"abc").status_code == 409
+    assert served.ask("PUT", "/v1/sources/packs/x?offset=0&size=3", content=b"abc").status_code == 409
+    too_large = served.ask("PUT", f"/v1/sources/packs/{unknown}?offset=0&size=9999999", content=b"x" * 600_000)
+    assert too_large.status_code == 413
+    assert served.ask("POST", "/v1/sources/missing", json={"blocks": ["no"]}).status_code == 400
+    pool.provision("run-1", 1)
+    asked = {"runId": "run-1", "command": ["true"], "source": unknown}
+    assert served.ask("POST", "/v1/jobs", json=asked).status_code == 404
+    stolen = httpx.get(f"{served.url}/v1/agents/{pool.live()[0]}/jobs/j-1/source?fence=1")
+    assert stolen.status_code == 401

@@ -28,6 +28,7 @@ PUBLIC = sorted(
         *("listRuns", "showRun", "provisionRun", "releaseRun", "exchangeToken"),
         *("listOperations", "showOperation", "stopOperation"),
         *("submitJob", "listJobs", "showJob", "readJobLogs", "cancelJob"),
+        *("listMissingBlocks", "sendPack", "sendManifest", "listArtifacts", "readArtifacts"),
         *("showStatus", "listInstances", "showInstance", "showStories"),
         *("listWorkers", "showWorker", "stopWorker", "recordHeartbeat", "recordHeartbeats"),
         *("streamEvents", "receiveWebhook", "checkHealth", "checkReadiness"),
@@ -37,6 +38,7 @@ AGENTS = sorted(
     [
         *("showAgentRecord", "reportSignal", "takeJob", "bindJob", "checkAssignment", "giveBackJob", "finishJob"),
         *("appendJobLog", "registerRunner", "deregisterRunner", "proveInstance"),
+        *("fetchSource", "sendArtifacts"),
     ]
 )
 

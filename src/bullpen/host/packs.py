@@ -119,12 +119,17 @@ def bundle_head(encoded: bytes) -> bytes:
     return LENGTH.pack(BUNDLE_MAGIC, len(encoded)) + encoded
 
 
-def read_bundle(file: BinaryIO) -> tuple[bytes, Manifest, int]:
-    """The manifest as bytes and decoded, and where the blocks begin. Raise BadManifest."""
-    head = file.read(LENGTH.size)
+def read_head(head: bytes) -> int:
+    """How many bytes the manifest has, by the first bytes of a bundle. Raise BadManifest."""
     magic, length = LENGTH.unpack(head) if len(head) == LENGTH.size else (b"", 0)
     if magic != BUNDLE_MAGIC or length > manifests.LARGEST:
         raise BadManifest("not a bundle")
+    return int(length)
+
+
+def read_bundle(file: BinaryIO) -> tuple[bytes, Manifest, int]:
+    """The manifest as bytes and decoded, and where the blocks begin. Raise BadManifest."""
+    length = read_head(file.read(LENGTH.size))
     encoded = file.read(length)
     if len(encoded) != length:
         raise BadManifest("the bundle ends before its manifest does")

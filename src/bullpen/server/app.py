@@ -22,6 +22,7 @@ from bullpen.server.openapi import AGENTS_PATH, PATH, documents
 from bullpen.server.parameters import spoken_of
 from bullpen.server.problems import Problem, of_decoding, of_error, of_http, of_validation
 from bullpen.server.routes import (
+    agent_files,
     agents,
     github,
     health,
@@ -31,6 +32,7 @@ from bullpen.server.routes import (
     pool,
     registration,
     runs,
+    sources,
     tokens,
     workers,
 )
@@ -90,7 +92,8 @@ def _with_version(send: Any) -> Any:
 def _litestar() -> Litestar:
     """The routes, which take a tenth of a second to make: the same for every application of a process. What differs
     comes with the requests."""
-    modules = (runs, operations, jobs, pool, workers, heartbeats, agents, registration, github, tokens, health)
+    of_operators = (runs, operations, jobs, sources, pool, workers)
+    modules = (*of_operators, heartbeats, agents, agent_files, registration, github, tokens, health)
     return Litestar(
         route_handlers=[*(module.ROUTER for module in modules), openapi, openapi_of_agents],
         dependencies={"context": Provide(_context, sync_to_thread=False)},

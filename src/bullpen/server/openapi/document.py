@@ -33,6 +33,7 @@ TAGS = {
     "runs": "Runs: their runners are provisioned and released by operations that are begun here.",
     "operations": "Operations: provisions and releases under way, and how they ended.",
     "jobs": "Jobs: commands that the runners of a run execute.",
+    "sources": "The files that jobs work on, and the files that they leave.",
     "pool": "The pool: its instances, its numbers, and what happened to its records.",
     "workers": "Workers: processes with a lease, which they renew by heartbeats.",
     "heartbeats": "Heartbeats: how workers renew their leases.",
@@ -189,6 +190,9 @@ def _operation(one: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     if _is_json(one.answer):
         content = {"schema": schema_of[repr(one.answer)], "example": msgspec.to_builtins(example.answer)}
         answer = {"application/json": content}
+    elif handler.opt.get("answer"):  # bytes
+        content = {"schema": {"type": "string", "description": "Bytes, as they come."}, "example": example.answer}
+        answer = {handler.opt["answer"]: content}
     elif one.answer is Stream:
         answer = {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM}}
     else:

@@ -26,6 +26,7 @@ from bullpen.schema import (
     release,
     requests,
     run,
+    sources,
     status,
     story,
     worker,
@@ -45,6 +46,8 @@ class Example:
 
 BEGAN, ENDED, LATER = "2026-11-16T16:01:34Z", "2026-11-16T16:01:35Z", "2026-11-16T16:12:34Z"
 RUN, INSTANCE, JOB, PROVISION = "4711", "i-6a545d338e2efa60", "j-7cb708c3f456da5a", "p-ffde469822cdb88a"
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+ARTIFACT = sources.ArtifactFile("dist/report.xml", 4000, False)
 WORKER = f"{INSTANCE}/0a0b0c0d"
 LINE = story.StoryLineAnswer(1, "submit", "queued", BEGAN, "operator dashboard", "")
 
@@ -220,7 +223,17 @@ EXAMPLES: dict[str, Example] = {
     "checkReadiness": Example(
         status.ReadyAnswer(True, True, LOOPS), refusal=status.ReadyAnswer(False, False, LOOPS, {"reconcile": BEGAN})
     ),
+    # ---- sources
+    "listMissingBlocks": Example(sources.MissingBlocks([SHA256]), sources.AskMissing((SHA256,))),
+    "sendPack": Example(sources.PieceStored(524288, False), "BYTES"),
+    "sendManifest": Example(sources.PieceStored(1337, True), "BYTES"),
+    "listArtifacts": Example(
+        sources.ArtifactList(JOB, 1, 4711, [sources.ArtifactFile("dist/report.xml", 4000, False)])
+    ),
+    "readArtifacts": Example("BYTES"),
     # ---- agents
+    "fetchSource": Example("BYTES"),
+    "sendArtifacts": Example(agent.LogWritten(4711), "BYTES"),
     "showAgentRecord": Example(agent.AgentRecord(True, "3", InstanceState.RUNNING, RUN, "0f1e2d3c4b5a6978")),
     "reportSignal": Example(
         agent.SignalStored(True), requests.ReportSignal(SignalKind.REG_OK, RUN, "0f1e2d3c4b5a6978", 2)
