@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bullpen.schema.requests import ProvisionRun
 from bullpen.server import operations
 from bullpen.server.operations import READ_AT_ONCE
 from server.fixtures import House, a_house
@@ -225,3 +226,8 @@ async def test_an_operation_that_has_ended_leaves_the_stream_without_a_word(tmp_
             if asyncio.get_running_loop().time() - began > silence:
                 break
         await events.aclose()
+
+
+def test_a_field_that_a_later_release_adds_with_a_default_changes_no_request() -> None:
+    """A request that is repeated across an upgrade is the same request."""
+    assert operations._meant(ProvisionRun(count=1, resource_class="small")) == '{"count":1}'
