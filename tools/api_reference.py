@@ -48,7 +48,7 @@ def document() -> dict[str, Any]:
 def render(described: Mapping[str, Any]) -> str:
     """The page."""
     operations = [
-        (path, method, operation)
+        (path, method, _resolved(operation, described))
         for path, item in described["paths"].items()
         for method, operation in item.items()
         if method in METHODS
@@ -62,6 +62,20 @@ def render(described: Mapping[str, Any]) -> str:
     parts += [INTERNAL, *(_operation(*one) for one in internal)] if internal else []
     parts += ["## Schemas\n\n", *_schemas(described["components"].get("schemas", {}))]
     return "".join(parts)
+
+
+def _resolved(operation: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+    """The operation with its shared parameters and answers in their places."""
+
+    def target(one: Mapping[str, Any]) -> Any:
+        found: Any = described
+        for part in str(one["$ref"]).removeprefix("#/").split("/") if "$ref" in one else ():
+            found = found[part]
+        return found if "$ref" in one else one
+
+    answers = {status: target(answer) for status, answer in operation.get("responses", {}).items()}
+    parameters = [target(one) for one in operation.get("parameters", ())]
+    return {**operation, "responses": answers, "parameters": parameters}
 
 
 def _is_internal(one: tuple[str, str, Mapping[str, Any]]) -> bool:
@@ -93,13 +107,13 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     for kind, media in operation.get("requestBody", {}).get("content", {}).items():
         lines.append(f"Request body, `{kind}`: {_type(media.get('schema', {}))}\n")
         lines += _example(media)
+    answers = sorted(operation.get("responses", {}).items())
     rows = [
-        f"| {status} | {_contents(answer)} | {_cell(_text(answer.get('description')))} |"
-        for status, answer in sorted(operation.get("responses", {}).items())
+        f"| {status} | {_contents(answer)} | {_cell(_text(answer.get('description')))} |" for status, answer in answers
     ]
     lines.append("\n".join(["| status | answer | |", "|---|---|---|", *rows]) + "\n")
-    for answer in operation.get("responses", {}).values():
-        for media in answer.get("content", {}).values():
+    for status, answer in answers:
+        for media in answer.get("content", {}).values() if status < "400" else ():  # all errors have the same shape
             lines += _example(media)
     return "\n".join(lines) + "\n"
 

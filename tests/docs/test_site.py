@@ -24,12 +24,18 @@ API = {
                 "summary": "Show a thing",
                 "operationId": "showThing",
                 "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
-                "responses": {"200": {"content": {"application/json": {"schema": {"$ref": "#/x/Thing"}}}}},
+                "responses": {
+                    "200": {"content": {"application/json": {"schema": {"$ref": "#/x/Thing"}}}},
+                    "404": {"$ref": "#/components/responses/Missing"},
+                },
             }
         },
         "/v1/agents/{id}/beat": {"post": {"summary": "Beat", "responses": {}}},
     },
-    "components": {"schemas": {"Thing": {"required": ["state"], "properties": {"state": {"enum": ["on", "off"]}}}}},
+    "components": {
+        "responses": {"Missing": {"description": "No such thing."}},
+        "schemas": {"Thing": {"required": ["state"], "properties": {"state": {"enum": ["on", "off"]}}}},
+    },
 }
 
 
@@ -136,6 +142,7 @@ def test_the_page_of_the_api_is_made_of_what_the_document_says() -> None:
     assert "Operation id: `showThing`" in page
     assert "| `id` | path | string | yes |" in page
     assert "| 200 | [Thing](#schema-thing) |" in page
+    assert "| 404 | – | No such thing. |" in page
     assert "| `state` | `on` · `off` | yes |" in page
     assert page.index("own agents") < page.index("/v1/agents/{id}/beat")
 
