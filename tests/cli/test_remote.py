@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from bullpen.auth.tokens import Scope
 from bullpen.model.job import FINISHED
 from command_line import CommandLine, Ran
 from made_tokens import make_token
-from server.served import Served, a_server
+from server.served import PATIENCE, PROGRAM, Served, a_server, environment
 
 pytestmark = pytest.mark.slow
 
@@ -229,3 +232,57 @@ def test_the_missing_extra_prints_its_command(bullpen: CommandLine, monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
     error = refused(bullpen("--server", "http://127.0.0.1:1", "status"))
     assert "bullpen-ci[client]" in error
+
+
+def test_a_run_on_a_server_follows_its_jobs_tries_again_and_gives_the_runners_back(
+    bullpen: CommandLine, served: Served, tmp_path: Path
+) -> None:
+    script = f"echo on {{index}}; if mkdir {tmp_path}/tried-{{index}} 2>/dev/null; then exit 3; fi"
+    line = ("run", "--no-sync", "--count", "2", "--retries", "1", "--run-id", "r-1")
+    ran = bullpen("--server", served.url, *line, "--", "sh", "-c", script)
+    assert ran.code == 0, ran
+    assert ran.out.count("on 0") == ran.out.count("on 1") == 2
+    assert "2 of 2 jobs succeeded" in ran.out
+    found = bullpen("--server", served.url, *line[:-1], "r-2", "--json", "--", "sh", "-c", "exit 5")
+    assert found.code == 5
+    assert [job["exitCode"] for job in found.answer["jobs"]] == [5, 5]
+    assert len(found.answer["offered"]) == 2
+    assert bullpen("--server", served.url, "status", "--json").answer["runs"] == []
+
+
+def test_a_run_on_a_server_that_fails_fast_cancels_the_others(bullpen: CommandLine, served: Served) -> None:
+    script = "test {index} = 0 && exit 4; sleep 600"
+    ran = bullpen("--server", served.url, "run", "--no-sync", "--count", "2", "--fail-fast", "--", "sh", "-c", script)
+    assert ran.code == 4, ran
+    assert "cancelled because job-0 failed" in ran.out
+
+
+def test_a_run_on_a_server_sends_no_files_and_says_so(bullpen: CommandLine, served: Served, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    ran = bullpen("--server", served.url, "run", "--count", "1", "--sync", str(tmp_path / "tree"), "--", "true")
+    assert "files are not sent through a server yet" in refused(ran)
+    assert "--no-sync" in ran.err
+
+
+def test_an_interrupted_run_on_a_server_cancels_its_jobs_and_gives_the_runners_back(served: Served) -> None:
+    line = ["--server", served.url, "run", "--no-sync", "--count", "1", "--run-id", "r-3", "--", "sh", "-c"]
+    command = [sys.executable, "-c", PROGRAM, *line, "echo started; sleep 600"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.stdout is not None
+    assert "started" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, out
+    assert served.ask("GET", "/v1/runs")[1]["runs"] == []
+    assert [one["result"] for one in served.ask("GET", "/v1/jobs?runId=r-3")[1]["jobs"]] == ["cancelled"]
+
+
+def test_a_run_on_a_server_replaces_a_lost_runner(served: Served, tmp_path: Path) -> None:
+    """The job kills its own machine in its first attempt, and ends in its second."""
+    script = f"if mkdir {tmp_path}/killed 2>/dev/null; then kill -9 $PPID; sleep 600; fi; echo survived"
+    line = ["--server", served.url, "run", "--no-sync", "--count", "1", "--", "sh", "-c", script]
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *line], capture_output=True, text=True, env=environment(), timeout=2 * PATIENCE
+    )
+    assert ran.returncode == 0, ran
+    assert "survived" in ran.stdout

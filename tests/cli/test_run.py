@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import bullpen.cli.run
+import bullpen.run
 from bullpen.config import Settings
 from bullpen.jobs import JobRequest
 from bullpen.model.job import FINISHED, Job, Result
@@ -53,7 +53,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[RunOutcome], list[Asked
             write(JOB, "hello")
             return ran
 
-        monkeypatch.setattr(bullpen.cli.run, "run", run)
+        monkeypatch.setattr(bullpen.run, "run", run)
         return asked
 
     return prepare

@@ -9,12 +9,14 @@ from typing import Protocol
 from bullpen.jobs.request import JobRequest
 from bullpen.model.progress import Tell
 from bullpen.provision.outcome import Request
+from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.schema.status import PoolStatus
 from bullpen.schema.story import StoryList
 from bullpen.schema.worker import WorkerList
+from bullpen.sources.work_tree import WorkTree
 
 
 class Backend(Protocol):
@@ -33,6 +35,20 @@ class Backend(Protocol):
         ...
 
     async def provision(self, request: Request, *, stop: asyncio.Event, tell: Tell) -> ProvisionAnswer: ...
+
+    async def run(
+        self,
+        request: Request,
+        wanted: Sequence[JobRequest],
+        *,
+        tree: WorkTree | None,
+        stop: asyncio.Event,
+        options: RunOptions,
+        tell: Tell,
+        write: Write,
+    ) -> RunOutcome:
+        """Get runners, run jobs on them with the files of `tree`, and release the runners."""
+        ...
 
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer: ...
 

@@ -16,12 +16,14 @@ from bullpen.model.progress import Tell
 from bullpen.ports import Ports
 from bullpen.ports.health import Limit
 from bullpen.provision.outcome import Request
+from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.provision import ProvisionAnswer, provision_of
 from bullpen.schema.release import ReleaseAnswer, release_of
 from bullpen.schema.status import PoolStatus, pool_status_of
 from bullpen.schema.story import StoryList, story_of
 from bullpen.schema.worker import WorkerList, workers_of
+from bullpen.sources.work_tree import WorkTree
 
 BY = "job"
 FOLLOW_EVERY = 0.25  # seconds
@@ -31,16 +33,17 @@ CANCELLED = "requested by an operator"
 class LocalPool:
     """An open pool."""
 
-    def __init__(self, ports: Ports, settings: Settings, location: str) -> None:
+    def __init__(self, ports: Ports, settings: Settings, home: Path) -> None:
         self._ports = ports
         self._settings = settings
-        self._location = location
+        self._home = home
         self._limits: Sequence[Limit] | None = None
 
     async def status(self) -> PoolStatus:
         if self._limits is None:
             self._limits = await self._rate_limits()
-        return pool_status_of(await status(self._ports, self._settings), self._limits, self._location)
+        found = await status(self._ports, self._settings)
+        return pool_status_of(found, self._limits, location_of(self._home, self._settings))
 
     async def _rate_limits(self) -> Sequence[Limit]:
         if not self._settings.on_github:
@@ -63,6 +66,33 @@ class LocalPool:
         from bullpen.provision import provision
 
         return provision_of(await provision(self._ports, self._settings, request, stop=stop, tell=tell))
+
+    async def run(
+        self,
+        request: Request,
+        wanted: Sequence[JobRequest],
+        *,
+        tree: WorkTree | None,
+        stop: asyncio.Event,
+        options: RunOptions,
+        tell: Tell,
+        write: Write,
+    ) -> RunOutcome:
+        from bullpen.cli.sync import sending
+        from bullpen.run import run
+
+        files = sending(self._ports, self._settings, self._home, tree, stop, tell)
+        return await run(
+            self._ports,
+            self._settings,
+            request,
+            wanted,
+            stop=stop,
+            options=options,
+            tell=tell,
+            write=write,
+            files=files,
+        )
 
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         from bullpen.release import release

@@ -101,11 +101,11 @@ class PoolOptions:
 
         @asynccontextmanager
         async def opened() -> "AsyncIterator[Backend]":
-            from bullpen.cli.local_pool import LocalPool, location_of
+            from bullpen.cli.local_pool import LocalPool
             from bullpen.wiring import opened
 
             async with opened(directory, settings) as ports:
-                yield LocalPool(ports, settings, location_of(directory, settings))
+                yield LocalPool(ports, settings, directory)
 
         return Target(settings, opened, lambda: self.require_pool(settings), self.as_json)
 

@@ -13,6 +13,7 @@ from bullpen.jobs.request import JobRequest
 from bullpen.model import limits
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.provision.outcome import Request
+from bullpen.run import RunOptions, RunOutcome, Write
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.operation import Operation, ProgressAnswer, ProvisionOperation, ReleaseOperation
 from bullpen.schema.provision import ProvisionAnswer
@@ -21,6 +22,7 @@ from bullpen.schema.requests import ProvisionRun, SubmitJob
 from bullpen.schema.status import PoolStatus, StatusAnswer
 from bullpen.schema.story import StoryList
 from bullpen.schema.worker import WorkerAnswer, WorkerList
+from bullpen.sources.work_tree import WorkTree
 
 OPTIONS = {"timeoutSeconds": "--timeout", "command": "COMMAND", "token": "BULLPEN_TOKEN"}
 """Fields of requests, and of the client's arguments, whose option has another name."""
@@ -57,6 +59,29 @@ class RemotePool:
         if not isinstance(ended, ProvisionOperation) or ended.result is None:
             raise failure_of(ended)
         return ended.result
+
+    async def run(
+        self,
+        request: Request,
+        wanted: Sequence[JobRequest],
+        *,
+        tree: WorkTree | None,
+        stop: asyncio.Event,
+        options: RunOptions,
+        tell: Tell,
+        write: Write,
+    ) -> RunOutcome:
+        from bullpen.cli.remote_run import run_remotely
+
+        if tree is not None:
+            raise ConfigError(
+                f"--sync {tree.root}: files are not sent through a server yet",
+                remedy="Add --no-sync, and let the jobs fetch what they need.",
+                field="--sync",
+            )
+        return await run_remotely(
+            self, self._client, request, wanted, stop=stop, options=options, tell=tell, write=write
+        )
 
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         with named_options():

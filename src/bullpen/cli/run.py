@@ -15,9 +15,8 @@ from bullpen.cli.provision import runner_options
 from bullpen.cli.run_display import RunDisplay
 from bullpen.cli.run_summary import summary_of
 from bullpen.cli.runs import refusal
-from bullpen.cli.sync import sending, work_tree_of
-from bullpen.jobs import check_served
-from bullpen.run import RunOptions, numbered, run
+from bullpen.cli.sync import work_tree_of
+from bullpen.run import RunOptions, numbered
 
 EPILOG = """
 \b
@@ -93,8 +92,9 @@ def command(
     **options: str | bool | None,
 ) -> int:
     """Get N runners, run jobs on them, stream their output, and release the runners."""
-    settings = given.load().settings
-    check_served(settings)
+    target = given.target()
+    settings = target.settings
+    target.check_served()
     run_id = checked_run_id(run_id) if run_id is not None else f"run-{secrets.token_hex(4)}"
     request = checked_request(settings, run_id=run_id, allowed_types=allowed_instance_types, **options)  # type: ignore[arg-type]
     how = RunOptions(one_each=jobs_file is None, retries=checked_retries(retries), fail_fast=fail_fast)
@@ -110,18 +110,9 @@ def command(
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
     tree = work_tree_of(settings, sync_dir, no_sync)
     display = RunDisplay([job.name for job in wanted], as_json=given.as_json)
-    ran = given.perform(
-        settings,
-        lambda ports, stop, tell: run(
-            ports,
-            settings,
-            request,
-            wanted,
-            stop=stop,
-            options=how,
-            tell=tell,
-            write=display.write,
-            files=sending(ports, settings, given.directory, tree, stop, tell),
+    ran = target.perform(
+        lambda pool, stop, tell: pool.run(
+            request, wanted, tree=tree, stop=stop, options=how, tell=tell, write=display.write
         ),
         stops=True,
         display=display,

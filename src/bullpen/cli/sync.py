@@ -15,12 +15,12 @@ from bullpen.sources.work_tree import WorkTree, find_work_tree
 MEBIBYTE = 1024 * 1024
 
 
-def work_tree_of(settings: Settings, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
+def work_tree_of(settings: Settings | None, sync_dir: str | None, no_sync: bool) -> WorkTree | None:
     """The tree to send; None if there is none, or it must not be sent. Raise ConfigError, before a pool is opened."""
     if no_sync and sync_dir is not None:
         raise refusal("--no-sync", "--sync names the files to send", remedy="Leave one of them out.")
     tree = None if no_sync else find_work_tree(Path.cwd(), sync_dir)
-    if tree is not None and settings.engines.pool == "aws":
+    if tree is not None and settings is not None and settings.engines.pool == "aws":
         raise no_store()
     return tree
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bullpen.cli.backend import Backend
+from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.session import Work, perform_on
 from bullpen.config import Settings
 
@@ -21,9 +22,9 @@ class Target:
     require: Callable[[], None]
     as_json: bool = False
 
-    def perform(self, work: Work[Backend, T], *, stops: bool = False) -> T:
+    def perform(self, work: Work[Backend, T], *, stops: bool = False, display: ProgressDisplay | None = None) -> T:
         """Open the pool and run `work` on it, see `session.perform_on`. A home without a pool gets one."""
-        return perform_on(self.opened, work, stops=stops, as_json=self.as_json)
+        return perform_on(self.opened, work, stops=stops, as_json=self.as_json, display=display)
 
     def query(self, work: Callable[[Backend], Awaitable[T]]) -> T:
         """Run a query, which must not create a pool. Raise NotFound if there is none."""

@@ -11,6 +11,7 @@ from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList
 from bullpen.schema.requests import SubmitJob
 
+LOG_PAGE = 64 * 1024  # bytes that a server sends at once
 FOLLOW_EVERY = 0.25  # seconds between two looks at a job's output
 
 
@@ -53,7 +54,7 @@ class JobMethods(Methods):
 
     async def job_lines(self, job_id: str, *, follow: bool = True) -> AsyncIterator[str]:
         """What a job prints, attempt after attempt: until it has ended, or with `follow=False` until now."""
-        tail = JobLogTail(self._log_part, job_id)
+        tail = JobLogTail(self.job_log, job_id)
         while True:
             job = await self.job(job_id)
             while lines := await tail.new_lines(job):
@@ -63,7 +64,8 @@ class JobMethods(Methods):
                 return
             await self._requester.transport.pause(FOLLOW_EVERY)
 
-    async def _log_part(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
+    async def job_log(self, job_id: str, fence: int = 0, offset: int = 0, limit: int = LOG_PAGE) -> bytes:
+        """A part of what one attempt printed, as it is; `fence` 0 is the last attempt."""
         query = {"fence": fence, "offset": offset}
         reply = await self._requester.reply(HttpRequest("GET", f"/v1/jobs/{part(job_id)}/logs", query))
         return reply.content[:limit]

@@ -88,6 +88,7 @@ class Client:
     job_page = _awaited(AsyncClient.job_page)
     job = _awaited(AsyncClient.job)
     cancel_job = _awaited(AsyncClient.cancel_job)
+    job_log = _awaited(AsyncClient.job_log)
     job_lines = _iterated(AsyncClient.job_lines)
 
     status = _awaited(AsyncClient.status)

@@ -40,6 +40,16 @@ class RunOptions:
     fail_fast: bool = False
 
 
+def failed_by_itself(job: Job) -> bool:
+    """True for a job that another try may help."""
+    return job.result is Result.TIMED_OUT or (job.result is Result.FAILED and job.exit_code is not None)
+
+
+def first_failed(ended: Sequence[Job]) -> Job | None:
+    failed = [job for job in ended if job.result is not Result.SUCCEEDED]
+    return min(failed, key=lambda job: (job.finished_at is None, job.finished_at, job.index), default=None)
+
+
 @dataclass(slots=True)
 class _Followed:
     """A wanted job: its current try, and those that failed before."""
@@ -140,9 +150,7 @@ class Watch:
     def _may_try(self, one: _Followed) -> bool:
         """True if it failed by itself and has tries left. Where it was cancelled, or no runner could finish it, another
         try would not help."""
-        job = one.job
-        by_itself = job.result is Result.TIMED_OUT or (job.result is Result.FAILED and job.exit_code is not None)
-        return by_itself and len(one.earlier) < self._options.retries
+        return failed_by_itself(one.job) and len(one.earlier) < self._options.retries
 
     async def _submit_again(self, one: _Followed) -> None:
         """As a new job: nothing of the failed one changes, and if this process dies here, no try is left over."""
@@ -164,8 +172,7 @@ class Watch:
         if not self._options.fail_fast:
             return None
         ended = [one.job for one in self._followed if one.job.state is FINISHED and not self._may_try(one)]
-        failed = [job for job in ended if job.result is not Result.SUCCEEDED]
-        return min(failed, key=lambda job: (job.finished_at is None, job.finished_at, job.index), default=None)
+        return first_failed(ended)
 
     def _report(self) -> None:
         states = [job.state for job in self.jobs]

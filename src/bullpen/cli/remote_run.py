@@ -1,0 +1,239 @@
+"""`bullpen run` on a server: provision, submit, follow, replace what is lost, release.
+
+The server sweeps leases and gives lost jobs to others by itself. If this process is killed, `bullpen release` gives
+everything back; without it, the runners go back at the run's maximum runtime.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from bullpen.cli.remote_pool import RemotePool
+from bullpen.client import AsyncClient
+from bullpen.errors import BullpenError, FailureCause, Unavailable
+from bullpen.jobs.log_tail import JobLogTail
+from bullpen.jobs.request import JobRequest
+from bullpen.model.instance import RUNNING
+from bullpen.model.job import FINISHED, Job
+from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.model.ticket import parse_time
+from bullpen.provision.outcome import Discarded, Outcome, Request
+from bullpen.release import ReleaseOutcome
+from bullpen.run import RunOptions, RunOutcome, Write
+from bullpen.run.watch import failed_by_itself, first_failed
+from bullpen.schema.base import WorkState
+from bullpen.schema.job import JobAnswer
+from bullpen.schema.provision import ProvisionAnswer
+
+POLL_EVERY = 0.5  # seconds; output is shown this much later at most
+COUNT_EVERY = 2.0  # seconds between two counts of the runners
+REPLACE_AGAIN = 5.0  # seconds after a replacement that failed
+SETTLE = 15.0  # seconds that cancelled jobs have to end before the runners are released
+
+
+async def run_remotely(
+    pool: RemotePool,
+    client: AsyncClient,
+    request: Request,
+    wanted: Sequence[JobRequest],
+    *,
+    stop: asyncio.Event,
+    options: RunOptions,
+    tell: Tell,
+    write: Write,
+) -> RunOutcome:
+    """Serve a whole run, as `bullpen.run.run` does on a home."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    answer = await pool.provision(request, stop=stop, tell=tell)
+    outcome = outcome_of(answer)
+    if answer.state is not WorkState.SUCCEEDED:
+        return RunOutcome(outcome, interrupted=outcome.interrupted)
+    watch = _RemoteWatch(pool, client, request, options, tell, write)
+    try:
+        await watch.submit(wanted)
+        await watch.see_through(stop)
+    except Exception as exc:
+        await watch.give_back_after(exc)
+        raise
+    tell(ProgressReport(WorkPhase.RELEASE, "giving the runners back"))
+    # Its own stop: a user who interrupts the run wants it to end, not to leave its runners behind.
+    released = await pool.release(request.run_id, stop=asyncio.Event(), tell=tell)
+    found = [await client.job(one.job.id) for one in watch.followed]
+    earlier = {one.job.id: one.earlier for one in watch.followed if one.earlier}
+    told = [*found, *[await client.job(job.id) for tries in earlier.values() for job in tries]]
+    return RunOutcome(
+        outcome,
+        tuple(map(job_of_answer, found)),
+        ReleaseOutcome(
+            released.run_id,
+            released.offered,
+            released.terminated,
+            released.pending,
+            released.duration_seconds,
+            released.busy,
+        ),
+        interrupted=stop.is_set(),
+        earlier=earlier,
+        started={one.id: parse_time(line.at) for one in told for line in one.story if line.step == "assign"},
+        failed_first=watch.failed_first,
+        seconds=loop.time() - began,
+    )
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A wanted job: its current try, and those that failed before."""
+
+    request: JobRequest
+    job: Job
+    log: JobLogTail
+    earlier: tuple[Job, ...] = ()
+
+
+@dataclass(slots=True)
+class _RemoteWatch:
+    """The jobs of a run on a server, until all have ended."""
+
+    _pool: RemotePool
+    _client: AsyncClient
+    _request: Request
+    _options: RunOptions
+    _tell: Tell
+    _write: Write
+    followed: list[_Tried] = field(default_factory=list)
+    failed_first: Job | None = None
+    _replacement: "asyncio.Task[ProvisionAnswer] | None" = None
+    _stop_replacing: asyncio.Event = field(default_factory=asyncio.Event)
+    _count_at: float = 0.0
+
+    async def submit(self, wanted: Sequence[JobRequest]) -> None:
+        for one in wanted:
+            self.followed.append(await self._tried(one))
+
+    async def see_through(self, stop: asyncio.Event) -> None:
+        """Follow the jobs to their end. After `stop`, or a failure that counts, those that are left are cancelled."""
+        try:
+            while not await self._all_ended() and not stop.is_set() and self.failed_first is None:
+                await self._replace_lost()
+                await _wait(stop, POLL_EVERY)
+            if stop.is_set() or self.failed_first is not None:
+                await self._cancel()
+        finally:
+            if self._replacement is not None:
+                self._stop_replacing.set()
+                await asyncio.gather(self._replacement, return_exceptions=True)
+
+    async def give_back_after(self, error: Exception) -> None:
+        """Release the runners if the server still answers; if not, the error says how to."""
+        try:
+            await self._client.begin_release(self._request.run_id)
+        except BullpenError:
+            if isinstance(error, Unavailable):
+                error.remedy = f"Give the runners back with `bullpen release --run-id {self._request.run_id}`."
+
+    async def _tried(self, wanted: JobRequest) -> _Tried:
+        (job,) = await self._pool.submit([wanted])
+        return _Tried(wanted, job_of_answer(job), JobLogTail(self._client.job_log, job.id))
+
+    async def _all_ended(self, *, tries_again: bool = True) -> bool:
+        """Read the jobs, pass on what they printed, and submit again what failed and may be tried again."""
+        found = {one.id: one async for one in self._client.jobs(self._request.run_id)}
+        for one in self.followed:
+            if one.job.state is FINISHED or one.job.id not in found:
+                continue
+            one.job = job_of_answer(found[one.job.id])
+            for line in await one.log.new_lines(one.job):
+                self._write(one.job, line)
+        if tries_again:
+            for one in self.followed:
+                if self._may_try(one):
+                    await self._try_again(one)
+            if self._options.fail_fast and self.failed_first is None:
+                ended = [one.job for one in self.followed if one.job.state is FINISHED and not self._may_try(one)]
+                self.failed_first = first_failed(ended)
+        done, total = sum(one.job.state is FINISHED for one in self.followed), len(self.followed)
+        text = f"{done} of {total} {'job' if total == 1 else 'jobs'} ended"
+        self._tell(ProgressReport(WorkPhase.JOBS, text, done, total))
+        return done == total
+
+    def _may_try(self, one: _Tried) -> bool:
+        return failed_by_itself(one.job) and len(one.earlier) < self._options.retries
+
+    async def _try_again(self, one: _Tried) -> None:
+        left = self._options.retries - len(one.earlier)
+        self._write(one.job, f"[{one.job.reason or one.job.result.value}; trying again, {left} left]")
+        again = await self._tried(one.request)
+        one.earlier, one.job, one.log = (*one.earlier, one.job), again.job, again.log
+
+    async def _replace_lost(self) -> None:
+        """Top up to the requested count while there are jobs for so many."""
+        time = asyncio.get_running_loop().time()
+        if self._replacement is not None:
+            if not self._replacement.done():
+                return
+            answer, self._replacement = self._replacement.result(), None
+            if len(answer.instances) < answer.requested:
+                reason = answer.reason or "no more could be launched"
+                self._tell(ProgressReport(WorkPhase.REPLACE, f"no replacement: {reason}", about=reason))
+                self._count_at = time + REPLACE_AGAIN
+        if time < self._count_at:
+            return
+        self._count_at = time + COUNT_EVERY
+        held = [one async for one in self._client.instances(run_id=self._request.run_id)]
+        needed = min(self._request.count, sum(one.job.state is not FINISHED for one in self.followed))
+        missing = needed - sum(one.state is RUNNING for one in held)
+        if missing > 0:
+            self._tell(ProgressReport(WorkPhase.REPLACE, f"replacing lost runners: {missing}", total=missing))
+            asked = self._pool.provision(
+                replace(self._request, count=needed), stop=self._stop_replacing, tell=lambda report: None
+            )
+            self._replacement = asyncio.get_running_loop().create_task(asked)
+
+    async def _cancel(self) -> None:
+        self._tell(ProgressReport(WorkPhase.CANCEL, "cancelling the jobs"))
+        for one in self.followed:
+            if one.job.state is not FINISHED:
+                await self._client.cancel_job(one.job.id)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + SETTLE
+        while not await self._all_ended(tries_again=False) and loop.time() < give_up:
+            await _wait(asyncio.Event(), POLL_EVERY)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def outcome_of(answer: ProvisionAnswer) -> Outcome:
+    """Without the members, whose records only the server has."""
+    return Outcome(
+        run_id=answer.run_id,
+        provision_id=answer.provision_id,
+        requested=answer.requested,
+        discarded=tuple(Discarded(one.instance_id, one.origin, one.reason, one.outcome) for one in answer.discarded),
+        collisions=answer.collisions,
+        duration=answer.duration_seconds,
+        timings=answer.timings,
+        reason=answer.reason,
+        remedy=answer.remedy,
+        interrupted=answer.cause is FailureCause.INTERRUPTED,
+        unavailable=answer.cause is FailureCause.UNAVAILABLE,
+        cause=answer.cause,
+    )
+
+
+def job_of_answer(answer: JobAnswer) -> Job:
+    """The record, as far as a server shows it."""
+
+    def time(text: str | None) -> datetime | None:
+        return parse_time(text) if text else None
+
+    shared = {name: getattr(answer, name) for name in answer.__struct_fields__ if name in Job.__dataclass_fields__}
+    times = {"queued_at": time(answer.queued_at), "finished_at": time(answer.finished_at)}
+    return Job(**shared | times, version=0, timeout=answer.timeout_seconds)
