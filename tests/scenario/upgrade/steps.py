@@ -5,6 +5,7 @@ change of this version's.
 """
 
 import json
+import re
 import signal
 from http.client import HTTPConnection
 from pathlib import Path
@@ -66,18 +67,20 @@ def end(serving: Command) -> None:
 
 
 def operations(port: int, token: str) -> set[tuple[str, str]]:
-    """What `serve` offers to an operator with this token: path and method."""
-    connection, body = HTTPConnection("127.0.0.1", port, timeout=20), b""
+    """What `serve` offers to an operator and to agents: path, without the names of its parameters, and method."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    paths: dict[str, dict[str, object]] = {}
     try:
-        for path in ("/v1/status", "/v1/openapi.json"):
+        for path in ("/v1/status", "/v1/openapi.json", "/v1/openapi-agents.json"):
             connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
             answer = connection.getresponse()
-            body = answer.read()
-            assert answer.status == 200, (path, body)
+            body = json.loads(answer.read() or b"{}")
+            # The release before describes everything in one document.
+            assert answer.status == 200 or path.endswith("agents.json"), (path, body)
+            paths |= body.get("paths", {})
     finally:
         connection.close()
-    described = json.loads(body)
-    return {(path, method) for path, methods in described["paths"].items() for method in methods}
+    return {(re.sub("{.*?}", "{}", path), method) for path, methods in paths.items() for method in methods}
 
 
 def check_answers(pool: Commands, ids: list[str], others: list[str]) -> None:

@@ -60,7 +60,7 @@ def test_an_agent_whose_tree_is_replaced_runs_a_job_is_cleaned_and_runs_the_next
         pool.until(
             lambda: pool.rows("SELECT 1 FROM signals WHERE kind = 'UD_REG_FAILED'") != [], "it says that it stops"
         )
-        pool.run("down")
+        pool.run("down", "--yes")  # also beside a running serve
         said = log.read()  # by the open file: with the machine its directory has gone
     assert "stops: it was asked to stop" in said
     assert [line for line in said.splitlines() if line.startswith("loads ")] == []
