@@ -32,7 +32,7 @@ PROGRAM = f"#!/bin/sh\nexec {sys.executable} -c 'import sys; from bullpen.cli im
 
 
 class Reader:
-    """Types the commands of the page in one folder, with these differences: another port, and this host's name."""
+    """Types the commands of the page in one folder, with these differences: other ports, and this host's name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,6 +92,8 @@ class Reader:
         folder.mkdir(exist_ok=True)
         here = self.renamed(command).replace(DOCUMENTED, f"127.0.0.1:{self._port}")
         quiet = here.replace("curl ", "curl -s ", 1)
+        if here.startswith("bullpen serve"):  # another program of this host may have the usual port
+            quiet += f" --port {a_free_port()}"
         ran = subprocess.run(
             ["bash", "-c", quiet], cwd=folder, env=self._environ, capture_output=True, text=True, check=False
         )
