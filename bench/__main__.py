@@ -27,6 +27,7 @@ SUBJECTS = (
     "rescheduling",
     "startup",
     "syncing",
+    "running",
     "aws",
     "aws_costs",
 )

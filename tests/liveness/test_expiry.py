@@ -36,7 +36,7 @@ def test_case_15_one_tick_before_the_deadline_nothing_happens() -> None:
     before = later(15) - timedelta(microseconds=1)
     assert not a_worker().is_suspect(before)
     with pytest.raises(Conflict):
-        workers.lose_lease(a_worker(), replace(expired(15), at=before))
+        workers.lose_lease(a_worker(), LeaseExpired(**vars(expired(15)) | {"at": before}))
 
 
 async def test_case_16_after_a_renewal_the_old_timer_does_nothing() -> None:

@@ -10,12 +10,12 @@ written by an older program) is still checked against what is stored.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, Literal, Protocol, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, dataclass_transform
 
 from bullpen.errors import Conflict, InvalidTransition
 
@@ -48,14 +48,41 @@ class AnyEvent(Protocol):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class _Frozen:
+    """A frozen value with arguments by name, as a dataclass is. There are half a hundred kinds of events, and every
+    command would wait for the code that `dataclass` generates and compiles for each."""
+
+    _names: ClassVar[frozenset[str]] = frozenset()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        own = cls.__annotations__
+        cls._names = cls._names | own.keys()
+        cls._defaults = cls._defaults | {name: getattr(cls, name) for name in own if hasattr(cls, name)}
+
+    def __init__(self, **given: Any) -> None:
+        values = self._defaults | given
+        if values.keys() != self._names:
+            wrong = ", ".join(sorted(values.keys() ^ self._names))
+            raise TypeError(f"{type(self).__name__}: missing or unknown: {wrong}")
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(self.__dict__[name] for name in sorted(self._names))))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 class Event(_Frozen):
     """Something that happened: when, by which process and why. It becomes a line of the record's story.
 
-    Every subclass becomes a frozen dataclass with arguments by name.
+    Every subclass is frozen, with arguments by name.
     """
 
     at: datetime
