@@ -118,6 +118,31 @@ def test_of_each_job_is_known_when_it_started_and_how_long_it_took(pool: Pool) -
     assert job["waitedSeconds"] >= 0
 
 
+def test_artifacts_come_back_below_the_name_of_their_job_and_links_do_not(pool: Pool) -> None:
+    out = pool.folder / "out"
+    script = "mkdir -p dist/a; echo {index} > dist/a/x; echo r > r.xml; echo no > other; ln -s /etc/passwd dist/link"
+    wanted = ("--artifact", "dist/**", "--artifact", "*.xml", "--out", str(out))
+    answer = run(pool, "--no-sync", "--count", "2", "--name", "../it", *wanted, "--", "sh", "-c", script)
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if not path.is_dir())
+    assert found == [f".._it-{n}/{file}" for n in range(2) for file in ("dist/a/x", "r.xml")]
+    assert (out / ".._it-1/dist/a/x").read_text() == "1\n"
+    assert sorted(path for job in answer["jobs"] for path in job["files"]) == found
+    ran = pool.run("run", "--no-sync", "--count", "1", "--artifact", "none*", "--out", str(out), "--", "true")
+    assert ran.code == 0, ran
+    assert "no artifacts: no job left a file that matches none*" in ran.out
+
+
+def test_artifacts_that_cannot_be_written_fail_the_command_but_not_the_jobs(pool: Pool) -> None:
+    out = pool.folder / "out"
+    out.mkdir()
+    (out / "job-0").write_text("in the way")
+    ran = pool.run("run", "--no-sync", "--count", "1", "--artifact", "x", "--out", str(out), "--", "touch", "x")
+    assert ran.code == 1, ran
+    assert "1 of 1 job succeeded" in ran.out
+    assert "artifacts of job-0" in ran.err
+    assert (out / "job-0").read_text() == "in the way"
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_of_the_help_works_as_printed_in_any_directory(pools: Callable[[], Pool], example: str) -> None:
     pool, elsewhere = pools(), "elsewhere"

@@ -96,6 +96,19 @@ def checked_job(
         raise ConfigError(f"--{exc}", remedy=exc.remedy, field=f"--{exc.field}") from exc
 
 
+def checked_artifacts(job: "JobRequest") -> "JobRequest":
+    """The job, with patterns of files that can be collected. Raise ConfigError."""
+    from bullpen.jobs.request import checked
+
+    try:
+        return checked(job)
+    except ConfigError as exc:
+        if exc.field != "artifacts":
+            raise
+        text = str(exc).removeprefix("artifacts ")
+        raise ConfigError(f"--artifact {text}", remedy=exc.remedy, field="--artifact") from exc
+
+
 def checked_retries(text: str) -> int:
     """How often a job that failed runs again. Raise ConfigError."""
     return _whole("--retries", text, 0, limits.RETRIES)

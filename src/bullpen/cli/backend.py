@@ -50,6 +50,10 @@ class Backend(Protocol):
         """Get runners, run jobs on them with the files of `tree`, and release the runners."""
         ...
 
+    async def artifacts(self, job_id: str, fence: int, offset: int) -> bytes:
+        """A piece of the files that a job left, as a bundle; empty at the end, and if there are none."""
+        ...
+
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer: ...
 
     async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:

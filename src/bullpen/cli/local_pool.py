@@ -25,6 +25,7 @@ from bullpen.schema.story import StoryList, story_of
 from bullpen.schema.worker import WorkerList, workers_of
 from bullpen.sources.work_tree import WorkTree
 
+PIECE = 1024 * 1024  # bytes of artifacts read at a time
 BY = "job"
 FOLLOW_EVERY = 0.25  # seconds
 CANCELLED = "requested by an operator"
@@ -93,6 +94,9 @@ class LocalPool:
             write=write,
             files=files,
         )
+
+    async def artifacts(self, job_id: str, fence: int, offset: int) -> bytes:
+        return await self._ports.artifacts.read(job_id, fence, offset, PIECE)
 
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         from bullpen.release import release

@@ -1,5 +1,6 @@
 """`bullpen run`: get runners, run jobs on them, stream their output, and release the runners."""
 
+import asyncio
 import secrets
 import shlex
 import sys
@@ -7,7 +8,9 @@ from dataclasses import replace
 
 import click
 
-from bullpen.cli.arguments import checked_job, checked_request, checked_retries, checked_run_id
+from bullpen.cli.arguments import checked_artifacts, checked_job, checked_request, checked_retries, checked_run_id
+from bullpen.cli.artifacts import Collected, checked_out, collect
+from bullpen.cli.backend import Backend
 from bullpen.cli.jobfile import read_jobs
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import complain, print_json, say
@@ -16,7 +19,8 @@ from bullpen.cli.run_display import RunDisplay
 from bullpen.cli.run_summary import summary_of
 from bullpen.cli.runs import refusal
 from bullpen.cli.sync import work_tree_of
-from bullpen.run import RunOptions, numbered
+from bullpen.model.progress import Tell
+from bullpen.run import RunOptions, RunOutcome, numbered
 
 EPILOG = """
 \b
@@ -28,6 +32,9 @@ Examples:
 
 In a git work tree, every job starts in a fresh copy of it: tracked files, and untracked ones that are not ignored.
 --sync DIR names another directory, --no-sync starts jobs in an empty one.
+
+With --artifact the files of a job's directory that match come back, into DIR/<name of the job>: regular files only; *
+stays in one directory, ** crosses them.
 
 Without --jobs the command runs N times, once on each runner. {index} in its words, and the variable BULLPEN_JOB_INDEX,
 is 0 to N-1.
@@ -70,6 +77,10 @@ Exit codes:
 )
 @click.option("--sync", "sync_dir", metavar="DIR", help="Directory that jobs get a copy of [the git work tree].")
 @click.option("--no-sync", is_flag=True, help="Start jobs in an empty directory.")
+@click.option(
+    "--artifact", "artifacts", multiple=True, metavar="GLOB", help="Bring files of the jobs back; repeatable."
+)
+@click.option("--out", metavar="DIR", help="Where to, below the job's name [artifacts/<run id>].")
 @click.option("--side-effects", is_flag=True, help="Repeat a job only after its lost machine is confirmed gone.")
 @runner_options
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
@@ -86,6 +97,8 @@ def command(
     capability: str,
     sync_dir: str | None,
     no_sync: bool,
+    artifacts: tuple[str, ...],
+    out: str | None,
     side_effects: bool,
     words: tuple[str, ...],
     allowed_instance_types: str,
@@ -108,15 +121,17 @@ def command(
         raise refusal("--jobs", "each job of the file has its own command and options", remedy=remedy)
     else:
         wanted = [replace(job, run_id=run_id) for job in read_jobs(jobs_file, sys.stdin)]
+    directory = checked_out(out, artifacts, run_id)
+    wanted = [checked_artifacts(replace(job, artifacts=artifacts)) for job in wanted]
     tree = work_tree_of(settings, sync_dir, no_sync)
     display = RunDisplay([job.name for job in wanted], as_json=given.as_json)
-    ran = target.perform(
-        lambda pool, stop, tell: pool.run(
-            request, wanted, tree=tree, stop=stop, options=how, tell=tell, write=display.write
-        ),
-        stops=True,
-        display=display,
-    )
+
+    async def work(pool: Backend, stop: asyncio.Event, tell: Tell) -> tuple[RunOutcome, Collected]:
+        ran = await pool.run(request, wanted, tree=tree, stop=stop, options=how, tell=tell, write=display.write)
+        found = await collect(pool, ran.jobs, directory) if artifacts else Collected(directory)
+        return replace(ran, files=found.files), found
+
+    ran, collected = target.perform(work, stops=True, display=display)
     if not ran.outcome.succeeded:
         if given.as_json:
             from bullpen.schema.provision import provision_of
@@ -131,4 +146,8 @@ def command(
         print_json(run_result_of(ran))
     else:
         say(summary_of(ran, f"bullpen --home {shlex.quote(given.home)}" if given.home else "bullpen"))
-    return ran.exit_code
+        if artifacts:
+            say(collected.summary(artifacts))
+    for problem in collected.problems:
+        complain(f"artifacts of {problem}")
+    return ran.exit_code or bool(collected.problems)

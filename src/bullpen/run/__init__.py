@@ -54,6 +54,7 @@ class RunOutcome:
     started: Mapping[str, datetime] = field(default_factory=dict)
     failed_first: Job | None = None
     seconds: float = 0.0
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brought back, by the id of their job
 
     @property
     def exit_code(self) -> int:

@@ -59,13 +59,14 @@ class RunPage(AnswerBody, frozen=True):
 
 class RunJob(JobAnswer, frozen=True):
     """The last try of a job. `attempts` is how often it was started: again after the loss of a runner, and again after
-    a failure; `earlier` has the ids of the tries that failed before."""
+    a failure; `earlier` has the ids of the tries that failed before, `files` the artifacts that were brought back."""
 
     started_at: str | None = None
     waited_seconds: float | None = None
     ran_seconds: float | None = None
     attempts: int = 0
     earlier: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class RunResult(AnswerBody, frozen=True):
@@ -109,6 +110,7 @@ def _run_job(ran: RunOutcome, job: Job) -> RunJob:
         ran_seconds=_seconds(started, ended),
         attempts=ran.attempts(job),
         earlier=tuple(one.id for one in ran.earlier.get(job.id, ())),
+        files=ran.files.get(job.id, ()),
     )
 
 
