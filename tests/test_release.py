@@ -309,3 +309,17 @@ async def test_the_payer_of_the_debt_of_a_killed_release_ends_it_as_well() -> No
         await debts.pay_offers(world.ports(), world.settings, [*due.values()], by="test")
         assert [one.id for one in records(world, TERMINATED)] == [doomed]
         assert tickets(world) == []
+
+
+async def test_the_payer_of_the_debt_of_a_killed_release_says_what_the_agent_could_not_clean() -> None:
+    async with a_world() as world:
+        (dirty,) = ids(await provisioned(world, "run", 1))
+        world.tempers[dirty].cleaning_failure = "a mount resists"
+        stopped = asyncio.Event()
+        stopped.set()
+        await release(world.ports(), world.settings, "run", stop=stopped)
+        await asyncio.sleep(world.settings.timings.takeover + 1)
+        due = await world.ports().records.instances([dirty])
+        await debts.pay_offers(world.ports(), world.settings, [*due.values()], by="test")
+        assert [one.id for one in records(world, TERMINATED)] == [dirty]
+        assert any("UD_CLEAN_FAILED: a mount resists" in line.why for line in world.memory.tables.stories[dirty])

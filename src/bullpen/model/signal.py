@@ -81,6 +81,11 @@ class Signal:
         """True if this signal reports a failure in `round`."""
         return self.round == round and self.kind.is_failure
 
+    @property
+    def failure(self) -> str:
+        """What a failure reports, for the reasons of records."""
+        return f"{self.kind}: {self.text}" if self.text else self.kind.value
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:

@@ -20,6 +20,7 @@ from bullpen.ports import Ports
 
 WITNESSES = 100  # instances whose heartbeats are read
 WATCHED = 1.5  # heartbeats: a living agent beats within it
+WATCHED_AT_LEAST = 5.0  # seconds: on a busy machine a heartbeat comes seconds late, and must not be missed for that
 LASTS = 5.0  # seconds for which a `ClockCheck` remembers its answer
 RESTS = 4  # times as long as a check took: otherwise, where all agents are dead, every duty would wait for a check
 REMEDY = "Set the clock of this machine (NTP), and try again."
@@ -72,7 +73,7 @@ async def _ahead_of_agents(ports: Ports, settings: Settings) -> float:
     if any(pulse.is_recent(now, timings.alive) for pulse in pulses.values()):
         return 0.0
     seen = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
-    until = loop.time() + timings.heartbeat * WATCHED
+    until = loop.time() + max(timings.heartbeat * WATCHED, WATCHED_AT_LEAST)
     while seen and loop.time() < until:
         await ports.signals.wait(min(timings.tick_longest, until - loop.time()))
         for id, pulse in (await ports.signals.read(list(seen))).items():

@@ -209,9 +209,16 @@ async def pay_offers(ports: Ports, settings: Settings, due: Sequence[Instance], 
         and one.id not in at_work
         and (one.id in late or pulses[one.id].departure or _has_failed(settings, one, pulses[one.id], now))
     ]
-    reasons = {one.id: pulses[one.id].departure or "did not attest that it is clean" for one in hopeless}
+    reasons = {one.id: _reason(one, pulses[one.id]) for one in hopeless}
     fates |= await lifecycle.expire_and_terminate(ports, settings, hopeless, reasons, by=by)
     return [f"{id}: {fate}" for id, fate in fates.items()]
+
+
+def _reason(one: Instance, pulse: Pulse) -> str:
+    """Why it cannot go on offer: what its agent reported, if it reported a failure."""
+    if pulse.signal is not None and pulse.signal.fails(one.round):
+        return pulse.departure or pulse.signal.failure
+    return pulse.departure or "did not attest that it is clean"
 
 
 def _has_failed(settings: Settings, one: Instance, pulse: Pulse, now: datetime) -> bool:

@@ -87,7 +87,7 @@ async def _moved_on(ports: Ports, waiting: Sequence[Instance]) -> dict[str, Inst
 def _hopeless(settings: Settings, one: Instance, pulse: Pulse, *, late: bool, silent: bool) -> str:
     """Why an attestation is no longer awaited; empty if it still is."""
     if pulse.signal is not None and pulse.signal.fails(one.round) and not busy.is_excused(settings, one, pulse):
-        return f"{pulse.signal.kind}: {pulse.signal.text}"
+        return pulse.signal.failure
     if pulse.departure:
         return pulse.departure
     if late:

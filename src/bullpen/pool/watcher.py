@@ -45,7 +45,7 @@ def reaching(kind: Kind, round: str) -> Judge:
         if signal is None:
             return None
         if signal.fails(round):
-            return SignalFailed(f"{signal.kind}: {signal.text}" if signal.text else signal.kind.value)
+            return SignalFailed(signal.failure)
         return SignalReached(signal.kind) if signal.proves(kind, round) else None
 
     return judge

@@ -63,6 +63,7 @@ from bullpen.engines.sqlite.turnstile import connect
 
 for number in range(40):
     with closing(connect(Path(sys.argv[1]))) as connection:
+        connection.execute("PRAGMA busy_timeout = 300000")  # without the turnstile, SQLite lets a writer starve
         connection.execute("INSERT INTO cards (worker, card) VALUES (?, '')", (f"{sys.argv[2]}-{number}",))
 """
 

@@ -119,7 +119,8 @@ class Intrusion:
 def break_in(hub: FakeGithub, keep: Path) -> Iterator[Intrusion]:
     """The first act; each promise is looked up in what it left, which is copied to `keep`."""
     hub.add_repository("acme/gadgets")
-    with a_workplace(hub, scope="acme") as place:
+    # A lease as long as the test's patience: on a busy machine an agent may be silent for seconds, and is not lost.
+    with a_workplace(hub, scope="acme", lease="180") as place:
         story = Story(place)
         found = Evidence(keep, place.home)
         found.secrets["an operator's token"] = make_token(place.home).encode()

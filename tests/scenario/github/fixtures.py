@@ -44,8 +44,8 @@ serve-url = "{serve}"
 
 [timings]
 heartbeat = 0.5
-lease = 4
-alive = 4
+lease = {lease}
+alive = {lease}
 hedge = 1
 registration = 30
 validation = 50
@@ -143,7 +143,13 @@ class Site(ABC):
 
 @contextmanager
 def a_ground(
-    hub: FakeGithub, *, scope: str = "acme/widgets", github: str = "", timings: str = "", more: str = ""
+    hub: FakeGithub,
+    *,
+    scope: str = "acme/widgets",
+    github: str = "",
+    timings: str = "",
+    more: str = "",
+    lease: str = "4",
 ) -> Iterator[tuple[Path, int]]:
     """What is there before `serve` starts: GitHub's runner, the settings with `more` of them, and a port for `serve`.
     A caller without a token has no permission."""
@@ -159,6 +165,7 @@ def a_ground(
         serve=f"http://127.0.0.1:{port}",
         github=github,
         timings=timings,
+        lease=lease,
     )
     config = ground / "bullpen.toml"
     config.touch(mode=0o600)
