@@ -1,81 +1,20 @@
 """The distribution as users install it: built, checked by the tools of its registry, and used in clean environments."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-import tarfile
-import venv
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bullpen import __version__
 from bullpen.extras import DISTRIBUTION
+from installed import FILES, PIP, TOOLS, Environment, built, ran, succeeded, wheel
 from walkthroughs import ROOT
 
+__all__ = ["built", "wheel"]  # the fixtures
+
 pytestmark = pytest.mark.slow
-
-PATIENCE = 900.0
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-CONSTRAINTS = str(ROOT / "constraints.txt")
-TOOLS = Path(sys.executable).parent
-FILES = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
-
-
-def ran(command: Sequence[str | Path], cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    # Not the checkout's: what is installed must be found without it.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BULLPEN_", "PYTHON"))}
-    words = [str(word) for word in command]
-    return subprocess.run(
-        words, cwd=cwd, env=kept | variables, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
-    )
-
-
-def succeeded(command: Sequence[str | Path], cwd: Path, **variables: str) -> str:
-    found = ran(command, cwd, **variables)
-    assert found.returncode == 0, f"{command}: {found.returncode}\n{found.stdout}\n{found.stderr}"
-    return found.stdout
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist, and the wheel that is built from it, not from the checkout."""
-    folder = tmp_path_factory.mktemp("dist")
-    succeeded([TOOLS / "hatchling", "build", "-t", "sdist", "-d", folder], ROOT)
-    with tarfile.open(folder / f"{FILES}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    succeeded([TOOLS / "hatchling", "build", "-t", "wheel", "-d", folder], folder / FILES)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    return built / f"{FILES}-py3-none-any.whl"
-
-
-class Environment:
-    """A virtual environment with nothing in it; pip of this one installs into it."""
-
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder / "env", with_pip=False, symlinks=True)
-        self.folder = folder
-        self.python = folder / "env/bin/python"
-        self.bullpen = folder / "env/bin/bullpen"
-
-    def install(self, *requirements: str | Path) -> None:
-        """Skip where no package can be fetched, unless every engine is required."""
-        found = ran([*PIP, "--python", self.python, "install", "-c", CONSTRAINTS, *requirements], self.folder)
-        if found.returncode and not os.environ.get("BULLPEN_REQUIRE_ENGINES"):
-            pytest.skip(f"cannot be installed here: {found.stderr.strip().splitlines()[-1]}")
-        assert found.returncode == 0, found.stderr
-
-    def modules(self) -> set[str]:
-        code = "import importlib.metadata as m; print(*(d.name.lower() for d in m.distributions()))"
-        return set(succeeded([self.python, "-c", code], self.folder).split())
 
 
 def test_the_wheel_and_the_sdist_satisfy_the_tools_of_the_registry(built: Path, wheel: Path) -> None:

@@ -15,12 +15,12 @@ from server.served import a_server, environment
 from walkthroughs import ROOT
 
 PAGE = (ROOT / "docs/client.md").read_text()
+EXAMPLES = re.findall(r"<!-- example -->\n```python\n(.*?)```", PAGE, re.S)
 
 
 @pytest.mark.slow
 def test_the_examples_run(tmp_path: Path) -> None:
-    examples = re.findall(r"<!-- example -->\n```python\n(.*?)```", PAGE, re.S)
-    assert len(examples) == 2
+    assert len(EXAMPLES) == 2
     with a_server(tmp_path / "home") as served:
         said = [
             subprocess.run(
@@ -30,7 +30,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
                 text=True,
                 check=True,
             ).stdout
-            for example in examples
+            for example in EXAMPLES
         ]
     assert said == ["hello from a runner\nsucceeded\n", "idle local.small\n" * 2]
 

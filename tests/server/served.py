@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 PATIENCE = 120.0  # seconds; what is waited for takes far less
 PROGRAM = "import sys; from bullpen.cli import main; sys.exit(main())"
+CHECKOUT = (sys.executable, "-c", PROGRAM)
 
 
 @dataclass
@@ -51,8 +52,8 @@ class Served:
         return self.process.wait(PATIENCE)
 
 
-def command(home: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, "--home", str(home), *arguments]
+def command(home: Path, *arguments: str, program: Sequence[str] = CHECKOUT) -> list[str]:
+    return [*program, "--home", str(home), *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -60,17 +61,19 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def a_server(home: Path, *arguments: str) -> Iterator[Served]:
+def a_server(
+    home: Path, *arguments: str, program: Sequence[str] = CHECKOUT, env: Mapping[str, str] | None = None
+) -> Iterator[Served]:
     """Serve a home until the block ends; the log is `serve.log` beside it."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with open(home.parent / "serve.log", "ab") as log:
         process = subprocess.Popen(
-            command(home, "serve", "--port", "0", "--json", *arguments),
+            command(home, "serve", "--port", "0", "--json", *arguments, program=program),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=environment(),
+            env=environment() if env is None else env,
         )
     try:
         assert process.stdout is not None

@@ -20,24 +20,29 @@ def test_a_generated_client_provisions_runs_a_job_reads_its_log_and_releases(
     python_tools: Path,
 ) -> None:
     with a_server(tmp_path / "home") as served:
-        with urllib.request.urlopen(f"{served.url}/v1/openapi.json") as answer:
-            (tmp_path / "openapi.json").write_bytes(answer.read())
-        (tmp_path / "config.yaml").write_text("post_hooks: []\n")
-        generate = ["generate", "--path", "openapi.json", "--output-path", "generated", "--meta", "none"]
-        command: list[str | Path] = [
-            python_tools,
-            "-m",
-            "openapi_python_client",
-            *generate,
-            "--config",
-            "config.yaml",
-            "--fail-on-warning",
-        ]
-        ran = run(tmp_path, *command)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        assert "Warning" not in ran.stdout + ran.stderr
-        ran = run(tmp_path, python_tools, SESSION, tmp_path, served.url)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        generate_and_use_a_client(tmp_path, served.url, python_tools)
+
+
+def generate_and_use_a_client(folder: Path, url: str, python_tools: Path) -> None:
+    """Make a client in `folder` of what the server at `url` says, and check what a program with it is answered."""
+    with urllib.request.urlopen(f"{url}/v1/openapi.json") as answer:
+        (folder / "openapi.json").write_bytes(answer.read())
+    (folder / "config.yaml").write_text("post_hooks: []\n")
+    generate = ["generate", "--path", "openapi.json", "--output-path", "generated", "--meta", "none"]
+    command: list[str | Path] = [
+        python_tools,
+        "-m",
+        "openapi_python_client",
+        *generate,
+        "--config",
+        "config.yaml",
+        "--fail-on-warning",
+    ]
+    ran = run(folder, *command)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Warning" not in ran.stdout + ran.stderr
+    ran = run(folder, python_tools, SESSION, folder, url)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout)
     assert said["provisioned"] == ["succeeded", 1, 1]
     assert said["started"].endswith("+00:00")
