@@ -1,11 +1,19 @@
 """Progress: on a terminal one live line, elsewhere a line for each phase and each change of a count."""
 
 import io
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from bullpen.cli.progress import ProgressDisplay
+from bullpen.cli.progress import PATIENCE, ProgressDisplay
 from bullpen.model.progress import ProgressReport, WorkPhase, acquiring
 
 SELECT, CREATE, REGISTER = WorkPhase.SELECT, WorkPhase.CREATE, WorkPhase.REGISTER
@@ -70,3 +78,72 @@ def test_on_a_terminal_nothing_is_left_of_the_live_line(monkeypatch: pytest.Monk
 def test_a_line_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert "[/red] of run" in shown(ProgressReport(WorkPhase.JOBS, "[/red] of run"), stream=Terminal())
+
+
+def test_work_that_reports_nothing_shows_that_it_goes_on_but_only_if_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    now = time.monotonic()
+    display = ProgressDisplay(terminal, text="asking")
+    monkeypatch.setattr(time, "monotonic", lambda: now + PATIENCE - 0.1)
+    display.tick()
+    assert terminal.getvalue() == ""
+    monkeypatch.setattr(time, "monotonic", lambda: now + PATIENCE + 5)
+    display.tick()
+    display.close()
+    assert "asking; 7 s" in terminal.getvalue()
+
+
+def test_a_line_fits_the_terminal_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now = time.monotonic()
+    terminal = Terminal()
+    with closing(ProgressDisplay(terminal)) as display:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+        display(ProgressReport(WorkPhase.JOBS, "x" * 200))
+    text = terminal.getvalue()
+    assert "; 100 s" in text
+    assert "x" * 80 not in text
+
+
+def test_output_of_the_command_itself_has_no_line_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now = time.monotonic()
+    terminal = Terminal()
+    with closing(ProgressDisplay(terminal, text="")) as display:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+        display.tick()
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "arguments", "shown"),
+    [
+        ("deaf", ("provision", "--run-id", "run-1", "--count", "1"), "waiting;"),
+        ("deaf", ("status",), "working;"),
+    ],
+)
+def test_a_command_that_waits_counts_the_seconds_on_a_real_terminal(
+    tmp_path: Path, mode: str, arguments: tuple[str, ...], shown: str
+) -> None:
+    ours, theirs = pty.openpty()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")} | {"TERM": "xterm"}
+    script = str(Path(__file__).with_name("slow_pool.py"))
+    line = [sys.executable, script, mode, *arguments]
+    process = subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=environ)
+    os.close(theirs)
+    text, seconds = "", set[str]()
+    until = time.monotonic() + 60
+    try:
+        while len(seconds) < 2 and time.monotonic() < until:
+            if select.select([ours], [], [], 1.0)[0]:
+                text += os.read(ours, 4096).decode(errors="replace")
+            seconds = set(re.findall(rf"{shown} (\d+) s", text))
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert len(seconds) == 2, text

@@ -8,6 +8,7 @@ import click
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import print_json, say
+from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.text import columns, plural
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
@@ -103,7 +104,7 @@ def _examine_account(given: PoolOptions, loaded: Loaded) -> Iterator[Finding]:
             return [*findings, Finding("pool", Health.FAILED, str(exc), exc.remedy or "Try again.")]
 
     try:
-        yield from given.perform(settings, look)
+        yield from given.perform(settings, look, display=ProgressDisplay(text="checking the AWS account"))
     except BullpenError as exc:  # such as a client that is not installed
         yield Finding("aws", Health.FAILED, str(exc), exc.remedy)
 

@@ -102,7 +102,7 @@ def logs(given: PoolOptions, id: str, follow: bool) -> int:
             lines.append(line) if given.as_json else pass_on(line)
         return await pool.job(id)
 
-    job = target.query(read)
+    job = target.query(read, prints=not given.as_json)
     if given.as_json:
         print_json(log_of(job, lines))
     return 0

@@ -1,6 +1,12 @@
-"""Progress on stderr: a live line on a terminal, elsewhere a line for each new phase and each change of a count."""
+"""Progress on stderr: a live line on a terminal, elsewhere a line for each new phase and each change of a count.
 
+The live line shows what the last report says and, after two seconds, for how long the command has been working. A
+command that reports nothing by then shows that it works. `tick` draws the line again; the code that waits calls it.
+"""
+
+import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bullpen.cli.output import legible, shows_unicode
@@ -10,20 +16,54 @@ from bullpen.structured_log import has_colours
 if TYPE_CHECKING:
     from rich.status import Status
 
+TICK = 1.0  # seconds between two calls of `tick`
+PATIENCE = 2.0  # seconds without a sign of life that a person does not mind
+SPINNER = 2  # columns
+WORKING = "working"
+
 
 class ProgressDisplay:
-    """Shows progress; call the object with each report."""
+    """Shows progress; call the object with each report. Without any, a terminal shows `text`, if there is one."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, text: str = WORKING) -> None:
         self._stream = stream or sys.stderr
+        self._is_terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = time.monotonic()
+        self._text = text
         self._last: tuple[Any, ...] = ()
         self._live: Status | None = None
 
     def __call__(self, report: ProgressReport) -> None:
-        if self._stream.isatty():
-            self._show(report.text)
+        self._text = report.text
+        if self._is_terminal:
+            self._show(self._timed())
         else:
             self._print(report)
+
+    def tick(self) -> None:
+        """Show that time passes."""
+        if self._is_terminal and self._text and time.monotonic() >= self._began + PATIENCE:
+            self._show(self._timed())
+
+    def restart(self, text: str) -> None:
+        """Begin to wait for something else; nothing is shown until `tick` finds that it takes long."""
+        self.close()
+        self._text, self._began = text, time.monotonic()
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _timed(self) -> str:
+        """The text, cut to the terminal, with the elapsed seconds."""
+        elapsed = time.monotonic() - self._began
+        suffix = f"; {elapsed:.0f} s" if elapsed >= PATIENCE else ""
+        room = columns_of(self._stream) - 1 - SPINNER - len(suffix)
+        whole = legible(self._text, self._stream)
+        dots = legible("…", self._stream)
+        return (whole if len(whole) <= room else whole[: room - len(dots)] + dots) + suffix
 
     def _print(self, report: ProgressReport) -> None:
         this = (report.phase, report.about, report.done, report.total, report.waiting)
@@ -36,15 +76,17 @@ class ProgressDisplay:
         from rich.console import Console
         from rich.text import Text
 
-        text = Text(legible(line, self._stream))  # not markup: a reason may contain brackets
+        text = Text(line)  # not markup: a reason may contain brackets
         if self._live is None:
             console = Console(file=self._stream, no_color=not has_colours(self._stream))
             self._live = console.status(text, spinner="dots" if shows_unicode(self._stream) else "line")
             self._live.start()
         self._live.update(text)
 
-    def close(self) -> None:
-        """Restore the terminal."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+
+def columns_of(stream: TextIO) -> int:
+    """The width of a terminal, 80 if it is not known."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

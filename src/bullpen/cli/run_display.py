@@ -4,15 +4,14 @@ The jobs' lines go to stdout, the live line to stderr, and only where that is a 
 break and erased before the next line of a job, so the two never mix, also where one of them goes to a file.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 from bullpen.cli.output import AnswerLost
-from bullpen.cli.progress import ProgressDisplay
+from bullpen.cli.progress import ProgressDisplay, columns_of
 from bullpen.model.job import Job
-from bullpen.model.progress import ProgressReport
+from bullpen.model.progress import ProgressReport, WorkPhase
 from bullpen.structured_log import has_colours
 
 COLOURS = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
@@ -30,15 +29,13 @@ class RunDisplay(ProgressDisplay):
         super().__init__(stream)
         self._output = output or (sys.stderr if as_json else sys.stdout)
         self._width = max((min(len(name), LONGEST_NAME) for name in names), default=0)
-        self._is_terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._is_coloured = has_colours(self._output)
         self._line = ""
+        self._is_timed = False
 
     def __call__(self, report: ProgressReport) -> None:
-        if self._is_terminal:
-            self._show(report.text)
-        else:
-            self._print(report)
+        self._is_timed = report.phase is WorkPhase.JOBS  # its text has the seconds since the jobs began
+        super().__call__(report)
 
     def write(self, job: Job, line: str) -> None:
         """Print a line of a job. Raise AnswerLost if stdout is closed."""
@@ -57,8 +54,15 @@ class RunDisplay(ProgressDisplay):
     def close(self) -> None:
         self._erase()
 
+    def tick(self) -> None:
+        if not self._is_timed:
+            super().tick()
+
+    def _timed(self) -> str:
+        # A line that wraps could not be erased.
+        return self._text[: columns_of(self._stream) - 1] if self._is_timed else super()._timed()
+
     def _show(self, line: str) -> None:
-        line = line[: _columns(self._stream) - 1]  # a line that wraps could not be erased
         if line != self._line:
             self._line = line
             self._stream.write(f"{ERASE}{line}")
@@ -73,10 +77,3 @@ class RunDisplay(ProgressDisplay):
 
 def shortened_name(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}~"
-
-
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80

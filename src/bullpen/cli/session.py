@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from bullpen.cli.output import complain
-from bullpen.cli.progress import ProgressDisplay
+from bullpen.cli.progress import TICK, ProgressDisplay
 from bullpen.cli.unix_signals import SIGNALS, finish, hold
 from bullpen.config import Settings
 from bullpen.errors import FailureCause, Interrupted
@@ -92,8 +92,14 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
         if not stops:
             task.cancel()
 
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            progress.tick()
+
     for number in SIGNALS:
         loop.add_signal_handler(number, on_signal)
+    ticking = loop.create_task(tick())
     try:
         return await task
     except asyncio.CancelledError:
@@ -101,6 +107,7 @@ async def _perform(opened: Opened[P], work: Work[P, T], progress: ProgressDispla
             raise
         raise Interrupted("interrupted", remedy="Nothing is lost. Run the command again.") from None
     finally:
+        ticking.cancel()
         show()
         hold()
 

@@ -75,7 +75,7 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
 
     if watch:
         with suppress(Interrupted):  # the only way to end it, and so no failure
-            target.query(keep_looking)
+            target.query(keep_looking, prints=True)
         return 0
     found = target.query(look)
     if given.as_json:

@@ -26,10 +26,12 @@ class Target:
         """Open the pool and run `work` on it, see `session.perform_on`. A home without a pool gets one."""
         return perform_on(self.opened, work, stops=stops, as_json=self.as_json, display=display)
 
-    def query(self, work: Callable[[Backend], Awaitable[T]]) -> T:
-        """Run a query, which must not create a pool. Raise NotFound if there is none."""
+    def query(self, work: Callable[[Backend], Awaitable[T]], *, prints: bool = False) -> T:
+        """Run a query, which must not create a pool. Raise NotFound if there is none. One that `prints` its answer
+        itself has no progress line beside it."""
         self.require()
-        return self.perform(lambda pool, stop, tell: work(pool))
+        display = ProgressDisplay(text="") if prints else None
+        return self.perform(lambda pool, stop, tell: work(pool), display=display)
 
     def check_served(self) -> None:
         """Raise ConfigError where no runner would ever execute a job. A server says so itself."""

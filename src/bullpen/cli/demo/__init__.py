@@ -56,6 +56,7 @@ def command() -> int:
     finally:
         with suppress(CheckFailed):
             stage.run("down")
+        stage.close()
         shutil.rmtree(home, ignore_errors=True)
     say("\nEvery line above was verified as it ran.")
     return 0

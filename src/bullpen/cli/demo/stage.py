@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bullpen import jobs
 from bullpen.cli.output import say
+from bullpen.cli.progress import TICK, WORKING, ProgressDisplay
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
 from bullpen.ports import Ports
@@ -21,6 +23,7 @@ T = TypeVar("T")
 Answer = dict[str, Any]
 LOOK_EVERY = 0.02
 PATIENCE = 20.0
+LONGEST = 60  # seconds that a command may take
 
 
 class CheckFailed(Exception):
@@ -38,13 +41,22 @@ class DemoStage:
             if has_colours(sys.stdout)
             else ("✔", "✘", "{}")
         )
+        self._progress = ProgressDisplay()
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        self._progress.close()
+
+    def _say(self, line: str) -> None:
+        self._progress.restart(WORKING)
+        say(line)
 
     def title(self, text: str) -> None:
-        say(f"\n{self._plain.format(text)}")
+        self._say(f"\n{self._plain.format(text)}")
 
     def check(self, is_true: bool, line: str) -> None:
         """Print a line and whether it is true; if not, end the demo."""
-        say(f"  {self._good if is_true else self._bad} {line}")
+        self._say(f"  {self._good if is_true else self._bad} {line}")
         if not is_true:
             raise CheckFailed(line)
 
@@ -68,11 +80,19 @@ class DemoStage:
         return self.answer(self.start(command, *arguments))
 
     def answer(self, process: "subprocess.Popen[str]") -> Answer:
-        output, _ = process.communicate(timeout=60)
+        output = self._output(process)
         answer: Answer = json.loads(output)
         if process.returncode == 2:  # the demo called the command wrongly
             raise CheckFailed(answer["reason"])
         return answer | {"exitCode": process.returncode}
+
+    def _output(self, process: "subprocess.Popen[str]") -> str:
+        """What the command printed, after its end. Meanwhile time passes on the terminal."""
+        for _ in range(LONGEST):
+            with suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=TICK)[0]
+            self._progress.tick()
+        raise CheckFailed(f"a command did not end within {LONGEST} s")
 
     def provision(self, run_id: str, count: int, *more: str) -> Answer:
         return self.run("provision", "--run-id", run_id, "--count", str(count), *more)
@@ -93,6 +113,7 @@ class DemoStage:
             async with asyncio.timeout(PATIENCE):
                 while not (found := await question(ports)):
                     await ports.signals.wait(LOOK_EVERY)
+                    self._progress.tick()
                 return found
 
         try:
@@ -110,6 +131,7 @@ class DemoStage:
                     (job,) = await jobs.submit(ports, [jobs.JobRequest(run_id, tuple(command))], by="demo")
                     while job.exit_code is None:
                         await ports.signals.wait(LOOK_EVERY)
+                        self._progress.tick()
                         job = (await ports.jobs.jobs([job.id]))[job.id]
                     codes.append(job.exit_code)
             return codes
