@@ -58,3 +58,9 @@ async def test_processes_note_beside_each_other(health: StoreHealth) -> None:
     assert await health.noted(later(60)) == of("serve on b (7)", RUNS)
     await health.note("serve on a (7)", [], later(60))
     assert await health.noted(NOW) == of("serve on b (7)", RUNS)
+
+
+async def test_a_later_note_of_another_process_leaves_the_first_one_listed(health: StoreHealth) -> None:
+    await health.note("serve on a (7)", [], later(120))
+    await health.note("serve on b (7)", [], later(150))
+    assert [one.process for one in await health.services(later(60))] == ["serve on a (7)", "serve on b (7)"]

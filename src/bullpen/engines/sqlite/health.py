@@ -13,8 +13,9 @@ FORGET = "DELETE FROM failing_loops WHERE process = ?"
 FORGET_OLD = "DELETE FROM failing_loops WHERE until < ?"
 NOTE = "INSERT INTO failing_loops (process, loop, since, error, until) VALUES (?, ?, ?, ?, ?)"
 NOTED = "SELECT process, loop, since, error FROM failing_loops WHERE until > ? AND loop <> ''"
-# The row of a process without a loop says that the process lives.
-SERVICES = "SELECT process, until FROM failing_loops WHERE until > ? AND loop = ''"
+# The row of a process without a loop says that the process lives, until `since`. Its `until` has passed: the version
+# before, which knows no such rows, takes it for forgotten.
+SERVICES = "SELECT process, since FROM failing_loops WHERE until > ? AND since > ? AND loop = ''"
 KEPT = timedelta(hours=1)
 """How long the notes of a service that has ended lie there, before another one removes them."""
 
@@ -33,7 +34,8 @@ class SqliteHealth(SqlitePort):
             transaction.execute(FORGET, (process,))
             transaction.execute(FORGET_OLD, (to_micros(until - KEPT),))
             rows = [(process, one.loop, to_micros(one.since), one.error, to_micros(until)) for one in failing]
-            transaction.executemany(NOTE, [(process, "", to_micros(until), "", to_micros(until)), *rows])
+            lives = (process, "", to_micros(until), "", to_micros(until - KEPT / 2))
+            transaction.executemany(NOTE, [lives, *rows])
 
         await self._database.write(note)
 
@@ -42,5 +44,5 @@ class SqliteHealth(SqlitePort):
         return [FailingLoop(loop, from_micros(since), error, process) for process, loop, since, error in sorted(rows)]
 
     async def services(self, now: datetime) -> list[ServiceNote]:
-        rows = await self._rows(SERVICES, to_micros(now))
+        rows = await self._rows(SERVICES, to_micros(now - KEPT), to_micros(now))
         return [ServiceNote(process, from_micros(until)) for process, until in sorted(rows)]
