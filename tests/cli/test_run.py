@@ -224,3 +224,14 @@ def test_the_exit_code_is_the_highest_of_all_jobs(
     found = bullpen(*RUN, "--", "true")
     assert found.code == code
     assert said in found.out + found.err
+
+
+@pytest.mark.parametrize("command", [("run", "--count", "1"), ("job", "submit", "--run-id", "run-1")])
+def test_a_misspelt_option_is_refused_and_not_taken_for_the_command(
+    bullpen: CommandLine, command: tuple[str, ...]
+) -> None:
+    ran = bullpen(*command, "--timeuot", "5", "--", "true")
+    assert ran.code == 2
+    assert "--timeuot: no such option" in ran.err
+    assert "--timeout" in ran.err
+    assert bullpen.left_behind == []

@@ -1,20 +1,9 @@
 """`bullpen run` with real processes: one job on each runner, a runner that is killed, retries, and failing fast."""
 
-import os
-import shlex
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bullpen.cli.run import EPILOG
 from scenario.pool import Pool
-
-EXAMPLES = [line.strip() for line in EPILOG.splitlines() if line.startswith("  ") and "bullpen run" in line]
 
 
 def run(pool: Pool, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -141,26 +130,3 @@ def test_artifacts_that_cannot_be_written_fail_the_command_but_not_the_jobs(pool
     assert "1 of 1 job succeeded" in ran.out
     assert "artifacts of job-0" in ran.err
     assert (out / "job-0").read_text() == "in the way"
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_of_the_help_works_as_printed_in_any_directory(pools: Callable[[], Pool], example: str) -> None:
-    pool, elsewhere = pools(), "elsewhere"
-    (pool.folder / elsewhere).mkdir()
-    programs = Path(sys.executable).parent
-    environ = {
-        **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "BULLPEN_HOME": str(pool.home),
-        "BULLPEN_TIMINGS_IDLE": "2000",
-    }
-    ran = subprocess.run(
-        ["sh", "-c", example], cwd=pool.folder / elsewhere, env=environ, capture_output=True, text=True, timeout=180
-    )
-    assert ran.returncode == 0, ran
-    assert " succeeded in " in ran.stdout
-
-
-def test_there_are_examples_and_they_start_with_the_program() -> None:
-    assert len(EXAMPLES) >= 4
-    assert all("bullpen" in shlex.split(example) for example in EXAMPLES)

@@ -17,13 +17,13 @@ from bullpen.schema.job import JobAnswer, log_of
 EPILOG = """
 \b
 Examples:
-  bullpen job submit --run-id 4711 --name unit -- make test
+  bullpen job submit --run-id 4711 --name unit -- uname -a
   bullpen job list --run-id 4711
   bullpen job show j-0123456789abcdef
   bullpen job logs j-0123456789abcdef --follow
   bullpen job cancel j-0123456789abcdef
 """
-WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+WORDS = {"allow_interspersed_args": False}  # what follows the first word belongs to the job
 
 
 @click.group("job", epilog=EPILOG)

@@ -20,7 +20,7 @@ EPILOG = """
 \b
 Examples:
   bullpen provision --run-id 4711 --count 3
-  bullpen provision --run-id 4711 --count 10 --resource-class large --usage-class spot
+  bullpen provision --run-id 4711 --count 4 --resource-class large --usage-class spot
   bullpen provision --run-id 4711 --count 2 --allowed-instance-types "local.* c*" --json
   bullpen provision --run-id https://github.com/acme/widgets/actions/runs/4711 --count 2
   bullpen provision --run-id 4711 --label-by attempt --attempt 2 --count 2

@@ -63,9 +63,7 @@ Exit codes:
 """
 
 
-@click.command(
-    "run", epilog=EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--run-id", metavar="ID", help="Id of the run [a random one].")
 @click.option("--jobs", "jobs_file", metavar="FILE", help="Jobs as JSON lines or a JSON list; - reads stdin.")
 @click.option("--name", default="", metavar="NAME", help="Name of the jobs; their number is added.")

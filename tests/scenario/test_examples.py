@@ -1,0 +1,79 @@
+"""The examples of every `--help`, run as printed and in order by a shell, on one home with real runners.
+
+Only ids are filled in: an example cannot know them. Examples without an end, and those of `serve`, which take fixed
+ports, are only parsed (tests/cli/test_help.py); `bullpen demo` verifies itself.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from bullpen.cli.overview import COMMANDS
+from bullpen.cli.program import program
+from scenario.pool import Pool
+
+pytestmark = pytest.mark.slow
+
+ORDER = (
+    *("config", "iam-policy", "completion", "refresh", "provision", "status", "workers", "doctor", "job", "why"),
+    *("token", "run", "release", "down"),
+)
+NOT_RUN = ("demo", "serve")
+ENDLESS = "--watch"
+
+
+def lines_of(command: str) -> list[str]:
+    """The examples in the help of a command, without their comments."""
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    _, _, listed = (found.epilog or "").partition("Examples:\n")
+    lines = [line.strip() for line in listed.partition("\n\n")[0].splitlines() if line.startswith("  ")]
+    return [re.split(r" {3,}", line)[0] for line in lines]
+
+
+def filled_in(example: str, pool: Pool) -> str:
+    """With ids of this pool in the place of invented ones."""
+    known = {"/srv/pool": str(pool.home)}
+    for invented, query in (
+        ("i-0123456789abcdef", "SELECT id FROM instances WHERE state = 'running'"),
+        ("j-0123456789abcdef", "SELECT id FROM jobs"),
+        ("build-host-7", "SELECT id FROM workers"),
+    ):
+        if invented in example:
+            known[invented] = pool.rows(query)[0][0]
+    for invented, id in known.items():
+        example = example.replace(invented, id)
+    return example
+
+
+def test_every_example_of_the_help_works_as_printed(pool: Pool) -> None:
+    assert {*ORDER, *NOT_RUN} == {name for commands in COMMANDS.values() for name in commands}
+    empty = pool.folder / "empty"
+    empty.mkdir()
+    (pool.folder / ".config/fish/completions").mkdir(parents=True)  # as a user of fish has it
+    environ = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(pool.folder),
+        "BULLPEN_HOME": str(pool.home),
+        "BULLPEN_TIMINGS_IDLE": "2000",
+    }
+    ran = 0
+    for command in ORDER:
+        for example in lines_of(command):
+            if ENDLESS in example or " zsh)" in example:  # bash runs them, and cannot read what zsh can
+                continue
+            line = f"set -o pipefail; {filled_in(example, pool)}"
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=empty, env=environ, capture_output=True, text=True, timeout=180
+            )
+            assert done.returncode == 0, (example, done)
+            assert "Traceback" not in done.stderr
+            ran += 1
+    assert ran > 40
+    assert pool.live() == []
