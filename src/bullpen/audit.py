@@ -73,5 +73,5 @@ async def _tickets(ports: Ports, live: Sequence[Instance]) -> list[str]:
         offers = sum(one.is_claimable and one.resource_class == name for one in live)
         tickets = await ports.queue.count(name)
         if tickets < offers:
-            lines.append(f"class {name} has {offers} instances on offer, but {tickets} tickets")
+            lines.append(f"class {name}: instances on offer: {offers}, tickets: {tickets}")
     return lines

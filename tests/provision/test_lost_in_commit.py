@@ -137,7 +137,7 @@ async def test_if_a_member_cannot_be_replaced_the_others_are_given_back_and_the_
         ports = world.ports()
         lost_in_commit(world, ports, ends_the_first_and_all_capacity)
         outcome = await provisioned(world, "run", 3, ports)
-        assert "none of 1 machines" in outcome.reason
+        assert "the machine could not be launched" in outcome.reason
         assert outcome.exit_code == 1
         assert outcome.members == outcome.held == ()
         assert running(world) == []

@@ -230,7 +230,7 @@ class JobTask:
         from bullpen.agent.collect_artifacts import publish
 
         said = _report_of(child)
-        self._log(f"artifacts of job {self._taken.job.id}: {said.why or f'{said.result} files'}")
+        self._log(f"artifacts of job {self._taken.job.id}: {said.why or f'files: {said.result}'}")
         if code == 0:
             try:
                 publish(self._config, self._taken)

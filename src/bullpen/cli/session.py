@@ -116,7 +116,7 @@ def _leave(progress: ProgressDisplay, as_json: bool) -> NoReturn:
     progress.close()
     complain(
         "interrupted twice: stopped at once; runners that were not given back are recorded as owed",
-        "Run `bullpen release` to give them back now; refresh and later commands do so when it is due.",
+        "Run `bullpen release --run-id ID` to give them back now; refresh and later commands do so when it is due.",
         cause=FailureCause.INTERRUPTED,
         as_json=as_json,
     )

@@ -145,7 +145,7 @@ async def require_run(ports: Ports, run_id: str) -> None:
 def unknown_run(run_id: str) -> NotFound:
     return NotFound(
         f"run {run_id[: limits.RUN_ID_LENGTH]}: no provision was ever requested",
-        remedy="List the runs with `bullpen status`. For a new one, use `bullpen provision --run-id ID` first.",
+        remedy="Run `bullpen status` to list the runs. Begin a new one with `bullpen provision --run-id ID --count N`.",
     )
 
 

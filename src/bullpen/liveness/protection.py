@@ -88,7 +88,8 @@ class Protection:
             return None
         if not self.all_silent or _is_the_same_silence(control, silent):
             return None
-        why = f"all of {self.everybody.active} workers are silent"
+        active = self.everybody.active
+        why = f"all of {active} workers are silent" if active > 1 else "the only worker is silent"
         return controls.hold(control, controls.Holding(at=now, by=BY, why=why))
 
 

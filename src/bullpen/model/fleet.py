@@ -115,4 +115,5 @@ def shortfall(plan: FleetPlan, answer: FleetAnswer) -> str:
         return ""
     causes = "; ".join(dict.fromkeys(f"{error.code}: {error.message}" for error in answer.errors))
     launched = f"only {plan.count - lacking}" if lacking < plan.count else "none"
-    return f"{launched} of {plan.count} machines could be launched" + (f" ({causes})" if causes else "")
+    short = f"{launched} of {plan.count} machines could be launched"
+    return (short if plan.count > 1 else "the machine could not be launched") + (f" ({causes})" if causes else "")

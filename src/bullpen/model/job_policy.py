@@ -119,7 +119,8 @@ def give_back(job: Job, policy: JobPolicy, now: datetime, *, by: str, why: str) 
     if job.cancelling:
         return give_up(job, policy, now, by=by, why=f"cancelled; {why}", result=Result.CANCELLED)
     if lost >= policy.losses:
-        return give_up(job, policy, now, by=by, why=f"lost {lost} times; the last time: {why}")
+        often = f"lost {lost} times; the last time" if lost > 1 else "lost once"
+        return give_up(job, policy, now, by=by, why=f"{often}: {why}")
     return steps.reschedule(
         job,
         steps.Lost(

@@ -30,6 +30,7 @@ from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.record import ProvisionRecord
 from bullpen.provision.selection import ClaimWorker
 
+LOG = "Look at agent.log in the directory of the instance"
 SILENT = "registered, but shows no sign of life"
 
 
@@ -75,7 +76,7 @@ class Acquisition:
                 finally:
                     await creation.close(stop)
         if not members:
-            raise creation.refusal or ProvisionFailed(f"none of {self.want} instances could be acquired")
+            raise creation.refusal or ProvisionFailed("no instance could be acquired")
         return members
 
     async def _fill(self, worker: ClaimWorker, creation: Creation, watcher: Watcher) -> Member | None:
@@ -108,7 +109,7 @@ class Acquisition:
         for member in members:
             if member.instance.id not in alive:
                 if member.origin is Origin.CREATED and not self.request.allow_partial:
-                    raise ProvisionFailed(f"{member.instance.id} {SILENT}", remedy="Look at the agent's log.")
+                    raise ProvisionFailed(f"{member.instance.id} {SILENT}", remedy=f"{LOG}.")
                 await worker.condemn(member.instance, SILENT)
                 self.filled -= 1
         return [member for member in members if member.instance.id in alive]
@@ -139,7 +140,7 @@ async def validate(watcher: Watcher, timings: Timings, created: Instance) -> Non
         case None:
             raise ProvisionFailed(
                 f"{created.id} did not get ready within {timings.validation:g} s",
-                remedy="Look at the agent's log, and at timings.validation if its pre-runner script takes long.",
+                remedy=f"{LOG} while it lives, and at timings.validation if its pre-runner script takes long.",
             )
         case (_, SignalFailed(reason)):
             raise ProvisionFailed(

@@ -106,7 +106,8 @@ class _Packed:
 
     def text(self, packing: "_Packing") -> str:
         if not self.size:
-            return f"sending nothing: {packing.files} files, {shown_size(packing.size)}, are stored already"
+            files = "1 file" if packing.files == 1 else f"{packing.files} files"
+            return f"sending nothing: {files}, {shown_size(packing.size)}, already stored"
         files = "1 changed file" if self.files == 1 else f"{self.files} changed files"
         return f"sending {files}, {shown_size(self.size)} of {shown_size(packing.size)}"
 

@@ -105,7 +105,7 @@ def test_reserved_capacity_counts_as_on_demand() -> None:
 
 def test_an_answer_with_nothing_in_it_is_short() -> None:
     plan = a_plan(count=1)
-    assert shortfall(plan, fleet.read(plan, {}, SIZES)) == "none of 1 machines could be launched"
+    assert shortfall(plan, fleet.read(plan, {}, SIZES)) == "the machine could not be launched"
 
 
 def test_errors_beside_a_full_count_do_not_matter() -> None:

@@ -154,7 +154,7 @@ def killed(stage: DemoStage) -> None:
     caught = stage.until("the first claim", claimed)
     victim.kill()
     victim.communicate()
-    stage.check(victim.returncode == -signal.SIGKILL, f"killed with {len(caught)} runners claimed")
+    stage.check(victim.returncode == -signal.SIGKILL, f"killed with {plural(len(caught), 'runner')} claimed")
     stage.check(bool(stage.ask(audit)), "the audit finds unfinished work")
 
     async def is_overdue(ports: Ports) -> bool:
@@ -186,15 +186,16 @@ def curtain(stage: DemoStage) -> None:
     machines = set(stage.pids().values())
     ended = stage.run("down")
     left = [pid for pid in machines if _lives(pid)]
-    stage.check(not stage.pids() and not left, f"{len(ended['terminated'])} runners ended, no process remains")
+    runners = plural(len(ended["terminated"]), "runner")
+    stage.check(not stage.pids() and not left, f"{runners} ended, no process remains")
 
 
 def _audit(stage: DemoStage) -> None:
     found = stage.ask(audit)
-    live = len(stage.live())
+    live = plural(len(stage.live()), "runner")
     stage.check(
         not found,
-        "; ".join(found) or f"audit of processes, records, tickets and registrations: {live} runners, nothing lost",
+        "; ".join(found) or f"audit of processes, records, tickets and registrations: {live}, nothing lost",
     )
 
 
