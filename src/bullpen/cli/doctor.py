@@ -7,7 +7,7 @@ import click
 
 from bullpen.cli.doctor_checks import check_capacity, check_leftovers, check_machine, check_python, check_work_dir
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import print_json, say
+from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.progress import ProgressDisplay
 from bullpen.cli.text import columns, plural
 from bullpen.config import Settings
@@ -43,7 +43,11 @@ def command(given: PoolOptions) -> int:
     else:
         say(
             columns(
-                (one.name, one.health.value, one.found + (f" → {one.remedy}" if one.remedy else "")) for one in findings
+                [
+                    (one.name, one.health.value, one.found + (f" {arrow()} {one.remedy}" if one.remedy else ""))
+                    for one in findings
+                ],
+                width=answer_width(),
             )
         )
     return 1 if failed else 0

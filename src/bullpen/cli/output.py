@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
@@ -64,6 +65,16 @@ def complain(
             from bullpen.schema.error import FailureAnswer
 
             print_json(FailureAnswer(WorkState.FAILED, cause, reason, remedy, field))
+
+
+def arrow() -> str:
+    """As stdout can show it, for a text whose width counts."""
+    return legible("→", sys.stdout)
+
+
+def answer_width() -> int:
+    """The width of the terminal behind stdout; 0, for any, where there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def legible(text: str, stream: TextIO) -> str:

@@ -3,7 +3,7 @@
 import click
 
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import complain, print_json, say
+from bullpen.cli.output import answer_width, complain, print_json, say
 from bullpen.cli.text import columns
 
 EPILOG = """
@@ -43,8 +43,11 @@ def command(given: PoolOptions, dry_run: bool) -> int:
     else:
         say(
             columns(
-                (f"would {one.what}" if dry_run and one.is_done else one.what, one.subject, one.reason)
-                for one in actions
+                [
+                    (f"would {one.what}" if dry_run and one.is_done else one.what, one.subject, one.reason)
+                    for one in actions
+                ],
+                width=answer_width(),
             )
         )
     if hindered is not None:

@@ -14,7 +14,7 @@ import msgspec
 from bullpen.cli.arguments import checked_run_id
 from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import print_json, say
+from bullpen.cli.output import answer_width, print_json, say
 from bullpen.cli.status_text import status_text
 from bullpen.errors import ConfigError, Interrupted
 from bullpen.inventory import RunState
@@ -81,7 +81,7 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
     if given.as_json:
         print_json(found)
     else:
-        say(wanted.text(found, _width()))
+        say(wanted.text(found, answer_width()))
     return 0
 
 
@@ -134,7 +134,7 @@ class Screen:
 
     def show(self, found: PoolStatus) -> None:
         if self._in_place:
-            self._draw(self._wanted.text(found, _width()).splitlines())
+            self._draw(self._wanted.text(found, answer_width()).splitlines())
             return
         essence = _essence(found)
         if essence == self._shown:
@@ -164,10 +164,6 @@ def _essence(found: PoolStatus) -> Any:
         [(one.process, one.loop, one.error) for one in found.failing_loops],
         (found.pools, found.hold),
     )
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def _check_class(name: str, known: list[str]) -> None:

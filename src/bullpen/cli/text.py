@@ -1,17 +1,34 @@
 """Formatting of plain text: aligned columns, relative times and plurals."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+NARROWEST = 32  # characters of a column in which a sentence is still read with ease
+DEEPER = "    "
 
-def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
-    """Rows as left-aligned columns; an empty text without rows."""
+
+def columns(rows: Iterable[Sequence[str]], indent: str = "", width: int = 0) -> str:
+    """Rows as left-aligned columns; an empty text without rows. If they do not fit into `width`, 0 for any, the last
+    column is wrapped; where it would be too narrow for that, it goes below its row."""
     table = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-        for row in table
-    )
+    begin = len(indent) + sum(widths[:-1]) + 2 * len(widths[:-1])
+    lines = []
+    for row in table:
+        line = indent + "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+        lines += [line] if not width or len(line) <= width else _folded(line[:begin], row[-1], indent, width)
+    return "\n".join(lines)
+
+
+def _folded(head: str, last: str, indent: str, width: int) -> list[str]:
+    """A row on several lines: its last cell wrapped beside the others, or below them."""
+    is_beside = width - len(head) >= NARROWEST
+    margin = " " * len(head) if is_beside else indent + DEEPER
+    room = max(width - len(margin), NARROWEST)
+    lines = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+    first = head + lines.pop(0) if is_beside and lines else head
+    return [first.rstrip(), *(margin + line for line in lines)]
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, spare: Sequence[str] = ()) -> str:

@@ -4,7 +4,7 @@ import click
 
 from bullpen.cli.arguments import checked_id
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import print_json, say
+from bullpen.cli.output import answer_width, arrow, print_json, say
 from bullpen.cli.text import columns
 from bullpen.schema.story import CiJobAnswer, StoryAnswer
 
@@ -16,6 +16,7 @@ Examples:
   bullpen why build-host-7          a worker, by its key
   bullpen why 4711                  every record of run 4711; the URL of the run's page works too
 """
+INDENT = "  "
 
 
 @click.command("why", epilog=EPILOG)
@@ -32,11 +33,11 @@ def command(given: PoolOptions, id: str) -> int:
     if given.as_json:
         print_json(found)
     else:
-        say("\n\n".join(_story_text(story) for story in found.stories))
+        say("\n\n".join(_story_text(story, answer_width()) for story in found.stories))
     return 0
 
 
-def _story_text(story: StoryAnswer) -> str:
+def _story_text(story: StoryAnswer, width: int) -> str:
     head = f"{story.id} is {story.state}" if story.state else f"{story.id} is purged; its last steps remain"
     if story.owes:
         head += f" and owes {story.owes.kind} from {story.owes.due_at}"
@@ -45,9 +46,13 @@ def _story_text(story: StoryAnswer) -> str:
     if story.leaving_at:
         head += f", and its machine will be taken away at {story.leaving_at}"
     lines = [
-        (line.at, line.step.strip("_").replace("_", " "), f"→ {line.state}", line.by, line.why) for line in story.story
+        (line.at, line.step.strip("_").replace("_", " "), f"{arrow()} {line.state}", line.by, line.why)
+        for line in story.story
     ]
-    return f"{head}\n{columns(lines, indent='  ')}".rstrip()
+    text = columns(lines, indent=INDENT)
+    if width and max(map(len, text.splitlines()), default=0) > width:  # then the process stands beside its reason
+        text = columns([(*line[:3], ": ".join(filter(None, line[3:]))) for line in lines], indent=INDENT, width=width)
+    return f"{head}\n{text}".rstrip()
 
 
 def _job_text(job: CiJobAnswer) -> str:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import click
 
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import print_json, say
-from bullpen.cli.text import ago, columns
+from bullpen.cli.output import answer_width, print_json, say
+from bullpen.cli.text import ago, table
 from bullpen.model.limits import CLI_PAGE
 from bullpen.model.ticket import parse_time
 from bullpen.model.worker import ACTIVE
@@ -22,6 +22,8 @@ Examples:
 `bullpen why KEY` shows the last steps of a worker. Workers that were cleaned up are not listed.
 """
 TITLES = ("WORKER", "STATE", "EPOCH", "HEARTBEAT", "LEASE", "DOMAIN", "HOST", "PID", "BUILD", "CAPABILITIES")
+# What is left out first on a narrow terminal.
+SPARE = ("PID", "BUILD", "DOMAIN", "EPOCH", "LEASE", "HOST", "CAPABILITIES")
 UNKNOWN = "–"
 
 
@@ -51,7 +53,7 @@ def command(given: PoolOptions, state: str | None, limit: int, after: str) -> in
 
 def _tell(found: WorkerList, now: datetime) -> None:
     if found.workers:
-        say(columns([TITLES, *(_row(one, now) for one in found.workers)]))
+        say(table(TITLES, [_row(one, now) for one in found.workers], answer_width(), SPARE))
     elif not found.next:
         say("no workers")
     if found.next:
