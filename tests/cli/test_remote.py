@@ -257,13 +257,6 @@ def test_a_run_on_a_server_that_fails_fast_cancels_the_others(bullpen: CommandLi
     assert "cancelled because job-0 failed" in ran.out
 
 
-def test_a_run_on_a_server_sends_no_files_and_says_so(bullpen: CommandLine, served: Served, tmp_path: Path) -> None:
-    (tmp_path / "tree").mkdir()
-    ran = bullpen("--server", served.url, "run", "--count", "1", "--sync", str(tmp_path / "tree"), "--", "true")
-    assert "files are not sent through a server yet" in refused(ran)
-    assert "--no-sync" in ran.err
-
-
 def test_an_interrupted_run_on_a_server_cancels_its_jobs_and_gives_the_runners_back(served: Served) -> None:
     line = ["--server", served.url, "run", "--no-sync", "--count", "1", "--run-id", "r-3", "--", "sh", "-c"]
     command = [sys.executable, "-c", PROGRAM, *line, "echo started; sleep 600"]

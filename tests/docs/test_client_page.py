@@ -20,23 +20,28 @@ EXAMPLES = re.findall(r"<!-- example -->\n```python\n(.*?)```", PAGE, re.S)
 
 @pytest.mark.slow
 def test_the_examples_run(tmp_path: Path) -> None:
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "tracked").write_text("1")
     with a_server(tmp_path / "home") as served:
         said = [
             subprocess.run(
                 [sys.executable, "-c", example],
                 env={**environment(), "BULLPEN_SERVER": served.url},
+                cwd=project,
                 capture_output=True,
                 text=True,
                 check=True,
             ).stdout
             for example in EXAMPLES
         ]
-    assert said == ["hello from a runner\nsucceeded\n", "idle local.small\n" * 2]
+    assert said == ["hello from a runner\nsucceeded\n", "idle local.small\n" * 2, ""]
+    assert (tmp_path / "out" / "list").read_text() == "list\ntracked\n"
 
 
 def test_the_table_of_methods_has_them_all() -> None:
-    rows = re.findall(r"^\| (?:runs|operations|jobs|pool) \| (.*) \|$", PAGE, re.M)
+    rows = re.findall(r"^\| (?:runs|operations|jobs|files|pool) \| (.*) \|$", PAGE, re.M)
     told = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
     methods = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
     assert told == methods - {"close"}

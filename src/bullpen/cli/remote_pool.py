@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from bullpen.client import AsyncClient
 from bullpen.client.runs import failure_of
@@ -74,23 +75,17 @@ class RemotePool:
         from bullpen.cli.remote_run import run_remotely
 
         if tree is not None:
-            raise ConfigError(
-                f"--sync {tree.root}: files are not sent through a server yet",
-                remedy="Add --no-sync, and let the jobs fetch what they need.",
-                field="--sync",
-            )
-        if any(one.artifacts for one in wanted):
-            raise ConfigError(
-                "--artifact: files are not brought back through a server yet",
-                remedy="Leave --artifact out, and let the jobs upload what they make.",
-                field="--artifact",
-            )
+            from bullpen.cli.remote_sync import send_through
+
+            sent = await send_through(self._client, tree, stop=stop, tell=tell)
+            wanted = [replace(one, source=sent.source) for one in wanted]
         return await run_remotely(
             self, self._client, request, wanted, stop=stop, options=options, tell=tell, write=write
         )
 
     async def artifacts(self, job_id: str, fence: int, offset: int) -> bytes:
-        return b""  # `run` refuses them
+        """Those of the job's last assignment, whatever `fence` is: a server keeps no others."""
+        return await self._client.read_artifacts(job_id, offset)
 
     async def release(self, run_id: str, *, stop: asyncio.Event, tell: Tell) -> ReleaseAnswer:
         with named_options():
@@ -169,7 +164,8 @@ def named_options() -> Iterator[None]:
         yield
     except ConfigError as exc:
         option = OPTIONS.get(exc.field) or f"--{re.sub('[A-Z]', lambda found: f'-{found[0].lower()}', exc.field)}"
-        if not exc.field or not str(exc).startswith(exc.field):
+        is_setting = "." in exc.field  # of the server
+        if not exc.field or is_setting or not str(exc).startswith(exc.field):
             raise
         raise ConfigError(option + str(exc).removeprefix(exc.field), remedy=exc.remedy, field=option) from exc
 
@@ -200,6 +196,8 @@ def job_body(wanted: JobRequest) -> SubmitJob:
         timeout_seconds=wanted.timeout,
         capability=wanted.capability,
         side_effects=wanted.side_effects,
+        source=wanted.source,
+        artifacts=wanted.artifacts,
     )
 
 

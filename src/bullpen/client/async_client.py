@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from bullpen.client.address import Address, checked_address
+from bullpen.client.files import FileMethods
 from bullpen.client.jobs import JobMethods
 from bullpen.client.pool import PoolMethods
 from bullpen.client.requester import Requester
@@ -15,7 +16,7 @@ TIMEOUT = 30.0
 PATIENCE = 30.0  # enough for a restart of the server
 
 
-class AsyncClient(RunMethods, JobMethods, PoolMethods):
+class AsyncClient(RunMethods, JobMethods, FileMethods, PoolMethods):
     """A server, by its URL. Use it with `async with`, or `close` it.
 
     `timeout` is for one answer, `patience` for repeating a request while the server is busy or away; both in seconds.

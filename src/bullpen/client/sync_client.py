@@ -91,6 +91,12 @@ class Client:
     job_log = _awaited(AsyncClient.job_log)
     job_lines = _iterated(AsyncClient.job_lines)
 
+    missing_blocks = _awaited(AsyncClient.missing_blocks)
+    send_pack_piece = _awaited(AsyncClient.send_pack_piece)
+    send_manifest_piece = _awaited(AsyncClient.send_manifest_piece)
+    artifacts = _awaited(AsyncClient.artifacts)
+    read_artifacts = _awaited(AsyncClient.read_artifacts)
+
     status = _awaited(AsyncClient.status)
     instances = _iterated(AsyncClient.instances)
     instance_page = _awaited(AsyncClient.instance_page)
