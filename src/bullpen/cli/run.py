@@ -39,9 +39,11 @@ stays in one directory, ** crosses them.
 Without --jobs the command runs N times, once on each runner. {index} in its words, and the variable BULLPEN_JOB_INDEX,
 is 0 to N-1.
 
-\b
 With --jobs FILE, each line, or each entry of one JSON list, describes a job, and every runner takes the next one that
-waits. Only command is required:
+waits.
+
+\b
+Only command is required in a job:
   {"name": "unit", "command": ["make", "test"], "timeout": 600, "capability": "docker", "side-effects": true}
 
 If a runner is lost, it is replaced and its job runs again. With --retries a job that exits with another code than 0, or
