@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bullpen.auth.tokens import Scope
 from bullpen.schema.event import EventKind, TroubleEvent
-from bullpen.server.events import RECHECK, TICK, Events, Shown
+from bullpen.server.events import BACKLOG, RECHECK, TICK, Events, Shown
 from server.fixtures import House, a_house
 
 LONG = 600.0  # seconds of virtual time
@@ -102,4 +102,30 @@ async def test_a_stream_that_may_not_go_on_does_not_end_its_beginning(tmp_path: 
         slow = events.stream(lambda: may.pop(0))
         assert [await anext(slow), b"i-1" in await anext(slow)] == [b"retry: 2000\n\n", True]
         assert [event async for event in slow] == []
+        await events.close()
+
+
+async def test_a_pool_larger_than_the_backlog_is_shown_whole_and_its_changes_too(tmp_path: Path) -> None:
+    many = tuple(f"i-{number}" for number in range(BACKLOG + 500))
+    async with a_house(tmp_path) as house:
+        events = FixedEvents(house, *many)
+        stream = events.stream(lambda: True)
+        assert (await anext(stream)).startswith(b"retry:")
+        assert [b"event: instance" in await anext(stream) for _ in many] == [True] * len(many)
+        events.there = ()
+        assert [b"event: gone" in await anext(stream) for _ in many] == [True] * len(many)
+        await events.close()
+
+
+async def test_a_stream_that_is_not_read_is_closed(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        events = FixedEvents(house, *(f"i-{number}" for number in range(BACKLOG)))
+        stream = events.stream(lambda: True)
+        await anext(stream), await anext(stream)
+        events.there = tuple(f"j-{number}" for number in range(BACKLOG))
+        await asyncio.sleep(4 * TICK)
+        events.there = ("k-1",)
+        await asyncio.sleep(4 * TICK)
+        async with asyncio.timeout(LONG):
+            assert [event async for event in stream] == []
         await events.close()

@@ -1,14 +1,15 @@
 """The event stream of the pool: one read of the store for all watchers, and each gets what changed.
 
 There is no journal to read: an event is the latest state of what changed since the last read, so of two changes in one
-moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again.
+moment a watcher sees the second. The stream of a watcher that does not keep up is closed; it connects again. One read
+of a large pool may have more events than a watcher may lag behind: lag is measured before they are added.
 
 Operations are shown when they begin, when their progress changes, and when they end: those of this process with their
 progress, those of other processes of this home without it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -47,7 +48,7 @@ class Events:
     async def stream(self, may_go_on: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
         """Everything there is, then everything that changes. It ends when `may_go_on` says so, which is asked before
         each event and every few seconds: a token may be revoked, or expire, while its stream is open."""
-        watcher: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
+        watcher: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._watchers.append(watcher)  # first: what changes while the beginning is read is not missed
         try:
             if self._task is None or self._task.done():
@@ -76,7 +77,8 @@ class Events:
             self._watchers.remove(watcher)
 
     async def close(self) -> None:
-        self._tell(None)
+        for watcher in self._watchers:
+            _end(watcher)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -84,10 +86,10 @@ class Events:
     async def _watch(self) -> None:
         while self._watchers:
             try:
-                for kind, shown in self._news(await self._look()):
-                    self._tell(self._event(kind, shown))
+                news = self._news(await self._look())
             except BullpenError as exc:
-                self._tell(self._event(EventKind.TROUBLE, TroubleEvent(str(exc))))
+                news = [(EventKind.TROUBLE, TroubleEvent(str(exc)))]
+            self._tell([self._event(kind, shown) for kind, shown in news])
             await asyncio.sleep(TICK)
             await self._ports.signals.wait(TICK)
 
@@ -114,11 +116,17 @@ class Events:
         self._number += 1
         return b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, kind.encode(), msgspec.json.encode(shown))
 
-    def _tell(self, event: bytes | None) -> None:
+    def _tell(self, events: Sequence[bytes]) -> None:
         for watcher in self._watchers:
-            if event is None or watcher.full():
-                while not watcher.empty():
-                    watcher.get_nowait()
-                watcher.put_nowait(None)
-            else:
+            if watcher.qsize() >= BACKLOG:
+                _end(watcher)
+                continue
+            for event in events:
                 watcher.put_nowait(event)
+
+
+def _end(watcher: asyncio.Queue[bytes | None]) -> None:
+    """Close its stream, without what it has not read."""
+    while not watcher.empty():
+        watcher.get_nowait()
+    watcher.put_nowait(None)
