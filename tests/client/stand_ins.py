@@ -43,7 +43,7 @@ def answering(
             self.end_headers()
             self.wfile.write(content)
 
-        do_POST = do_DELETE = do_GET
+        do_POST = do_DELETE = do_CONNECT = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -124,6 +124,51 @@ def test_a_host_name_that_does_not_exist_is_named() -> None:
     assert "the host name is not known" in str(error)
 
 
+# ---- proxies
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("proxy", "says"),
+    [
+        ("socks5h://me:hunter2@127.0.0.1:1", "cannot use a SOCKS proxy"),
+        ("gopher://me:hunter2@127.0.0.1:1", "is not the URL of a proxy"),
+        ("http://[::1", "is not the URL of a proxy"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, says: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigError, match=says) as caught:
+        Client("https://bullpen.example.com")
+    assert "NO_PROXY" in caught.value.remedy
+    assert "hunter2" not in str(caught.value) + caught.value.remedy
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_proxy_counts_only_for_a_server_that_is_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = a_free_port()
+    with answering(lambda *_: (403, {}, b"")) as (proxy, asked):
+        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy}")
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy}")
+        assert "Connection refused" in str(failure(f"http://127.0.0.1:{port}", token="secret"))
+        assert asked == []  # it would read the token
+        monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")  # it does not count beside HTTPS_PROXY
+        assert isinstance(failure("https://bullpen.example.com"), Unavailable)
+        assert asked == ["CONNECT bullpen.example.com:443"]
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert "Connection refused" in str(failure(f"https://127.0.0.1:{port}"))
+        assert len(asked) == 1
+
+
 # ---- TLS
 
 

@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from socket import gaierror
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from bullpen import __version__
 from bullpen.client.address import Address, certificates
@@ -73,7 +75,7 @@ class AsyncTransport:
 
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address
-        self._client = _httpx().AsyncClient(**_options(address, timeout))
+        self._client = _made(_httpx().AsyncClient, address, timeout)
 
     async def exchange(self, request: HttpRequest) -> Reply:
         with _translated(self._address):
@@ -99,7 +101,7 @@ class BlockingTransport:
 
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address
-        self._client = _httpx().Client(**_options(address, timeout))
+        self._client = _made(_httpx().Client, address, timeout)
 
     async def exchange(self, request: HttpRequest) -> Reply:
         with _translated(self._address):
@@ -132,16 +134,39 @@ def _httpx() -> Any:
     return httpx
 
 
+def _made(kind: Any, address: Address, timeout: float) -> Any:
+    """A client of httpx. Raise ConfigError for a proxy of the environment that it cannot use."""
+    options = _options(address, timeout)
+    try:
+        return kind(**options)
+    except (ImportError, ValueError, _httpx().InvalidURL) as exc:  # its text may have the password of the proxy
+        says = "this client cannot use a SOCKS proxy" if isinstance(exc, ImportError) else "is not the URL of a proxy"
+        raise ConfigError(
+            f"HTTPS_PROXY or ALL_PROXY: {says}",
+            remedy="Set HTTPS_PROXY to the http:// or https:// URL of a proxy; or add the server's host to NO_PROXY.",
+        ) from exc
+
+
 def _options(address: Address, timeout: float) -> dict[str, Any]:
     httpx = _httpx()
     return {
         "timeout": httpx.Timeout(timeout, connect=min(timeout, 10.0)),
         "limits": httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         "verify": certificates(address) if address.is_encrypted else False,
-        # A proxy would read what is not encrypted; without encryption the server is on this machine.
-        "trust_env": address.is_encrypted,
+        "trust_env": False,  # httpx fails on any proxy that it cannot use, also on one that this server is not behind
+        "proxy": _proxy(address),
         "follow_redirects": False,  # a redirect must not send the token to another server
     }
+
+
+def _proxy(address: Address) -> str | None:
+    """The proxy that the environment names for this server. It would read what is not encrypted; without encryption the
+    server is on this machine."""
+    found = getproxies()
+    proxy = found.get("https") or found.get("all")
+    if not proxy or not address.is_encrypted or proxy_bypass(urlsplit(address.url).netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _arguments(address: Address, request: HttpRequest) -> dict[str, Any]:
