@@ -80,6 +80,7 @@ async def test_there_are_no_more_machines_than_users_and_the_answer_names_the_se
         (error,) = answer.errors
         assert error.code == "InsufficientInstanceCapacity"
         assert "each needs a user of its own, and local.runner-users names 1" in error.message
+        assert error.remedy.startswith("Name more users in local.runner-users")
         assert (await pool.compute.create_fleet(a_plan(client_token="t-2"))).machines == ()
         await pool.compute.terminate([machine.id])
         (later,) = (await pool.compute.create_fleet(a_plan(client_token="t-3"))).machines

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from bullpen.host.packs import index_of
 from bullpen.model.manifest import FileEntry, Manifest, encode, source_id
@@ -16,6 +17,7 @@ from bullpen.sources import fetch_artifacts, find_work_tree, send
 from free_ports import a_free_port
 from scenario.pool import Pool
 from sources.trees import PROJECT, a_project, content_of, git, write
+from users import lent
 
 LIST = "find . -type f -o -type l | sort; cat modified; readlink link; test -x run.sh && echo runs"
 
@@ -43,6 +45,30 @@ def test_every_job_finds_the_files_of_the_work_tree_and_no_secret_of_the_pool(po
     assert "sending 6 changed files" in ran.err
     assert pool.audit() == []
     assert [list((pool.home / "instances" / id / "work").iterdir()) for id in pool.ids("idle")] == [[], []]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="jobs run as another user only if Bullpen is root")
+def test_the_files_of_a_job_belong_to_the_user_of_its_machine_and_its_artifacts_come_back(
+    pool: Pool, folder: Path
+) -> None:
+    with lent(1) as users:
+        for passed in (folder, pool.folder):
+            passed.chmod(0o755)
+        a_project_around(pool)
+        pool.settings["local.runner-users"] = ",".join(users)
+        deed = "stat -c %U tracked; id -un; mkdir -m 700 dist; id -un > dist/who; ln -s /etc/shadow dist/link"
+        ran = pool.run(
+            "run", "--run-id", "run-1", "--count", "1", "--artifact", "dist", "--out", "got", "--", "sh", "-c", deed
+        )
+        assert (ran.code, lines_of(ran.out, "job-0")[:2]) == (0, [users[0], users[0]]), ran
+        came = {
+            str(path.relative_to(pool.folder / "got")): path.read_text()
+            for path in (pool.folder / "got").rglob("*")
+            if path.is_file()
+        }
+        assert list(came.values()) == [f"{users[0]}\n"], came
+        pool.settle()
+        assert pool.audit() == []
 
 
 def test_a_job_without_sync_starts_in_an_empty_directory(pool: Pool) -> None:

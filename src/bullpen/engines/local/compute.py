@@ -64,7 +64,8 @@ class LocalCompute:
         try:
             names = users.offered(self._settings)
         except users.Unusable as exc:
-            return FleetAnswer((), (FleetError("InvalidFleetConfiguration", str(exc)),))
+            remedy = f"Correct {users.SETTING}: users for jobs only, each with an id and a group of its own."
+            return FleetAnswer((), (FleetError("InvalidFleetConfiguration", str(exc), remedy=remedy),))
         lines = await self._database.read(machines.alive)
         dead = await self._dead(lines)
         await self._bury(sorted(dead))
@@ -95,11 +96,13 @@ class LocalCompute:
         errors = []
         if len(answered) < plan.count:
             message = f"this host has no room for {plan.count - len(answered)} more {kind.name} ({plan.usage_class})"
+            remedy = ""
             if names is not None:
                 message += f": each needs a user of its own, and {users.SETTING} names {len(names)}"
+                remedy = f"Name more users in {users.SETTING}, ask for fewer runners, or release some first."
             for name, pids in strange.items():
                 message += f"; {name!r} must be used for jobs only, but already has processes: {pids}"
-            errors.append(FleetError("InsufficientInstanceCapacity", message))
+            errors.append(FleetError("InsufficientInstanceCapacity", message, remedy=remedy))
         if given is not None:
             failures = await self._start(given)
             answered = [machine for machine in answered if machine.id not in failures]
