@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bullpen import sources
+from bullpen.engines.sqlite.migrations import load_scripts, open_home
+from bullpen.engines.sqlite.turnstile import Turnstile
 from bullpen.errors import ConfigError
 from bullpen.model.manifest import BLOCK
 from sources.trees import PROJECT, Sending, a_project, content_of, git, write
@@ -79,6 +81,20 @@ async def test_a_home_that_another_path_leads_to_is_not_sent_either(tmp_path: Pa
     assert content_of(await sending.unpacked(sent.source, tmp_path / "job")) == {"a": "1"}
 
 
+@pytest.mark.parametrize("asked", [True, False])
+async def test_the_home_of_another_pool_is_not_sent_either(sending: Sending, tmp_path: Path, asked: bool) -> None:
+    """In a directory without git nothing ignores it, and a home of an earlier version has no .gitignore."""
+    root = tmp_path / "plain" if asked else a_project(tmp_path / "project")
+    write(root, {"a": "1"})
+    open_home(root / "state", Turnstile(root / "state"), load_scripts()).close()
+    (root / "state/.gitignore").unlink()
+    write(root, {"state/secret": "token", "state/instances/i-1/work/.git/config": ""})
+    found = await sending.unpacked((await sending.send(root, asked=asked)).source, tmp_path / "job")
+    assert content_of(found) == {"a": "1"} if asked else PROJECT | {"a": "1"}
+    with pytest.raises(ConfigError, match="which has secrets"):
+        await sending.send(root / "state", asked=True)
+
+
 async def test_a_project_inside_the_home_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "home/project", {"a": "1"})
     for root in (tmp_path / "home", tmp_path / "home/project"):
@@ -125,7 +141,8 @@ async def test_a_file_that_has_not_changed_is_not_read_again(
     write(project, {"modified": "newer"})
     (project / "tracked").chmod(0o644)
     await sending.send(project)
-    assert [Path(path).name for path in opened if str(project) in path] == ["modified", "tracked"]
+    read = [Path(path).name for path in opened if str(project) in path]
+    assert [name for name in read if name != "bullpen.db"] == ["modified", "tracked"]
 
 
 async def test_a_file_that_changed_within_the_tick_of_its_clock_is_read_again(sending: Sending, project: Path) -> None:
@@ -182,6 +199,45 @@ async def test_a_submodule_and_a_repository_inside_are_refused(sending: Sending,
     a_project(plain / "nested")
     with pytest.raises(ConfigError, match="nested: it is a git repository of its own"):
         await sending.send(plain, asked=True)
+
+
+async def test_a_submodule_that_was_not_fetched_is_refused(sending: Sending, project: Path, tmp_path: Path) -> None:
+    git(project, "submodule", "--quiet", "add", str(a_project(tmp_path / "inner")), "sub")
+    git(project, "submodule", "--quiet", "deinit", "-f", "sub")
+    with pytest.raises(ConfigError, match="sub: it is a git repository of its own"):
+        await sending.send(project)
+
+
+async def test_a_tracked_file_that_is_a_directory_now_and_one_in_what_is_a_link_now_are_deleted(
+    sending: Sending, project: Path, tmp_path: Path
+) -> None:
+    (project / "tracked").unlink()
+    write(project, {"tracked/inside": "new"})
+    (project / "src").rename(project / "moved")
+    (project / "src").symlink_to("moved")
+    found = content_of(await sending.unpacked((await sending.send(project)).source, tmp_path / "job"))
+    moved = {"tracked/inside": "new", "moved/deep/file": "deep", "src": "-> moved"}
+    assert (
+        found
+        == {name: content for name, content in PROJECT.items() if name not in ("tracked", "src/deep/file")} | moved
+    )
+
+
+async def test_what_a_tracked_path_leads_to_outside_of_the_tree_is_not_sent(
+    sending: Sending, project: Path, tmp_path: Path
+) -> None:
+    write(project, {".gitignore": "/src\n/build\nignored\n"})
+    (project / "src").rename(tmp_path / "elsewhere")
+    (project / "src").symlink_to(tmp_path / "elsewhere")
+    found = content_of(await sending.unpacked((await sending.send(project)).source, tmp_path / "job"))
+    assert "src/deep/file" not in found
+
+
+async def test_an_ignored_directory_is_sent_whole_if_the_user_names_it(
+    sending: Sending, project: Path, tmp_path: Path
+) -> None:
+    sent = await sending.send(project / "build", asked=True)
+    assert content_of(await sending.unpacked(sent.source, tmp_path / "job")) == {"out": "no"}
 
 
 async def test_a_pipe_and_a_socket_are_refused(sending: Sending, tmp_path: Path) -> None:

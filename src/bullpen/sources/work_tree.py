@@ -1,7 +1,8 @@
 """Which directory is sent, and which files it has.
 
 A git work tree has what git knows, and what git would add: tracked files, and untracked ones that are not ignored.
-Another directory has all its files. The pool's own directories, where its secrets are, are never among them.
+Another directory has all its files. The pool's own directories, where its secrets are, are never among them, nor is the
+home of another pool.
 """
 
 import os
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bullpen.errors import ConfigError
+from bullpen.sources.homes import is_home
 
 NO_SYNC = "use --no-sync"
 IGNORE = f"Add it to .gitignore, or {NO_SYNC}."
@@ -50,7 +52,7 @@ def find_work_tree(cwd: Path, asked: str | None = None) -> WorkTree | None:
             text = f"--sync {asked!r}: must be a directory"
             raise ConfigError(text, remedy=f"Name the directory of your project, or {NO_SYNC}.", field="--sync")
         root = root.resolve()
-        return WorkTree(root, is_git=_top_of(root) is not None)
+        return WorkTree(root, is_git=_top_of(root) is not None and not _is_ignored(root))
     top = _top_of(cwd)
     if top is None:
         return None
@@ -69,6 +71,11 @@ def _top_of(directory: Path) -> Path | None:
     if "not a git repository" in said or "must be run in a work tree" in said:
         return None
     raise ConfigError(f"{directory}: git cannot read this work tree: {said}", remedy=f"Correct that, or {NO_SYNC}.")
+
+
+def _is_ignored(directory: Path) -> bool:
+    """Whether git lists nothing of a directory: the user who names it, such as `build`, means what is in it."""
+    return _git(directory, "check-ignore", "-q", ".").returncode == 0
 
 
 def _git(directory: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -117,15 +124,22 @@ def _identities(leave_out: Sequence[Path], tree: WorkTree) -> set[tuple[int, int
             continue  # it does not exist yet
         found.add((status.st_dev, status.st_ino))
         if any(os.path.samestat(status, above) for above in around):
-            raise ConfigError(
-                f"{tree.root}: it is in a directory of the pool ({path}), which has secrets and is never sent",
-                remedy=f"Use a home outside of your project, with --home or BULLPEN_HOME; or {NO_SYNC}.",
-            )
+            raise _in_a_home(tree.root, path)
+    if is_home(os.fsencode(tree.root)):
+        raise _in_a_home(tree.root, tree.root)
     return found
 
 
+def _in_a_home(root: Path, home: Path) -> ConfigError:
+    return ConfigError(
+        f"{root}: it is in a directory of the pool ({home}), which has secrets and is never sent",
+        remedy=f"Use a home outside of your project, with --home or BULLPEN_HOME; or {NO_SYNC}.",
+    )
+
+
 class _Parents:
-    """Says whether a path is in a directory that is left out. Each directory is looked at once."""
+    """Says whether a path is in a directory that is left out, or was tracked in one that is a link now: for git it is
+    deleted then. Each directory is looked at once."""
 
     def __init__(self, root: int, kept_out: set[tuple[int, int]]) -> None:
         self._root, self._kept_out = root, kept_out
@@ -140,8 +154,9 @@ class _Parents:
             found = self._is_out(directory.rpartition("/")[0])
             if not found:
                 try:
-                    status = os.stat(_encoded(directory), dir_fd=self._root)
-                    found = (status.st_dev, status.st_ino) in self._kept_out
+                    status = os.stat(_encoded(directory), dir_fd=self._root, follow_symlinks=False)
+                    found = stat.S_ISLNK(status.st_mode) or (status.st_dev, status.st_ino) in self._kept_out
+                    found = found or is_home(_encoded(directory), self._root)
                 except OSError:
                     found = False  # gone: so are the files in it
             self._known[directory] = found
@@ -176,8 +191,9 @@ def _walked(root: Path, kept_out: Collection[tuple[int, int]]) -> Iterator[str]:
             if not is_directory:
                 yield path
                 continue
-            status = os.stat(os.path.join(os.fsencode(root), _encoded(path)), follow_symlinks=False)
-            if (status.st_dev, status.st_ino) not in kept_out:
+            at = os.path.join(os.fsencode(root), _encoded(path))
+            status = os.stat(at, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) not in kept_out and not is_home(at):
                 yield f"{path}/"
                 waiting.append(path)
 
@@ -192,7 +208,7 @@ def _note(listing: Listing, root: Path, fd: int, path: str) -> None:
             _add_parents(listing.directories, path)
             return
     except (FileNotFoundError, NotADirectoryError):
-        return  # tracked, and deleted in the work tree
+        return  # tracked, and deleted in the work tree; so is a file that is a directory now
     except OSError as exc:
         raise unreadable(root, path, exc) from exc
     if stat.S_ISREG(status.st_mode):
@@ -202,15 +218,21 @@ def _note(listing: Listing, root: Path, fd: int, path: str) -> None:
         kinds = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
         kind = kinds.get(stat.S_IFMT(status.st_mode), "a device")
         raise ConfigError(f"{shown_path(root, path)}: it is {kind}, which cannot be sent", remedy=IGNORE)
-    elif _is_git_directory(root, path) or not is_directory:
+    elif _is_git_directory(root, path) or (not is_directory and _is_submodule(root, path)):
         raise _submodule(root, path)
-    else:
+    elif is_directory:
         listing.directories.add(path)
         _add_parents(listing.directories, path)
 
 
 def _is_git_directory(root: Path, path: str) -> bool:
     return os.path.lexists(os.path.join(os.fsencode(root), _encoded(path), b".git"))
+
+
+def _is_submodule(root: Path, path: str) -> bool:
+    """Whether git tracks a repository there, also one that was not fetched."""
+    found = _git(root, "--literal-pathspecs", "ls-files", "-sz", "--", os.fsdecode(_encoded(path)))
+    return found.stdout.startswith(b"160000 ")
 
 
 def _add_parents(directories: set[str], path: str) -> None:
