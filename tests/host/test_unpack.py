@@ -13,7 +13,8 @@ from bullpen.agent.collect_artifacts import matches
 from bullpen.errors import ConfigError, Refused
 from bullpen.host.packs import bundle_head
 from bullpen.host.unpack import BadContent, Blocks, unpack
-from bullpen.model.manifest import BadManifest, FileEntry, Manifest, decode, encode
+from bullpen.model.manifest import BLOCK, BadManifest, FileEntry, Manifest, decode, encode
+from bullpen.ports import ARTIFACTS_LIMIT
 from bullpen.sources import fetch_artifacts
 
 NAMES = some.sampled_from(["a", "b", "..", ".", "", "c\udcff", "é", "long" * 63])
@@ -133,6 +134,20 @@ async def test_artifacts_with_links_or_damage_are_refused(tmp_path: Path) -> Non
     for broken in (b"x" * 40, bundle_head(encode(plain)), bundle_head(encode(plain)) + b"old"):
         with pytest.raises(Refused, match="damaged"):
             await fetched(broken, tmp_path / "out")
+
+
+@pytest.mark.real_loop
+async def test_a_small_bundle_of_endless_files_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    block = bytes(BLOCK)
+    files = (FileEntry("zeros", False, (0,) * (ARTIFACTS_LIMIT // BLOCK + 1)),)
+    bundle = bundle_head(encode(Manifest(files, blocks=((sha256(block).hexdigest(), BLOCK),)))) + block
+
+    async def read(offset: int) -> bytes:
+        return bundle[offset:]
+
+    with pytest.raises(Refused, match="have more than"):
+        await fetch_artifacts(read, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.forked import CannotDo, become, say
 from bullpen.agent.unpack_source import authorization, connected
 from bullpen.host.packs import bundle_head
-from bullpen.model.manifest import BLOCK, FileEntry, Manifest, encode
+from bullpen.model.manifest import BLOCK, PATH_BYTES, FileEntry, Manifest, encode
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -149,6 +149,9 @@ class _Collector:
             return
         self._matched.update(wanted)
         shown = "/".join(path)
+        if len(os.fsencode(shown)) > PATH_BYTES:
+            self._note(f"artifacts: {shown[:40]}… is left out: a path longer than {PATH_BYTES} bytes")
+            return
         try:
             fd = os.open(name, FILE, dir_fd=at)
         except OSError as exc:
@@ -174,11 +177,11 @@ class _Collector:
         left = status.st_size  # what a process that still runs appends is not taken
         while left and (block := os.read(fd, min(BLOCK, left))):
             left -= len(block)
+            self._size += len(block)  # also of equal blocks: the files need room for all of them
             digest = sha256(block).hexdigest()
             if digest not in self._blocks:
                 self._blocks[digest] = (len(self._blocks), len(block))
                 self._content.write(block)
-                self._size += len(block)
             numbers.append(self._blocks[digest][0])
         self._files.append(FileEntry(path, bool(status.st_mode & 0o100), tuple(numbers)))
 

@@ -32,7 +32,9 @@ class PieceStored(AnswerBody, frozen=True):
 
 
 class ArtifactFile(AnswerBody, frozen=True):
-    path: Annotated[str, Meta(description="Below the working directory of the job.")]
+    path: Annotated[
+        str, Meta(description="Below the working directory of the job. A byte that is not UTF-8 is shown as \\xff.")
+    ]
     size: Annotated[int, Meta(description="Bytes.")]
     executable: Annotated[bool, Meta(description="Whether its owner may execute it.")]
 

@@ -42,6 +42,8 @@ def _unpack(bundle: BinaryIO, target: Path) -> list[str]:
         _, manifest, begin = read_bundle(bundle)
         if manifest.links:
             raise Refused(f"the artifacts have a link, {manifest.links[0][0]!r}: only files are taken")
+        if manifest.size > ARTIFACTS_LIMIT:  # a block counts each time that a file has it
+            raise Refused(f"the files of the artifacts have more than {ARTIFACTS_LIMIT} bytes")
         blocks = Blocks()
         blocks.add(bundle.fileno(), {digest: (offset, size) for digest, offset, size in offsets(manifest, begin)})
     except (BadManifest, BadContent) as exc:

@@ -11,6 +11,7 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from bullpen import jobs
 from bullpen.auth.tokens import Scope
+from bullpen.errors import Refused
 from bullpen.host.packs import LENGTH, read_head
 from bullpen.model import limits, manifest
 from bullpen.ports import Ports
@@ -23,6 +24,9 @@ from bullpen.server.routes.responses import get, post, put
 
 PIECE = 512 * 1024  # bytes of a pack or a manifest in one request
 PAGE = 1024 * 1024  # bytes of artifacts in one answer
+LARGEST_LIST = (
+    8 * 1024 * 1024
+)  # bytes of a manifest of artifacts: an agent sends it, and heartbeats wait while it is read
 
 OCTETS = "application/octet-stream"
 PackPath = Annotated[str, PathParameter(description="SHA-256 of the pack's index.")]
@@ -74,7 +78,7 @@ async def list_artifacts(request: Asking, context: Ctx, job_id: JobPath) -> Arti
     with context.serving(request, Scope.READ):
         job = await jobs.find(context.ports, job_id)
         found, begin = await _manifest_of(context.ports, job_id, job.fence)
-        files = [ArtifactFile(one.path, found.file_size(one), one.executable) for one in found.files]
+        files = [ArtifactFile(_shown(one.path), found.file_size(one), one.executable) for one in found.files]
         size = begin + sum(length for _, length in found.blocks)
         return ArtifactList(job_id, job.fence, size, files)
 
@@ -104,14 +108,24 @@ async def _manifest_of(ports: Ports, job_id: str, fence: int) -> tuple[manifest.
     head = await ports.artifacts.read(job_id, fence, 0, LENGTH.size)
     if not head:
         return manifest.Manifest(), 0
-    end, encoded = LENGTH.size + read_head(head), b""
-    while len(encoded) < end - LENGTH.size:
-        at = LENGTH.size + len(encoded)
-        piece = await ports.artifacts.read(job_id, fence, at, min(PAGE, end - at))
-        if not piece:
-            raise manifest.BadManifest("the bundle ends before its manifest does")
-        encoded += piece
-    return manifest.decode(encoded), end
+    try:
+        end, encoded = LENGTH.size + read_head(head), b""
+        if end > LARGEST_LIST:
+            raise manifest.BadManifest(f"the list of files has more than {LARGEST_LIST} bytes")
+        while len(encoded) < end - LENGTH.size:
+            at = LENGTH.size + len(encoded)
+            piece = await ports.artifacts.read(job_id, fence, at, min(PAGE, end - at))
+            if not piece:
+                raise manifest.BadManifest("the bundle ends before its manifest does")
+            encoded += piece
+        return manifest.decode(encoded), end
+    except manifest.BadManifest as exc:
+        raise Refused(f"the artifacts of {job_id} are damaged: {exc}") from exc
+
+
+def _shown(path: str) -> str:
+    """As JSON can say it: bytes that are not UTF-8 as in `\\xff`."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 ROUTER = Router(
