@@ -58,14 +58,17 @@ def test_the_overview_fits_the_terminal(width: int) -> None:
     assert overview(width).split() == overview(100).split()
 
 
-def test_a_broken_example_is_still_the_same_command(bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_a_broken_example_is_still_the_same_command(
+    bullpen: CommandLine, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]
+) -> None:
     def said(width: int) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
-        text = re.sub(r" \\\n +", " ", bullpen("provision", "--help").out)
-        return [re.split(r" {3,}", line.strip())[0] for line in text.splitlines() if line.startswith("    bullpen ")]
+        text = re.sub(r" \\\n +", " ", bullpen(*path, "--help").out).partition("Examples:\n")[2].partition("\n\n")[0]
+        return [re.split(r" {3,}", line.strip())[0] for line in text.splitlines() if not line.startswith("    # ")]
 
-    assert said(60) == said(100)
-    assert len(said(60)) > 3
+    assert said(60) == said(200)
+    assert len(said(60)) == len(examples(path))
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

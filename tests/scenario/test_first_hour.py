@@ -161,10 +161,11 @@ def test_a_normal_user_runs_the_tests_of_a_project_too(env: Environment) -> None
 
 def use_a_server(newcomer: Newcomer, bullpen: str) -> None:
     """The same commands, over HTTP."""
-    assert newcomer.answer(f"{bullpen} provision --run-id remote --count 2 --json")["requested"] == 2
-    job = newcomer.answer(f"{bullpen} job submit --run-id remote --json -- echo hello")["id"]
-    assert newcomer.types(f"{bullpen} job logs {job} --follow").stdout == "hello\n"
-    assert len(newcomer.answer(f"{bullpen} release --run-id remote --json")["offered"]) == 2
+    ran = newcomer.types(f"{bullpen} run --count 4 --no-sync --json -- python -m pytest --version")
+    jobs = json.loads(ran.stdout)["jobs"]
+    assert [job["result"] for job in jobs] == ["succeeded"] * 4
+    assert {job["instanceId"] for job in jobs} == newcomer.pool().keys()
+    assert newcomer.types(f"{bullpen} job logs {jobs[0]['id']}").stdout.startswith("pytest ")
 
 
 def run_the_tests_of_the_project(newcomer: Newcomer) -> set[str]:

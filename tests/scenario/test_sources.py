@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bullpen.engines.local.launch import PASSED_ON
 from bullpen.host.packs import index_of
 from bullpen.model.manifest import FileEntry, Manifest, encode, source_id
 from bullpen.sources import fetch_artifacts, find_work_tree, send
@@ -18,6 +20,7 @@ from free_ports import a_free_port
 from scenario.pool import Pool
 from sources.trees import PROJECT, a_project, content_of, git, write
 from users import lent
+from walkthroughs import ROOT
 
 LIST = "find . -type f -o -type l | sort; cat modified; readlink link; test -x run.sh && echo runs"
 
@@ -259,3 +262,18 @@ def test_serve_refuses_what_it_cannot_keep(pool: Pool) -> None:
     assert served.ask("POST", "/v1/jobs", json=asked).status_code == 404
     stolen = httpx.get(f"{served.url}/v1/agents/{pool.live()[0]}/jobs/j-1/source?fence=1")
     assert stolen.status_code == 401
+
+
+def test_a_job_has_the_variables_that_the_page_names_and_a_warm_runner_keeps_its_path(pool: Pool) -> None:
+    (row,) = [line for line in (ROOT / "docs/run.md").read_text().splitlines() if line.startswith("| variables |")]
+    named = {"HOME", "TMPDIR", *re.findall(r"`([A-Z_]+)`", row)}
+    assert set(PASSED_ON) <= named
+    found = []
+    for path in ("/bin:/usr/bin:/launched", "/bin:/usr/bin:/later"):
+        pool.environ |= {"PATH": path, "TOKEN": "secret"}
+        ran = pool.run("run", "--count", "1", "--", "env")
+        assert ran.code == 0, ran
+        found.append(dict(line.split("=", 1) for line in lines_of(ran.out, "job-0")))
+    assert {name for name in (*found[0], *found[1]) if name not in named} == {"BULLPEN_TASK"}
+    assert {name for name in named if name.startswith("BULLPEN_")} < found[0].keys()
+    assert [one["PATH"] for one in found] == ["/bin:/usr/bin:/launched"] * 2

@@ -41,7 +41,7 @@ def _fitted(line: str, width: int) -> Iterator[str]:
     indent = line[: len(line) - len(line.lstrip())]
     found = re.search(rf" {{{GAP},}}", line.strip())
     text, comment = (line.strip()[: found.start()], line.strip()[found.end() :]) if found else (line.strip(), "")
-    if re.match(r"(bullpen|source) ", text):
+    if re.match(r"(bullpen|source|echo) ", text):
         if comment:
             yield from _wrapped(comment, width, f"{indent}# ", f"{indent}# ")
         yield from _continued(text, width, indent)
