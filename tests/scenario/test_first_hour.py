@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -53,8 +54,8 @@ def test_that_neither_ignored_files_nor_the_pool_came_along():
 UNTRACKED: dict[str, str | bytes] = {"tests/cases.json": "[[1, 2], [4, 8]]", "secrets.env": "TOKEN=secret"}
 PYTHONS = (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3")
 SUPPORTED = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
-RUN = "bullpen run --count 4 --json"
-PYTEST = "python -m pytest -q --junitxml report-{index}.xml"
+RUN = "bullpen run --count 4 --json --artifact 'report*.xml' --out out -- "
+RUN += "python -m pytest -q --junitxml report-{index}.xml"
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +171,7 @@ def use_a_server(newcomer: Newcomer, bullpen: str) -> None:
 
 def run_the_tests_of_the_project(newcomer: Newcomer) -> set[str]:
     """Cold, warm, and after a change: on four runners each time. Return these."""
-    cold = newcomer.types(f"{RUN} -- {PYTEST}")
+    cold = newcomer.types(RUN)
     assert "sending 4 changed files" in cold.stderr
     assert cold.stderr.count("2 passed") == 4
     jobs = json.loads(cold.stdout)["jobs"]
@@ -178,15 +179,27 @@ def run_the_tests_of_the_project(newcomer: Newcomer) -> set[str]:
     runners = {job["instanceId"] for job in jobs}
     assert newcomer.pool() == dict.fromkeys(runners, "idle")
     assert len(runners) == 4
+    assert reports(newcomer) == {f"job-{index}/report-{index}.xml": (2, 0) for index in range(4)}
 
-    warm = newcomer.types(f"{RUN} -- {PYTEST}")
+    warm = newcomer.types(RUN)
     assert "sending nothing" in warm.stderr
     assert {job["instanceId"] for job in json.loads(warm.stdout)["jobs"]} == runners
 
     write(newcomer.project, {"tests/cases.json": "[[1, 2], [4, 9]]"})
-    changed = newcomer.types(f"{RUN} -- {PYTEST}", code=1)
+    changed = newcomer.types(RUN, code=1)
     assert "sending 1 changed file, 16 B of" in changed.stderr
     assert changed.stderr.count("1 failed, 1 passed") == 4
+    assert reports(newcomer) == {f"job-{index}/report-{index}.xml": (2, 1) for index in range(4)}
     assert newcomer.pool() == dict.fromkeys(runners, "idle")
-    write(newcomer.project, UNTRACKED)
     return runners
+
+
+def reports(newcomer: Newcomer) -> dict[str, tuple[int, int]]:
+    """What the jobs' reports that came back count: tests and failures. They are the user's own files."""
+    found = {}
+    out = newcomer.project / "out"
+    for path in (path for path in out.rglob("*") if path.is_file()):
+        suite = xml.parse(path).getroot()[0]
+        found[str(path.relative_to(out))] = int(suite.attrib["tests"]), int(suite.attrib["failures"])
+        assert path.owner() == newcomer.project.owner()
+    return found
