@@ -250,6 +250,16 @@ def test_a_run_on_a_server_follows_its_jobs_tries_again_and_gives_the_runners_ba
     assert bullpen("--server", served.url, "status", "--json").answer["runs"] == []
 
 
+def test_a_second_try_on_a_server_goes_to_another_runner_that_is_free(bullpen: CommandLine, served: Served) -> None:
+    script = "echo $BULLPEN_INSTANCE; test {index} = 1 || { sleep 2; exit 3; }"
+    line = ("--server", served.url, "run", "--no-sync", "--count", "2", "--retries", "1", "--", "sh", "-c", script)
+    for _ in range(2):
+        ran = bullpen(*line)
+        assert ran.code == 3, ran
+        first, second = re.findall(r"^job-0 *\| (i-[0-9a-f]+)$", ran.out, re.M)
+        assert first != second
+
+
 def test_a_run_on_a_server_that_fails_fast_cancels_the_others(bullpen: CommandLine, served: Served) -> None:
     script = "test {index} = 0 && exit 4; sleep 600"
     ran = bullpen("--server", served.url, "run", "--no-sync", "--count", "2", "--fail-fast", "--", "sh", "-c", script)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullpen import __version__
-from bullpen.client import Client, ProvisionRun, SubmitJob
+from bullpen.client import Client, ProvisionRun
 from bullpen.errors import (
     BullpenError,
     ConfigError,
@@ -272,17 +272,6 @@ def test_a_lost_answer_of_a_provision_is_asked_for_again_with_the_same_key() -> 
     first, second = asked
     assert first == second
     assert len(first.split()[2]) == 32
-
-
-def test_a_lost_answer_of_a_job_is_not_sent_twice() -> None:
-    def answer(method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-        raise ConnectionResetError
-
-    with answering(answer) as (where, asked), Client(f"http://{where}") as client:
-        with pytest.raises(Unavailable) as caught:
-            client.submit(SubmitJob(run_id="4711", command=("true",)))
-        assert "bullpen job list --run-id 4711" in caught.value.remedy
-    assert len(asked) == 1
 
 
 def test_a_server_that_answers_too_slowly_is_named() -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from bullpen.auth.tokens import Scope
 from bullpen.client import AsyncClient, Client, ProvisionRun, SubmitJob
+from bullpen.client.answers import Reply
+from bullpen.client.transport import BlockingTransport, HttpRequest, ServerAway
 from bullpen.errors import ConfigError, NotFound, PermissionDenied, ProvisionFailed, Unavailable
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import Result
@@ -94,6 +96,30 @@ def test_a_job_is_cancelled(client: Client) -> None:
     assert list(client.job_lines(job.id)) == []
     assert client.job(job.id).result is Result.CANCELLED
     client.release("cancel-1")
+
+
+def test_a_job_whose_answer_was_lost_is_queued_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request arrives, and the connection breaks before its answer does."""
+    client.provision("lost-1", ProvisionRun(count=1))
+    exchange, lost = BlockingTransport.exchange, list[HttpRequest]()
+
+    async def losing(transport: BlockingTransport, request: HttpRequest) -> Reply:
+        reply = await exchange(transport, request)
+        if request.path == "/v1/jobs" and request.method == "POST" and not lost:
+            lost.append(request)
+            raise ServerAway("cut", remedy="", was_sent=True)
+        return reply
+
+    monkeypatch.setattr(BlockingTransport, "exchange", losing)
+    wanted = SubmitJob(run_id="lost-1", command=("true",))
+    job = client.submit(wanted, key="mine")
+    assert lost
+    assert [one.id for one in client.jobs("lost-1")] == [job.id]
+    assert client.submit(wanted, key="mine").id == job.id
+    with pytest.raises(ConfigError) as caught:
+        client.submit(SubmitJob(run_id="lost-1", command=("false",)), key="mine")
+    assert caught.value.code == "idempotency-mismatch"
+    client.release("lost-1")
 
 
 def test_events_begin_with_everything_there_is(client: Client) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from builders import on_offer, open_provision, register, running, used_and_on_offer
@@ -76,6 +77,38 @@ async def test_a_job_of_a_run_that_was_never_provisioned_is_refused(tmp_path: Pa
         assert refused.status_code == 404
         assert refused.json()["error"] == "run misspelt: no provision was ever requested"
         assert (await house.ask("GET", "/v1/jobs?runId=misspelt")).json()["jobs"] == []
+
+
+async def test_a_job_that_is_sent_again_with_its_key_is_queued_once(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        await house.ports.records.apply(open_provision("p-r", run_id="r"))
+        body = {"runId": "r", "command": ["make"], "capability": "docker", "artifacts": ["dist"], "timeoutSeconds": 60}
+
+        async def sent(key: str, **changes: Any) -> httpx.Response:
+            return await house.ask("POST", "/v1/jobs", json={**body, **changes}, headers={"Idempotency-Key": key})
+
+        first = (await sent("k")).json()
+        again = await sent("k")
+        assert (again.status_code, again.json()["id"]) == (201, first["id"])
+        refused = await sent("k", command=["make", "test"])
+        assert (refused.status_code, refused.json()["code"]) == (422, "idempotency-mismatch")
+        assert first["id"] in refused.json()["error"]
+        await house.ask("POST", f"/v1/jobs/{first['id']}/cancel")
+        ended = (await sent("k")).json()
+        assert (ended["id"], ended["state"]) == (first["id"], "finished")
+        others = {(await sent("other")).json()["id"], (await sent("")).json()["id"], (await sent("")).json()["id"]}
+        listed = (await house.ask("GET", "/v1/jobs?runId=r")).json()["jobs"]
+        assert {one["id"] for one in listed} == {first["id"], *others}
+        assert len(listed) == 4
+
+
+async def test_two_operators_with_the_same_key_have_a_job_each(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        house.guard()
+        await house.ports.records.apply(open_provision("p-r", run_id="r"))
+        body, key = {"runId": "r", "command": ["make"]}, {"Idempotency-Key": "k"}
+        found = [await house.ask("POST", "/v1/jobs", who, json=body, headers=key) for who in ("operate", "admin")]
+        assert len({one.json()["id"] for one in found}) == 2
 
 
 async def test_a_queued_job_is_cancelled_at_once(tmp_path: Path) -> None:

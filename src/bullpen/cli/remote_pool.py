@@ -94,9 +94,10 @@ class RemotePool:
             raise failure_of(ended)
         return ended.result
 
-    async def submit(self, wanted: Sequence[JobRequest]) -> list[JobAnswer]:
+    async def submit(self, wanted: Sequence[JobRequest], avoid: str = "") -> list[JobAnswer]:
+        """No job goes to the worker `avoid` while another one of the run lives."""
         with named_options():
-            return [await self._client.submit(job_body(one)) for one in wanted]
+            return [await self._client.submit(job_body(one, avoid)) for one in wanted]
 
     async def jobs(self, run_id: str) -> JobList:
         with named_options():
@@ -187,7 +188,7 @@ def provision_body(request: Request) -> ProvisionRun:
     )
 
 
-def job_body(wanted: JobRequest) -> SubmitJob:
+def job_body(wanted: JobRequest, avoid: str = "") -> SubmitJob:
     return SubmitJob(
         run_id=wanted.run_id,
         command=wanted.command,
@@ -198,6 +199,7 @@ def job_body(wanted: JobRequest) -> SubmitJob:
         side_effects=wanted.side_effects,
         source=wanted.source,
         artifacts=wanted.artifacts,
+        avoid=avoid,
     )
 
 

@@ -15,7 +15,8 @@ from bullpen.errors import BullpenError, FailureCause, Unavailable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
 from bullpen.model.instance import RUNNING
-from bullpen.model.job import FINISHED, Job
+from bullpen.model.job import FINISHED, QUEUED, Job
+from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.ticket import parse_time
 from bullpen.provision.outcome import Discarded, Outcome, Request
@@ -104,6 +105,7 @@ class _RemoteWatch:
     _write: Write
     followed: list[_Tried] = field(default_factory=list)
     failed_first: Job | None = None
+    _used: set[str] = field(default_factory=set)  # runners that have had a job
     _replacement: "asyncio.Task[ProvisionAnswer] | None" = None
     _stop_replacing: asyncio.Event = field(default_factory=asyncio.Event)
     _count_at: float = 0.0
@@ -133,8 +135,8 @@ class _RemoteWatch:
             if isinstance(error, Unavailable):
                 error.remedy = f"Give the runners back with `bullpen release --run-id {self._request.run_id}`."
 
-    async def _tried(self, wanted: JobRequest) -> _Tried:
-        (job,) = await self._pool.submit([wanted])
+    async def _tried(self, wanted: JobRequest, avoid: str = "") -> _Tried:
+        (job,) = await self._pool.submit([wanted], avoid)
         return _Tried(wanted, job_of_answer(job), JobLogTail(self._client.job_log, job.id))
 
     async def _all_ended(self, *, tries_again: bool = True) -> bool:
@@ -144,19 +146,26 @@ class _RemoteWatch:
             if one.job.state is FINISHED or one.job.id not in found:
                 continue
             one.job = job_of_answer(found[one.job.id])
+            self._used.add(one.job.instance_id)
             for line in await one.log.new_lines(one.job):
                 self._write(one.job, line)
         if tries_again:
-            for one in self.followed:
-                if self._may_try(one):
-                    await self._try_again(one)
+            await self._try_failed_again()
             if self._options.fail_fast and self.failed_first is None:
                 ended = [one.job for one in self.followed if one.job.state is FINISHED and not self._may_try(one)]
                 self.failed_first = first_failed(ended)
         done, total = sum(one.job.state is FINISHED for one in self.followed), len(self.followed)
         text = f"{done} of {total} {'job' if total == 1 else 'jobs'} ended"
         self._tell(ProgressReport(WorkPhase.JOBS, text, done, total))
-        return done == total
+        return done == total and not (tries_again and any(map(self._may_try, self.followed)))
+
+    async def _try_failed_again(self) -> None:
+        """As `bullpen.run.watch` does on a home: one job on each runner comes first."""
+        waits = any(one.job.state is QUEUED and not (one.earlier or one.job.losses) for one in self.followed)
+        if not (self._options.one_each and waits):
+            for one in self.followed:
+                if self._may_try(one):
+                    await self._try_again(one)
 
     def _may_try(self, one: _Tried) -> bool:
         return failed_by_itself(one.job) and len(one.earlier) < self._options.retries
@@ -164,8 +173,16 @@ class _RemoteWatch:
     async def _try_again(self, one: _Tried) -> None:
         left = self._options.retries - len(one.earlier)
         self._write(one.job, f"[{one.job.reason or one.job.result.value}; trying again, {left} left]")
-        again = await self._tried(one.request)
+        again = await self._tried(one.request, one.job.worker if self._has_other_free_runner(one.job) else "")
         one.earlier, one.job, one.log = (*one.earlier, one.job), again.job, again.log
+
+    def _has_other_free_runner(self, failed: Job) -> bool:
+        """True if another runner would take the job now: it should not wait for one that works on another job."""
+        jobs = [one.job for one in self.followed]
+        if any(job.state is QUEUED for job in jobs):
+            return False
+        at_work = {job.instance_id for job in jobs if job.state is JOB_RUNNING}
+        return bool(self._used - at_work - {failed.instance_id, ""})
 
     async def _replace_lost(self) -> None:
         """Top up to the requested count while there are jobs for so many."""

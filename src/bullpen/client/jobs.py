@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator
 
-from bullpen.client.base import PAGE, Methods, part
-from bullpen.client.transport import HttpRequest, ServerAway
-from bullpen.errors import Unavailable
+from bullpen.client.base import PAGE, Methods, drawn_key, part
+from bullpen.client.transport import HttpRequest
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.model.job import FINISHED
 from bullpen.model.job import State as JobState
@@ -16,15 +15,10 @@ FOLLOW_EVERY = 0.25  # seconds between two looks at a job's output
 
 
 class JobMethods(Methods):
-    async def submit(self, wanted: SubmitJob) -> JobAnswer:
-        """Queue a job for the runners of a run. If the answer is lost, it is not sent again: raise Unavailable."""
-        try:
-            return await self._post("/v1/jobs", JobAnswer, wanted)
-        except ServerAway as exc:
-            if exc.was_sent:
-                remedy = f"It may be queued: see `bullpen job list --run-id {wanted.run_id}` before you send it again."
-                raise Unavailable(str(exc), remedy=remedy) from exc
-            raise
+    async def submit(self, wanted: SubmitJob, *, key: str = "") -> JobAnswer:
+        """Queue a job for the runners of a run. With the `key` of an earlier call, it is the job of that call: without
+        one a key is drawn, so that a lost answer queues no second job."""
+        return await self._post("/v1/jobs", JobAnswer, wanted, key or drawn_key())
 
     async def jobs(self, run_id: str, *, state: JobState | None = None) -> AsyncIterator[JobAnswer]:
         """The jobs of a run, read page by page."""

@@ -9,7 +9,7 @@ takes their results, `ending` has every other way out: cancelled, given back, it
 from bullpen.jobs.assignment import StaleResult, finish, take
 from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded
 from bullpen.jobs.queries import find, of_run
-from bullpen.jobs.request import JobRequest, check_served, checked, submit
+from bullpen.jobs.request import JobRequest, check_served, checked, id_of_key, request_of, submit
 
 __all__ = [
     "JobRequest",
@@ -22,7 +22,9 @@ __all__ = [
     "finish",
     "give_back",
     "give_up_stranded",
+    "id_of_key",
     "of_run",
+    "request_of",
     "submit",
     "take",
 ]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, NoReturn
 
 from bullpen.config import Settings
@@ -62,9 +63,9 @@ def check_served(settings: Settings) -> None:
         )
 
 
-async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid: str = "") -> list[Job]:
+async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid: str = "", id: str = "") -> list[Job]:
     """Queue jobs, in order. Every request is checked before the first is written. No job goes to the worker `avoid`
-    while another one of the run lives."""
+    while another one of the run lives. A single job can have an `id`; one that is stored already stays as it is."""
     for request in requests:
         checked(request)
     for source in sorted({request.source for request in requests} - {""}):
@@ -74,7 +75,7 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid
     now = ports.clock.now()
     changes = [
         steps.submit(
-            steps.absent(f"j-{ports.chance.token()}", request.run_id, request.command),
+            steps.absent(id or f"j-{ports.chance.token()}", request.run_id, request.command),
             steps.Submitted(
                 at=now,
                 by=by,
@@ -91,8 +92,28 @@ async def submit(ports: Ports, requests: Sequence[JobRequest], *, by: str, avoid
         for request in requests
     ]
     landed = await ports.records.apply_each(changes)
-    # An id that was drawn just now is taken only by the write whose answer was lost: that is success.
+    # The id was drawn just now, or stands for this request: it is taken by the write whose answer was lost.
     return [one.found if isinstance(one, Conflict) else one for one in landed]
+
+
+def id_of_key(run_id: str, key: str, by: str) -> str:
+    """The id of the job that a caller asks for with a key of its own: asked twice, it is one job."""
+    return f"j-{sha256(chr(0).join((by, run_id, key)).encode()).hexdigest()[:16]}"
+
+
+def request_of(job: Job) -> JobRequest:
+    """What it was submitted with."""
+    return JobRequest(
+        run_id=job.run_id,
+        command=job.command,
+        name=job.name,
+        index=job.index,
+        timeout=job.timeout,
+        capability=job.own_capability,
+        side_effects=job.side_effects,
+        source=job.source,
+        artifacts=job.artifacts,
+    )
 
 
 def _check_command(command: tuple[str, ...]) -> None:

@@ -61,6 +61,13 @@ class SubmitJob(RequestBody, frozen=True):
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.ARTIFACT_PATTERN_LENGTH)], ...],
         Meta(max_length=limits.ARTIFACT_PATTERNS, description="Patterns of files to keep when the job has ended."),
     ] = ()
+    avoid: Annotated[
+        str,
+        Meta(
+            max_length=limits.KEY_LENGTH,
+            description="Key of a worker that does not get the job while another one of the run lives; empty for none.",
+        ),
+    ] = ""
 
 
 class TakeJob(RequestBody, frozen=True):

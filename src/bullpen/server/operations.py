@@ -34,7 +34,7 @@ from bullpen.schema.operation import (
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer
 from bullpen.server.operation_files import KEPT, OperationFiles, Recorded
-from bullpen.server.problems import Problem, too_busy
+from bullpen.server.problems import key_mismatch, too_busy
 from bullpen.structured_log import get_logger
 
 KINDS: dict[OperationKind, type[ProvisionOperation | ReleaseOperation]] = {
@@ -225,13 +225,7 @@ class Operations:
         not write down what was asked."""
         found = self._recorded(id)
         if found.request and found.request != request:
-            raise Problem(
-                422,
-                f"Idempotency-Key: {id} was begun with this key and another body",
-                "Idempotency-Key",
-                value=key,
-                remedy="Send the same body again, or use a new key for another request.",
-            )
+            raise key_mismatch(id, key, "begun")
         return found.operation
 
     def _is_lost(self, found: Recorded) -> bool:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Annotated, get_args
 
 from litestar.handlers import BaseRouteHandler
-from litestar.params import ParameterKwarg, PathParameter, QueryParameter
+from litestar.params import HeaderParameter, ParameterKwarg, PathParameter, QueryParameter
 
 from bullpen.model import limits
 from bullpen.model.instance import State as InstanceState
@@ -34,6 +34,14 @@ OfClass = Annotated[
     str,
     QueryParameter(
         name="resourceClass", max_length=limits.CLASS_NAME_LENGTH, description="Only what is of this resource class."
+    ),
+]
+Key = Annotated[
+    str,
+    HeaderParameter(
+        name="Idempotency-Key",
+        max_length=limits.IDEMPOTENCY_KEY_LENGTH,
+        description="Of this request: a caller without an answer sends it again with the same key, and it counts once.",
     ),
 ]
 

@@ -95,6 +95,16 @@ def too_busy(seconds: float) -> Problem:
     )
 
 
+def key_mismatch(id: str, key: str, what: str) -> Problem:
+    return Problem(
+        422,
+        f"Idempotency-Key: {id} was {what} with this key and another body",
+        "Idempotency-Key",
+        value=key,
+        remedy="Send the same body again, or use a new key for another request.",
+    )
+
+
 def of_error(error: BullpenError) -> Problem:
     """The status that asks for the reaction which the error was raised for."""
     match error:

@@ -13,7 +13,8 @@ from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
 from bullpen.schema.requests import SubmitJob
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.parameters import After, JobPath, Limit, check_query, stored_state
+from bullpen.server.parameters import After, JobPath, Key, Limit, check_query, stored_state
+from bullpen.server.problems import key_mismatch
 from bullpen.server.routes.responses import get, post
 
 LOG_PAGE = 64 * 1024
@@ -28,8 +29,9 @@ State = Annotated[JobState | None, QueryParameter(name="state", description="Onl
 
 
 @post("/v1/jobs", status_code=201, summary="Queue a job of a run")
-async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -> JobAnswer:
-    """The next free runner of the run takes it. A run that was never provisioned is a 404."""
+async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob], key: Key = "") -> JobAnswer:
+    """The next free runner of the run takes it. A run that was never provisioned is a 404. With the same key again, the
+    answer is the job that was queued the first time, as it is now."""
     asked = jobs.JobRequest(
         run_id=data.run_id,
         command=data.command,
@@ -45,7 +47,11 @@ async def submit_job(request: Asking, context: Ctx, data: JSONBody[SubmitJob]) -
         jobs.check_served(context.settings)
         if not context.operations.serves(jobs.checked(asked).run_id):  # its provision may be about to open its record
             await require_run(context.ports, asked.run_id)
-        (job,) = await jobs.submit(context.ports, [asked], by=f"operator {operator.id}")
+        by = f"operator {operator.id}"
+        id = jobs.id_of_key(asked.run_id, key, by) if key else ""
+        (job,) = await jobs.submit(context.ports, [asked], by=by, avoid=data.avoid, id=id)
+        if key and jobs.request_of(job) != asked:
+            raise key_mismatch(job.id, key, "queued")
         return job_of(job)
 
 

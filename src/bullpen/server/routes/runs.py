@@ -7,7 +7,7 @@ import asyncio
 from typing import Annotated, TypeAlias
 
 from litestar import Router
-from litestar.params import HeaderParameter, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from bullpen.auth.tokens import Operator, RunIdentity, Scope
 from bullpen.config import Settings
@@ -26,19 +26,11 @@ from bullpen.schema.requests import ProvisionRun
 from bullpen.schema.run import RunAnswer, RunPage, run_page_of
 from bullpen.server.authorization import entitled
 from bullpen.server.context import Asking, Ctx
-from bullpen.server.parameters import After, Limit, OfClass, RunPath, check_query
+from bullpen.server.parameters import After, Key, Limit, OfClass, RunPath, check_query
 from bullpen.server.routes.responses import get, post
 
 GRACE = 60.0
 State: TypeAlias = Annotated[RunState | None, QueryParameter(name="state", description="Only runs in this state.")]
-Key: TypeAlias = Annotated[
-    str,
-    HeaderParameter(
-        name="Idempotency-Key",
-        max_length=limits.IDEMPOTENCY_KEY_LENGTH,
-        description="Of this request: a caller without an answer sends it again with the same key, and it starts once.",
-    ),
-]
 
 
 @get("/v1/runs", summary="List the runs that the pool serves, or is asked to serve")
