@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 
 from bullpen.agent.config import Config
 from bullpen.agent.forked import CannotDo, become, say
-from bullpen.agent.unpack_source import authorization, connected
+from bullpen.agent.unpack_source import authorization, connected, patiently
 from bullpen.host.packs import bundle_head
 from bullpen.model.manifest import BLOCK, PATH_BYTES, FileEntry, Manifest, encode
 
@@ -35,6 +35,7 @@ MOST_SEEN = 1_000_000  # entries of the directory looked at
 MOST_NOTES = 10
 DEEPEST = 100  # directories: each costs an open file
 PIECE = 256 * 1024
+LONGEST_ANSWER = 2000  # bytes read of what the server says
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -53,7 +54,10 @@ def collect(config: Config, order: Order, account: Account | None, directory: Pa
             target.write(piece)
         target.flush()
         if config.serve_url:
-            _send(config, order, target)
+            try:
+                patiently(lambda: _send(config, order, target))
+            except (HTTPException, ValueError, KeyError) as exc:
+                raise CannotDo(f"the artifacts were not sent: {exc!r}") from exc
         return str(len(manifest.files))
 
 
@@ -192,7 +196,8 @@ class _Collector:
 
 
 def _send(config: Config, order: Order, bundle: BinaryIO) -> None:
-    size, offset = bundle.tell(), 0
+    """From the beginning: the server says how much of it is there already."""
+    size, offset = bundle.seek(0, os.SEEK_END), 0
     connection = connected(config)
     path = f"/v1/agents/{quote(config.instance_id, safe='')}/jobs/{quote(order.job.id)}/artifacts"
     try:
@@ -202,11 +207,11 @@ def _send(config: Config, order: Order, bundle: BinaryIO) -> None:
             headers = {"Content-Type": "application/octet-stream", **authorization(config)}
             connection.request("POST", f"{path}?{where}", bundle.read(PIECE), headers)
             answer = connection.getresponse()
-            said = answer.read(2000)
+            said = answer.read(LONGEST_ANSWER)
+            if answer.status >= 500 or (answer.length and len(said) < LONGEST_ANSWER):
+                raise HTTPException(f"the server answers {answer.status}, or not all of it")
             if answer.status >= 300:
                 raise CannotDo(f"the server does not take the artifacts: {answer.status} {said.decode()}")
             offset = loads(said)["length"]
-    except (HTTPException, ValueError, KeyError) as exc:
-        raise CannotDo(f"the artifacts were not sent: {exc!r}") from exc
     finally:
         connection.close()

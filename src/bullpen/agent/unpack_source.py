@@ -12,9 +12,11 @@ import errno
 import json
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
 from bullpen.agent.config import Config
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
     from bullpen.agent.account import Account
     from bullpen.agent.store.base import Order
 
+T = TypeVar("T")
+
 PATIENCE = 30.0  # seconds for the server to send the next bytes
+RESTARTED_WITHIN = 60.0  # seconds for a server that does not answer, such as one that is upgraded
+ASK_AGAIN = 1.0  # seconds
 PIECE = 256 * 1024
 AGAIN = "run it again: what is damaged is sent again"
 
@@ -112,7 +118,7 @@ def _checked(encoded: bytes, source: str) -> Manifest:
 def _fetch(config: Config, order: Order, blocks: Blocks) -> Manifest:
     with tempfile.TemporaryFile(dir=config.directory) as spool:
         try:
-            _download(config, order, spool)
+            patiently(lambda: _download(config, order, spool))
         except HTTPException as exc:
             raise CannotDo(f"the files of the project were not fetched: {exc!r}", elsewhere=True) from exc
         spool.flush()
@@ -125,12 +131,28 @@ def _fetch(config: Config, order: Order, blocks: Blocks) -> Manifest:
         return manifest
 
 
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask again while a server does not answer, or stops in the middle: it may be starting again."""
+    give_up = time.monotonic() + RESTARTED_WITHIN
+    while True:
+        try:
+            return ask()
+        except (ConnectionError, TimeoutError, HTTPException):
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(ASK_AGAIN)
+
+
 def _download(config: Config, order: Order, spool: BinaryIO) -> None:
+    spool.seek(0)
+    spool.truncate()
     connection = connected(config)
     try:
         path = f"/v1/agents/{quote(config.instance_id, safe='')}/jobs/{quote(order.job.id)}/source"
         connection.request("GET", f"{path}?fence={order.job.fence}", headers=authorization(config))
         answer = connection.getresponse()
+        if answer.status >= 500:
+            raise HTTPException(f"the server answers {answer.status}")
         if answer.status != 200:
             said = answer.read(2000).decode(errors="replace")
             is_final = answer.status in (400, 404, 409)
@@ -138,6 +160,8 @@ def _download(config: Config, order: Order, spool: BinaryIO) -> None:
             raise CannotDo(text, elsewhere=not is_final)
         while piece := answer.read(PIECE):
             spool.write(piece)
+        if answer.length:  # `read` does not mind
+            raise HTTPException(f"the answer ends {answer.length} bytes early")
     finally:
         connection.close()
 
