@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullpen.errors import ConfigError
+from bullpen.errors import ConfigError, Unavailable
 from bullpen.jobs import JobRequest, of_run, submit
 from bullpen.model.instance import RUNNING
 from bullpen.model.job import FINISHED, QUEUED, Job, Result
@@ -16,6 +16,7 @@ from bullpen.provision import Request
 from bullpen.run import RunOptions, RunOutcome, exit_code_of, numbered, run
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
+from bullpen.sources import Sent
 from fixtures import a_world, machines, provisioned, records, released, small
 
 ORDER = JobRequest("run-1", ("true",))
@@ -33,6 +34,7 @@ async def a_run(
 ) -> tuple[RunOutcome, list[str]]:
     printed: list[str] = []
     partial, options = needs.pop("allow_partial", False), needs.pop("options", RunOptions())
+    files = needs.pop("files", None)
     asked = world.settings.requirements("small", **needs)
     request = Request("run-1", count, asked, world.settings.timings.max_runtime, allow_partial=partial)
     ran = await run(
@@ -43,6 +45,7 @@ async def a_run(
         stop=stop or asyncio.Event(),
         options=options,
         write=lambda job, line: printed.append(f"{job.name} {line}"),
+        files=files,
     )
     return ran, printed
 
@@ -66,6 +69,21 @@ async def test_every_job_runs_once_its_output_is_passed_on_and_the_runners_are_b
         assert [job.result for job in ran.jobs] == [Result.SUCCEEDED] * 3
         assert sorted(printed) == ["job-0 sleep 2", "job-1 sleep 1", "job-2 true"]
         assert len([one for one in records(world) if one.is_claimable]) == 2
+
+
+async def test_an_upkeep_that_fails_after_the_jobs_takes_nothing_from_their_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def sent() -> Sent:
+        return Sent("", 0, 0, 0, 0)
+
+    async def failing(*_: object) -> int:
+        raise Unavailable("the disk does not answer")
+
+    monkeypatch.setattr("bullpen.run.tidy", failing)
+    async with a_world(settings=small()) as world:
+        ran, _ = await a_run(world, wanted("true"), count=1, files=sent)
+        assert (ran.exit_code, [job.result for job in ran.jobs]) == (0, [Result.SUCCEEDED])
 
 
 async def test_jobs_wait_for_a_free_runner() -> None:

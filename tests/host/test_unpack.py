@@ -82,6 +82,13 @@ def test_a_path_twice_or_through_a_file_or_a_link_is_no_manifest(paths: tuple[st
         decode(encode(Manifest(entries, (("link", "/etc"),))))
 
 
+def test_a_manifest_of_empty_lists_is_refused_before_it_is_read() -> None:
+    """As JSON it would take gigabytes, and hold up the server for many seconds."""
+    lists = b"[]," * 2_000_000 + b"[]"
+    with pytest.raises(BadManifest, match="more than 2000000 lists"):
+        decode(b'{"format":1,"files":[%b],"links":[],"directories":[],"blocks":[],"start":""}' % lists)
+
+
 def test_a_directory_that_was_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "outside").mkdir()

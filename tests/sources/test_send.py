@@ -61,6 +61,16 @@ def test_a_command_in_a_subdirectory_sends_the_whole_work_tree_and_starts_there(
     assert (tree.root, tree.start) == (project.resolve(), "src")
 
 
+def test_a_work_tree_that_the_environment_names_starts_at_its_top(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(project))
+    tree = sources.find_work_tree(tmp_path)
+    assert tree is not None
+    assert (tree.root, tree.start) == (project.resolve(), "")
+
+
 @pytest.mark.parametrize("is_tracked", [True, False])
 async def test_the_pools_home_is_never_sent(project: Path, tmp_path: Path, is_tracked: bool) -> None:
     home = project / "state" / "pool"

@@ -22,6 +22,7 @@ FORMAT = 1
 BLOCK = 256 * 1024  # bytes: a small change of a large file sends this much again
 FILES = 200_000  # files, links and directories of one manifest: more is a mistake, such as a data set or a cache
 LARGEST = 64 * 1024 * 1024  # bytes of an encoded manifest: what so many files need
+LISTS = 2_000_000  # of an encoded manifest: two for each file, one for each block; more would take memory and time
 PATH_BYTES = 4096  # of a path and of a link's target, as Linux has it
 NAME_BYTES = 255  # of one name in it
 HEX = frozenset("0123456789abcdef")
@@ -85,6 +86,8 @@ def decode(encoded: bytes) -> Manifest:
     """Raise BadManifest."""
     if len(encoded) > LARGEST:
         raise BadManifest(f"it has {len(encoded)} bytes, and may have {LARGEST}")
+    if encoded.count(b"[") + encoded.count(b"{") > LISTS:  # before they are made: a server reads it beside heartbeats
+        raise BadManifest(f"it has more than {LISTS} lists")
     try:
         found = json.loads(encoded)
     except (ValueError, RecursionError) as exc:

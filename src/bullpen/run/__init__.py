@@ -11,12 +11,13 @@ everything back and ends the jobs.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from bullpen import jobs
 from bullpen.config import Settings
-from bullpen.errors import ConfigError
+from bullpen.errors import BullpenError, ConfigError
 from bullpen.jobs.request import JobRequest
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -131,7 +132,8 @@ async def run(
         raise
     released = await _give_back(ports, settings, request, tell)
     if files is not None:
-        await tidy(ports, settings)
+        with suppress(BullpenError):  # the next upkeep tries again: the jobs have ended, and their results count
+            await tidy(ports, settings)
     ended = await _as_they_ended(ports, watch.jobs)
     return RunOutcome(
         outcome,

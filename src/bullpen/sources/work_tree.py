@@ -56,7 +56,8 @@ def find_work_tree(cwd: Path, asked: str | None = None) -> WorkTree | None:
     top = _top_of(cwd)
     if top is None:
         return None
-    start = os.path.relpath(cwd.resolve(), top)
+    here = cwd.resolve()  # elsewhere, if GIT_WORK_TREE or core.worktree says so
+    start = os.path.relpath(here, top) if here.is_relative_to(top) else "."
     return WorkTree(top, "" if start == "." else start, is_git=True)
 
 
