@@ -71,6 +71,8 @@ def test_a_service_runs_a_command_that_exists_and_leaves_runners_alive(unit: Pat
     command = shlex.join(["bullpen", *arguments, "--help"]).replace("/etc/bullpen", str(tmp_path))
     assert run(command, tmp_path).returncode == 0
     assert service["KillMode"] == "process"
+    assert not {"PrivateTmp", "RemoveIPC"} & set(service)  # what they make is deleted when the unit ends
+    assert "/tmp" in service["ReadWritePaths"].split()
 
 
 def _service(unit: Path) -> configparser.SectionProxy:
