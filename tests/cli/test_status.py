@@ -19,7 +19,7 @@ import pytest
 from builders import NOW, on_offer, open_provision, running, wait
 from bullpen import inventory
 from bullpen.cli.status_text import status_text
-from bullpen.cli.text import table
+from bullpen.cli.text import cut, table
 from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.schema.status import PoolStatus, pool_status_of
@@ -190,6 +190,40 @@ def test_watch_on_a_pipe_prints_again_when_something_changed(
 
 
 @pytest.mark.slow
+def test_watch_ends_when_the_reader_of_its_pipe_has_gone(
+    home: CommandLine, started: list["subprocess.Popen[str]"]
+) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "status", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    started.append(process)
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("large"):  # the last line: nothing is being written now
+        pass
+    process.stdout.close()
+    assert (process.wait(60), process.stderr and process.stderr.read()) == (0, "")
+
+
+@pytest.mark.slow
+def test_watch_on_a_small_terminal_never_scrolls(home: CommandLine, started: list["subprocess.Popen[str]"]) -> None:
+    rows, columns = 6, 24
+    terminal, program = pty.openpty()
+    fcntl.ioctl(program, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    environ = {**os.environ, "TERM": "xterm"} | {"COLUMNS": str(columns), "LINES": str(rows)}
+    process = subprocess.Popen([*PROGRAM, "status", "--watch"], stdout=program, stderr=program, text=True, env=environ)
+    started.append(process)
+    os.close(program)
+    seen = b""
+    while seen.count(b"\033[H") < 2:
+        seen += os.read(terminal, 65536)
+    os.close(terminal)
+    screen = seen.decode().split("\033[H")[1].replace("\033[K", "").replace("\033[J", "").replace("\r", "")
+    assert screen.count("\n") == rows - 1  # the cursor stands in the last row, and the first one is still there
+    assert max(map(len, screen.splitlines())) <= columns
+    assert "more lines" in screen
+
+
+@pytest.mark.slow
 def test_watch_on_a_terminal_draws_in_place(home: CommandLine, started: list["subprocess.Popen[str]"]) -> None:
     terminal, program = pty.openpty()
     fcntl.ioctl(program, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
@@ -205,6 +239,6 @@ def test_watch_on_a_terminal_draws_in_place(home: CommandLine, started: list["su
     assert process.returncode == 0
     assert seen.startswith(b"\033[2J\033[H")
     screen = seen.decode().split("\033[H")[1].replace("\033[K", "").replace("\r", "")
-    assert screen.startswith(f"Pool: {home.folder}")
-    assert max(len(line) for line in screen.splitlines()[1:]) <= 60
+    assert screen.startswith(cut(f"Pool: {home.folder / '.bullpen'}", 60))
+    assert max(len(line) for line in screen.replace("\033[J", "").splitlines()) <= 60
     os.close(terminal)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import shutil
 import sys
 from contextlib import suppress
@@ -16,6 +17,7 @@ from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options
 from bullpen.cli.output import answer_width, print_json, say
 from bullpen.cli.status_text import status_text
+from bullpen.cli.text import cut
 from bullpen.errors import ConfigError, Interrupted
 from bullpen.inventory import RunState
 from bullpen.model.instance import ABSENT
@@ -69,7 +71,10 @@ def command(given: PoolOptions, run_id: str | None, state: str | None, resource_
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            screen.show(await look(pool))
+            found = await look(pool)
+            if not screen.is_read():
+                return
+            screen.show(found)
             await pool.wait_for_change(REDRAWN_AFTER)
             await asyncio.sleep(max(0.0, SHORTEST - (loop.time() - began)))
 
@@ -146,12 +151,22 @@ class Screen:
         self._shown = essence
 
     def _draw(self, lines: list[str]) -> None:
-        height = shutil.get_terminal_size().lines - 1
+        width, height = shutil.get_terminal_size()
+        height -= 1  # the cursor stands below: a line break in the last line would scroll the first one away
         if len(lines) > height:
             lines = [*lines[: height - 1], f"... {len(lines) - height + 1} more lines; choose with --run or --class"]
         erase = "\033[H" if self._shown else "\033[2J\033[H"
         self._shown = True
-        say(erase + "".join(f"{line}\033[K\n" for line in lines) + "\033[J")
+        # A line that is too long would take two, so that the last ones scroll.
+        say(erase + "\n".join(f"{cut(line, width)}\033[K" for line in lines) + "\033[J")
+
+    def is_read(self) -> bool:
+        """False once the reader of a pipe has closed it: without a change, no write would find out."""
+        with suppress(OSError, ValueError):  # no file of the system
+            outputs = select.poll()
+            outputs.register(sys.stdout.fileno(), 0)
+            return not outputs.poll(0)
+        return True
 
 
 def _essence(found: PoolStatus) -> Any:
