@@ -129,3 +129,16 @@ async def test_a_stream_that_is_not_read_is_closed(tmp_path: Path) -> None:
         async with asyncio.timeout(LONG):
             assert [event async for event in stream] == []
         await events.close()
+
+
+async def test_files_of_operations_that_cannot_be_read_are_trouble_and_not_the_end(tmp_path: Path) -> None:
+    async with a_house(tmp_path) as house:
+        folder = house.context.home / "operations"
+        folder.write_text("not a directory")
+        stream = house.context.events.stream(lambda: True)
+        assert (await anext(stream)).startswith(b"retry:")
+        async with asyncio.timeout(LONG):
+            assert b"event: trouble" in await anext(stream)
+            folder.unlink()
+            while b"event: workers" not in await anext(stream):
+                pass

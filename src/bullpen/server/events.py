@@ -87,7 +87,7 @@ class Events:
         while self._watchers:
             try:
                 news = self._news(await self._look())
-            except BullpenError as exc:
+            except (BullpenError, OSError) as exc:  # of the store, or of the files of operations
                 news = [(EventKind.TROUBLE, TroubleEvent(str(exc)))]
             self._tell([self._event(kind, shown) for kind, shown in news])
             await asyncio.sleep(TICK)
