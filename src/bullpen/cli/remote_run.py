@@ -190,9 +190,8 @@ class _RemoteWatch:
         if self._replacement is not None:
             if not self._replacement.done():
                 return
-            answer, self._replacement = self._replacement.result(), None
-            if len(answer.instances) < answer.requested:
-                reason = answer.reason or "no more could be launched"
+            task, self._replacement = self._replacement, None
+            if reason := _shortfall(task):
                 self._tell(ProgressReport(WorkPhase.REPLACE, f"no replacement: {reason}", about=reason))
                 self._count_at = time + REPLACE_AGAIN
         if time < self._count_at:
@@ -217,6 +216,16 @@ class _RemoteWatch:
         give_up = loop.time() + SETTLE
         while not await self._all_ended(tries_again=False) and loop.time() < give_up:
             await _wait(asyncio.Event(), POLL_EVERY)
+
+
+def _shortfall(replacement: "asyncio.Task[ProvisionAnswer]") -> str:
+    """Why a replacement did not come; empty if it did. One whose server was restarted is asked for again."""
+    try:
+        answer = replacement.result()
+    except Unavailable as exc:
+        return str(exc)
+    missed = len(answer.instances) < answer.requested
+    return (answer.reason or "no more could be launched") if missed else ""
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

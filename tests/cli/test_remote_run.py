@@ -1,0 +1,56 @@
+"""A run on a server, where the server has trouble of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from builders import needs
+from bullpen.cli.remote_pool import RemotePool
+from bullpen.cli.remote_run import REPLACE_AGAIN, _RemoteWatch, _Tried
+from bullpen.client import AsyncClient
+from bullpen.errors import Unavailable
+from bullpen.jobs.log_tail import JobLogTail
+from bullpen.jobs.request import JobRequest
+from bullpen.model.job import QUEUED, Job
+from bullpen.model.progress import ProgressReport
+from bullpen.provision.outcome import Request
+from bullpen.run import RunOptions
+
+
+class RestartedServer:
+    """A server that has no runner of the run, and is restarted while it launches one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def provision(self, request: Request, **_: Any) -> None:
+        self.asked += 1
+        raise Unavailable("4711: the process that ran it has ended")
+
+    async def instances(self, **_: Any) -> AsyncIterator[Any]:
+        for one in list[Any]():
+            yield one
+
+
+async def test_a_replacement_that_is_lost_with_its_server_is_asked_for_again() -> None:
+    server, told = RestartedServer(), list[ProgressReport]()
+    watch = _RemoteWatch(
+        cast(RemotePool, server),
+        cast(AsyncClient, server),
+        Request("4711", 1, needs(), 3600.0),
+        RunOptions(),
+        told.append,
+        lambda job, line: None,
+    )
+    wanted = JobRequest("4711", ("true",))
+    job = Job(id="j-1", version=0, state=QUEUED, run_id="4711", command=("true",))
+    watch.followed = [_Tried(wanted, job, cast(JobLogTail, None))]
+    for _ in range(2):
+        await watch._replace_lost()
+        await asyncio.sleep(REPLACE_AGAIN)
+        await watch._replace_lost()
+        await asyncio.sleep(REPLACE_AGAIN)
+    assert server.asked >= 2
+    assert "no replacement: 4711: the process that ran it has ended" in [report.text for report in told]
