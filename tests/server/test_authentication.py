@@ -7,10 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bullpen.auth.loopback import is_loopback
 from bullpen.auth.tokens import AGENT_LASTS, LOOK_EVERY, STALE, AgentIdentity, Keys, Operator, Scope, drawn
 from bullpen.errors import ConfigError, Unavailable
 from bullpen.ports import TokenBook
-from bullpen.server.authentication import check_bind, is_loopback
+from bullpen.server.authentication import check_bind
 from server.fixtures import INSTANCE, OTHER, a_house, keys_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

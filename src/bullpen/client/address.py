@@ -2,9 +2,9 @@
 
 import ssl
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from bullpen.auth.loopback import is_loopback
 from bullpen.errors import ConfigError
 
 EXAMPLE = "such as https://bullpen.example.com or http://127.0.0.1:8420"
@@ -64,15 +64,6 @@ def _without_credentials(url: str) -> str:
     """Without what stands before an @: it may be a password."""
     head, at, rest = url.rpartition("@")
     return f"{head.partition('://')[0]}://…@{rest}" if at else url
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False  # a name may lead anywhere
 
 
 def certificates(address: Address) -> ssl.SSLContext:

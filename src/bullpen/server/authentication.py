@@ -7,9 +7,8 @@ machines can reach, or that has ever had tokens, is never open again.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
-from ipaddress import ip_address
 
+from bullpen.auth.loopback import is_loopback
 from bullpen.auth.tokens import AgentIdentity, Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.model import label as labels
@@ -133,16 +132,6 @@ def check_bind(keys: Keys, now: float, host: str, *, strangers_here: bool = Fals
     raise ConfigError(
         f"{why}, and this pool has none", remedy="Create the first one with `bullpen token create --scope admin`."
     )
-
-
-@lru_cache(maxsize=1024)  # every request without tokens asks it of its peer
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False  # a name may lead anywhere
 
 
 def forbidden(error: str, remedy: str = "", field: str = "") -> Problem:
