@@ -1,9 +1,17 @@
 """Where artifacts of jobs go: a directory for each job below the one that was asked for, whatever a job is called."""
 
+from pathlib import Path
+from typing import cast
+
 import pytest
 
-from bullpen.cli.artifacts import directories, directory_name
+from bullpen.cli.artifacts import checked_out, collect, directories, directory_name
+from bullpen.cli.backend import Backend
+from bullpen.host.packs import bundle_head
 from bullpen.model.job import FINISHED, Job
+from bullpen.model.manifest import FileEntry, Manifest, encode
+from bullpen.sources.work_tree import WorkTree, list_files
+from sources.trees import git, write
 
 
 def a_job(id: str, name: str) -> Job:
@@ -29,3 +37,29 @@ def test_a_name_is_one_part_of_a_path(name: str, safe: str) -> None:
 def test_no_two_jobs_share_a_directory() -> None:
     jobs = [a_job("j-1", "unit"), a_job("j-2", "Unit"), a_job("j-3", "lint"), a_job("j-4", "")]
     assert directories(jobs) == ["unit-j-1", "Unit-j-2", "lint", "j-4"]
+
+
+class OneFile:
+    """A pool whose jobs left one empty file each."""
+
+    async def artifacts(self, job_id: str, fence: int, offset: int) -> bytes:
+        return bundle_head(encode(Manifest((FileEntry("report", False, ()),))))[offset:]
+
+
+@pytest.mark.real_loop
+@pytest.mark.parametrize("own", ["", "artifacts/of-the-project"])
+async def test_the_next_run_does_not_send_what_the_last_one_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    """Unless the project had such a directory before."""
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q")
+    if own:
+        write(tmp_path, {own: "1"})
+    job = Job("j-1", FINISHED, 1, "run-1", ("true",), name="unit", fence=1)
+    out = checked_out(None, ["report"], "run-1")
+    collected = await collect(cast(Backend, OneFile()), [job], out)
+    assert collected.files == {"j-1": ("unit/report",)}
+    assert (tmp_path / "artifacts/run-1/unit/report").exists()
+    sent = {own, "artifacts/run-1/unit/report"} if own else set()
+    assert set(list_files(WorkTree(tmp_path, is_git=True)).files) == sent

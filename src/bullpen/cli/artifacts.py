@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,7 @@ async def collect(pool: Backend, jobs: Sequence[Job], out: Path) -> Collected:
     """Write what each job left below a directory of its own."""
     files: dict[str, tuple[str, ...]] = {}
     problems: list[str] = []
+    is_new = _makes_the_default(out)
     for job, name in zip(jobs, directories(jobs), strict=True):
         if job.state is not FINISHED or not job.fence:
             continue
@@ -66,7 +68,19 @@ async def collect(pool: Backend, jobs: Sequence[Job], out: Path) -> Collected:
             problems.append(f"{job.name or job.id}: {exc}")
             continue
         files[job.id] = tuple(f"{name}/{path}" for path in found)
+    if is_new:
+        _keep_out_of_git(Path(DEFAULT))
     return Collected(out, files, problems)
+
+
+def _makes_the_default(out: Path) -> bool:
+    return out.parent == Path(DEFAULT) and not os.path.lexists(DEFAULT)
+
+
+def _keep_out_of_git(made: Path) -> None:
+    """What jobs left is no part of the project: the next run would send it to every job."""
+    with suppress(OSError):  # it does not exist if nothing came
+        (made / ".gitignore").write_text("*\n")
 
 
 def directories(jobs: Sequence[Job]) -> list[str]:
