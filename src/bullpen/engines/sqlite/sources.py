@@ -235,7 +235,8 @@ class FileSources:
     def _keep(self, source: str) -> None:
         _check_id(source)
         try:
-            os.utime(self._top / "manifests" / f"{source}.json")
+            with self._locked():  # an upkeep that is about to remove it is through with that, or sees this
+                os.utime(self._top / "manifests" / f"{source}.json")
         except FileNotFoundError:
             raise unknown(source) from None
 
