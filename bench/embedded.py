@@ -14,8 +14,9 @@ from bench.table import Measurement, Row, row
 from bullpen.config import Limits, Local, Settings, Timings
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.system import SystemClock
+from bullpen.model.provision import Origin
 from bullpen.ports import Ports
-from bullpen.provision import Origin, Request, provision
+from bullpen.provision import Request, provision
 from bullpen.release import release
 from bullpen.wiring import embedded
 

@@ -13,11 +13,12 @@ from bullpen.engines.memory import tables
 from bullpen.model import instance as instances
 from bullpen.model import provision as provision_steps
 from bullpen.model import ticket as tickets
+from bullpen.model.provision import Origin
 from bullpen.model.transition import Debt, Transition
 from bullpen.pool import lifecycle, offering
 from bullpen.ports import Ports
 from bullpen.provision.fleets import Fleets
-from bullpen.provision.outcome import Member, Origin
+from bullpen.provision.outcome import Member
 from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.selection import ClaimWorker
 from bullpen.provision.settlement import Settlement

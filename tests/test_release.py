@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from bullpen.model import provision as provisions
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, InstanceFate
 from bullpen.model.signal import Heartbeat, beat_directly, direct_key
-from bullpen.pool import debts, lifecycle, offering
+from bullpen.pool import debts, offering
 from bullpen.release import release
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
@@ -91,7 +91,7 @@ async def test_an_instance_that_another_process_put_on_offer_first_is_on_offer()
         pulses = await ports.signals.read([one.id for one in cleaned])
         for _ in ("another process", "this one, which read them before that"):
             fates = await offering.offer_living(ports, world.settings, cleaned, pulses, by="test")
-            assert fates == dict.fromkeys(ids(outcome), lifecycle.InstanceFate.OFFERED)
+            assert fates == dict.fromkeys(ids(outcome), InstanceFate.OFFERED)
         assert len(tickets(world)) == 3
 
 

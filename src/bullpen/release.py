@@ -14,13 +14,12 @@ from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import provision as provisions
-from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance
+from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance, InstanceFate
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Provision
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy, debts, lifecycle, offering
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 
 OVER = "its run was released"

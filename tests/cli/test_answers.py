@@ -22,11 +22,12 @@ from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.errors import FailureCause, Unavailable
 from bullpen.inventory import InstanceView, Pool, Status
 from bullpen.model import worker
+from bullpen.model.instance import InstanceFate
 from bullpen.model.progress import Tell, WorkPhase, acquiring
+from bullpen.model.provision import Origin
 from bullpen.model.signal import Heartbeat, Kind, Pulse, Signal, direct_key
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import FailingLoop, Ports
-from bullpen.provision.outcome import Discarded, Member, Origin, Outcome, Request
+from bullpen.provision.outcome import Discarded, Member, Outcome, Request
 from bullpen.refresh import Action, Hindered
 from bullpen.release import ReleaseOutcome
 from bullpen.schema.status import pool_status_of

@@ -15,10 +15,11 @@ from bullpen.engines.memory import Memory
 from bullpen.errors import Unavailable
 from bullpen.model.activity import Activity
 from bullpen.model.progress import Tell
+from bullpen.model.provision import Origin
 from bullpen.model.signal import Heartbeat
 from bullpen.ports import Ports, Registration
 from bullpen.ports.health import Finding, Health, Limit
-from bullpen.provision.outcome import Member, Origin, Outcome, Request
+from bullpen.provision.outcome import Member, Outcome, Request
 from command_line import CommandLine
 
 SETTINGS = """

@@ -203,9 +203,12 @@ def test_a_server_that_is_gone_ends_a_request_within_its_patience(tmp_path: Path
             client.status()
 
 
-def test_importing_the_client_loads_neither_engines_nor_http() -> None:
+def test_importing_the_client_loads_neither_engines_nor_use_cases_nor_http() -> None:
     """Nor what only a server or the command line needs."""
     heavy = {"httpx", "litestar", "uvicorn", "rich", "click", "sqlite3", "bullpen.engines"}
+    heavy |= {
+        f"bullpen.{name}" for name in ("provision", "inventory", "liveness", "run", "release", "pool", "settings")
+    }
     code = f"import sys, bullpen.client; print(sorted({heavy!r} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"

@@ -17,9 +17,8 @@ from builders import (
     wait,
 )
 from bullpen import inventory
-from bullpen.inventory import RunState
 from bullpen.jobs import JobRequest, submit
-from bullpen.model.provision import Provision
+from bullpen.model.provision import Provision, RunState
 from bullpen.ports import Jobs, Ports, Records
 from bullpen.schema.run import run_page_of
 

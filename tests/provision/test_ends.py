@@ -9,10 +9,9 @@ import pytest
 from bullpen.errors import PermissionDenied, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import FleetAnswer
-from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED
-from bullpen.pool.lifecycle import InstanceFate
+from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, InstanceFate
+from bullpen.model.provision import Origin
 from bullpen.ports import Ports
-from bullpen.provision import Origin
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import Rates, a_world, ids, machines, mute, now, provisioned, records, refreshed, requests, with_pool

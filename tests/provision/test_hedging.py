@@ -6,9 +6,8 @@ from itertools import combinations
 import pytest
 
 from bullpen.config import Liveness, Settings
-from bullpen.model.instance import IDLE, RUNNING
+from bullpen.model.instance import IDLE, RUNNING, InstanceFate
 from bullpen.model.progress import WorkPhase
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.sim.agent import Temper
 from fixtures import a_world, ids, machines, mute, now, provisioned, records, tickets, with_pool
 

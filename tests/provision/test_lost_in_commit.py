@@ -12,12 +12,11 @@ from bullpen.down import down
 from bullpen.errors import InsufficientCapacity, Unavailable
 from bullpen.jobs.request import JobRequest
 from bullpen.model.fleet import FleetAnswer, FleetPlan
-from bullpen.model.instance import IDLE, RUNNING, Instance
+from bullpen.model.instance import IDLE, RUNNING, Instance, InstanceFate
 from bullpen.model.job import Result
 from bullpen.model.provision import ABORTED, COMMITTED, Provision
 from bullpen.model.transition import Change
 from bullpen.pool import lifecycle
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from bullpen.config import Timings
-from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED
+from bullpen.model.instance import CLAIMED, IDLE, RUNNING, TERMINATED, InstanceFate
 from bullpen.model.progress import ProgressReport, WorkPhase
-from bullpen.pool.lifecycle import InstanceFate
-from bullpen.provision import Origin, Request, provision
+from bullpen.model.provision import Origin
+from bullpen.provision import Request, provision
 from bullpen.sim.agent import Temper
 from fixtures import (
     a_world,

@@ -7,9 +7,8 @@ import pytest
 
 from bullpen.config import Timings
 from bullpen.model import provision as provisions
-from bullpen.model.instance import RUNNING
+from bullpen.model.instance import RUNNING, InstanceFate
 from bullpen.model.ticket import UsageClass
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.sim.agent import Temper
 from bullpen.sim.world import World
 from fixtures import Rates, a_world, ids, machines, mute, now, provisioned, records, requests, small, with_pool

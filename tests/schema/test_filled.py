@@ -10,16 +10,16 @@ from bullpen.inventory import Pool, Silence, Status, Story
 from bullpen.liveness.protection import DomainState
 from bullpen.model import control
 from bullpen.model.activity import Activity
-from bullpen.model.instance import RUNNING, Instance, InstanceDebt
+from bullpen.model.instance import RUNNING, Instance, InstanceDebt, InstanceFate
 from bullpen.model.job import RUNNING as JOB_RUNNING
 from bullpen.model.job import Job
 from bullpen.model.progress import WorkPhase
+from bullpen.model.provision import Origin
 from bullpen.model.transition import Debt, StoryLine
 from bullpen.model.worker import ACTIVE, Card, Worker
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import StoredToken
 from bullpen.ports.health import FailingLoop, Limit
-from bullpen.provision.outcome import Discarded, Member, Origin, Outcome
+from bullpen.provision.outcome import Discarded, Member, Outcome
 from bullpen.refresh import Action
 from bullpen.release import ReleaseOutcome
 from bullpen.run import RunOutcome

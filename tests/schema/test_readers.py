@@ -26,12 +26,12 @@ from bullpen.agent.store import connection
 from bullpen.agent.store import http as agent_http
 from bullpen.agent.store.base import RunnerCredentials
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest, WorkerMetadata
+from bullpen.model.instance import InstanceFate
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import AWAITED, WorkPhase
+from bullpen.model.provision import Origin
 from bullpen.model.signal import Kind as SignalKind
 from bullpen.model.worker import Code
-from bullpen.pool.lifecycle import InstanceFate
-from bullpen.provision.outcome import Origin
 from bullpen.schema.agent import (
     AgentRecord,
     AgentToken,

@@ -19,9 +19,9 @@ from bullpen.cli.output import answer_width, print_json, say
 from bullpen.cli.status_text import status_text
 from bullpen.cli.text import cut
 from bullpen.errors import ConfigError, Interrupted
-from bullpen.inventory import RunState
 from bullpen.model.instance import ABSENT
 from bullpen.model.instance import State as InstanceState
+from bullpen.model.provision import RunState
 from bullpen.schema.status import PoolStatus
 from bullpen.settings.redaction import shortened
 from bullpen.settings.setting import nearest

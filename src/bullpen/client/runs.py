@@ -6,7 +6,7 @@ from typing import TypeAlias
 from bullpen.client.base import PAGE, Methods, drawn_key, part
 from bullpen.client.transport import HttpRequest
 from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFailed, Unavailable
-from bullpen.inventory.run_list import RunState
+from bullpen.model.provision import RunState
 from bullpen.schema.operation import (
     Operation,
     OperationKind,

@@ -12,7 +12,7 @@ from bullpen.config import Settings
 from bullpen.errors import NotFound, Refused
 from bullpen.inventory.live import every_live, live_pages
 from bullpen.inventory.pages import Page, instance_page, job_page
-from bullpen.inventory.run_list import RunList, RunState, RunView, require_run, run_exists, runs
+from bullpen.inventory.run_list import RunList, RunView, require_run, run_exists, runs
 from bullpen.liveness.protection import DomainState, protection_state
 from bullpen.model.activity import Activity
 from bullpen.model.control import Control
@@ -32,7 +32,6 @@ __all__ = [
     "Pool",
     "Roster",
     "RunList",
-    "RunState",
     "RunView",
     "Silence",
     "Status",

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from bullpen.concurrency import gather_or_cancel
 from bullpen.errors import NotFound
@@ -24,7 +23,7 @@ from bullpen.model import job as jobs
 from bullpen.model import limits
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
 from bullpen.model.job import Job
-from bullpen.model.provision import COMMITTED, OPEN, Provision
+from bullpen.model.provision import COMMITTED, OPEN, Provision, RunState
 from bullpen.ports import Ports
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
@@ -33,13 +32,6 @@ UNSETTLED = 10_000  # provisions of all runs that are looked at; far above what 
 WAITING_RUNS = 10_000  # runs with queued jobs
 COUNTED_JOBS = 1_000  # queued and running jobs of one run that are counted
 SIDE_BY_SIDE = 16  # runs of a page that are read at once
-
-
-class RunState(StrEnum):
-    WAITING = "waiting"
-    PROVISIONING = "provisioning"
-    RUNNING = "running"
-    RELEASING = "releasing"
 
 
 @dataclass(frozen=True, slots=True)

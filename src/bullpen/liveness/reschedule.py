@@ -26,7 +26,7 @@ from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.lost_worker import settle, worker_loss
 from bullpen.model import job_policy
-from bullpen.model.instance import TERMINATED
+from bullpen.model.instance import TERMINATED, InstanceFate
 from bullpen.model.job import FINISHED, Job
 from bullpen.model.worker import CLEANED_UP, Worker, WorkerFate
 from bullpen.pool import lifecycle
@@ -174,7 +174,7 @@ class Rescheduler:
             return False
         if (live := seen.live_record(instance_id)) is not None:
             fates = await lifecycle.expire_and_terminate(self._ports, self._settings, [live], why, by=BY)
-            return fates[instance_id] is lifecycle.InstanceFate.TERMINATED
+            return fates[instance_id] is InstanceFate.TERMINATED
         record = seen.instances.get(instance_id)
         if record is not None and record.state is TERMINATED:
             return instance_id in await lifecycle.terminate(self._ports, self._settings, [record], by=BY)

@@ -48,6 +48,17 @@ class InstanceDebt(StrEnum):
     OFFER = "await-and-offer"  # wait for the attestation, then `offer`; none in time: `expire`
 
 
+class InstanceFate(StrEnum):
+    """What became of an instance that was given up."""
+
+    TERMINATED = "terminated"  # its end is certain
+    TERMINATING = "terminating"  # its end is written down and owed
+    OFFERED = "offered"  # clean and on offer again
+    CLEANING = "cleaning"  # given back; its attestation is awaited
+    BUSY = "busy"  # its CI gave it a job: it goes back once that has ended
+    NOT_OURS = "not ours"  # another process moved it in between: left alone
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One machine. `threshold` is until when it may stay in its state; `attested` means clean and on offer."""

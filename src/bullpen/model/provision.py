@@ -67,6 +67,20 @@ class Place:
     until: datetime
 
 
+class Origin(StrEnum):
+    SELECTED = "selected"  # reused from the pool
+    CREATED = "created"  # launched for this run
+
+
+class RunState(StrEnum):
+    """Where a run is, as its provisions and instances tell."""
+
+    WAITING = "waiting"
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    RELEASING = "releasing"
+
+
 @dataclass(frozen=True, slots=True)
 class Provision:
     """One call of provision. An empty `run_id` warms the pool ahead of any run."""

@@ -6,29 +6,17 @@ to an engine is idempotent, and the process that comes second gets a Conflict an
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
-from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance
+from bullpen.model.instance import CLAIMED, CREATED, RUNNING, TERMINATED, Instance, InstanceFate
 from bullpen.model.provision import Provision
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy
 from bullpen.ports import Ports
-
-
-class InstanceFate(StrEnum):
-    """What became of an instance that was given up."""
-
-    TERMINATED = "terminated"  # its end is certain
-    TERMINATING = "terminating"  # its end is written down and owed
-    OFFERED = "offered"  # clean and on offer again
-    CLEANING = "cleaning"  # given back; its attestation is awaited
-    BUSY = "busy"  # its CI gave it a job: it goes back once that has ended
-    NOT_OURS = "not ours"  # another process moved it in between: left alone
 
 
 async def carry_out(

@@ -10,12 +10,12 @@ from collections.abc import Collection, Sequence
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
-from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance
+from bullpen.model.instance import CLAIMED, IDLE, RUNNING, Instance, InstanceFate
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy
-from bullpen.pool.lifecycle import InstanceFate, expire_and_terminate
+from bullpen.pool.lifecycle import expire_and_terminate
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Message, Ports
 

@@ -12,9 +12,9 @@ from bullpen.pool import debts
 from bullpen.ports import Ports
 from bullpen.provision.call import ProvisionCall
 from bullpen.provision.existing_members import ExistingMembers
-from bullpen.provision.outcome import Member, Origin, Outcome, Request
+from bullpen.provision.outcome import Member, Outcome, Request
 
-__all__ = ["Member", "Origin", "Outcome", "Request", "provision"]
+__all__ = ["Member", "Outcome", "Request", "provision"]
 
 TAKE_OVER = 20
 """Debts of other processes that a provision pays first: enough to keep a pool tidy, few enough not to slow it down."""

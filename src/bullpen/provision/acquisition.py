@@ -18,6 +18,7 @@ from bullpen.config import Settings, Timings
 from bullpen.errors import ProvisionFailed
 from bullpen.model.instance import Instance
 from bullpen.model.progress import Tell, WorkPhase, acquiring
+from bullpen.model.provision import Origin
 from bullpen.model.signal import Kind
 from bullpen.pool.watcher import SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
@@ -25,7 +26,7 @@ from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Member, Origin, Request
+from bullpen.provision.outcome import Member, Request
 from bullpen.provision.pickup import TicketPickup
 from bullpen.provision.record import ProvisionRecord
 from bullpen.provision.selection import ClaimWorker

@@ -18,6 +18,7 @@ from bullpen.config import Settings
 from bullpen.errors import BullpenError, Conflict, Interrupted, LimitReached, ProvisionFailed, Unavailable
 from bullpen.model import provision as provisions
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
+from bullpen.model.provision import Origin
 from bullpen.model.times import later
 from bullpen.ports import Clock, Ports
 from bullpen.provision.acquisition import Acquisition, timed
@@ -25,7 +26,7 @@ from bullpen.provision.cap_queue import CapQueue, place_until
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.existing_members import ExistingMembers
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Member, Origin, Outcome, Request
+from bullpen.provision.outcome import Member, Outcome, Request
 from bullpen.provision.record import ProvisionRecord
 from bullpen.provision.settlement import Settlement
 

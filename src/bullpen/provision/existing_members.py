@@ -14,12 +14,12 @@ from bullpen.errors import ConfigError, ProvisionFailed
 from bullpen.liveness.interruption import leaving_instances
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
-from bullpen.model.provision import COMMITTED, OPEN, Provision, State
+from bullpen.model.provision import COMMITTED, OPEN, Origin, Provision, State
 from bullpen.model.ticket import Verdict, judge
 from bullpen.pool import clock_skew, debts, lifecycle
 from bullpen.pool.watcher import Watcher
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Discarded, Member, Origin, Request
+from bullpen.provision.outcome import Discarded, Member, Request
 
 BY = "provision"
 SILENT = "serves the run, but shows no sign of life"

@@ -22,13 +22,13 @@ from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, LaunchedMachine, decisive, shortfall
 from bullpen.model.instance import Instance
+from bullpen.model.provision import Origin
 from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.ports import TOGETHER_LIMIT, Ports
 from bullpen.provision.eviction import Headroom
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Origin
 from bullpen.provision.record import ProvisionRecord
 
 FLEET_LIMIT = TOGETHER_LIMIT - 1

@@ -5,11 +5,11 @@ import asyncio
 from typing import Any
 
 from bullpen.errors import Conflict
-from bullpen.model.instance import Instance
+from bullpen.model.instance import Instance, InstanceFate
+from bullpen.model.provision import Origin
 from bullpen.model.transition import Change
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
-from bullpen.provision.outcome import Discarded, Member, Origin
+from bullpen.provision.outcome import Discarded, Member
 
 
 class Holdings:

@@ -1,13 +1,12 @@
 """What is asked of provision, and what became of it."""
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFailed, Unavailable
-from bullpen.model.instance import Instance
+from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.progress import WorkPhase
+from bullpen.model.provision import Origin
 from bullpen.model.ticket import Requirements
-from bullpen.pool.lifecycle import InstanceFate
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +24,6 @@ class Request:
     allow_partial: bool = False
     spares_silent: bool = False
     wait: float = 0.0
-
-
-class Origin(StrEnum):
-    SELECTED = "selected"  # reused from the pool
-    CREATED = "created"  # launched for this run
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from bullpen.config import Settings, Timings
 from bullpen.errors import Conflict
 from bullpen.model import instance as instances
-from bullpen.model.instance import Instance
-from bullpen.model.provision import Provision
+from bullpen.model.instance import Instance, InstanceFate
+from bullpen.model.provision import Origin, Provision
 from bullpen.model.signal import Kind, Pulse
 from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.pool.watcher import HeartbeatStale, Judge, SignalFailed, Watcher, reaching
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Member, Origin
+from bullpen.provision.outcome import Member
 from bullpen.provision.pickup import TicketPickup
 
 HEDGES = 4

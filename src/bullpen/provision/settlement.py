@@ -14,16 +14,15 @@ from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
-from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance
-from bullpen.model.provision import Provision
+from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance, InstanceFate
+from bullpen.model.provision import Origin, Provision
 from bullpen.model.signal import Kind
 from bullpen.model.times import later
 from bullpen.model.transition import Change
 from bullpen.pool import busy, lifecycle, offering
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.provision.holdings import Holdings
-from bullpen.provision.outcome import Discarded, Member, Origin
+from bullpen.provision.outcome import Discarded, Member
 from bullpen.provision.record import ProvisionRecord
 
 IN_FLIGHT = 2.0

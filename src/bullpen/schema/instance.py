@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, field
 
-from bullpen.inventory import InstanceView
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance
 from bullpen.model.instance import State as InstanceState
@@ -16,6 +15,9 @@ from bullpen.model.ticket import UsageClass
 from bullpen.model.transition import StoryLine
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.story import CiJobAnswer, DebtAnswer, StoryLineAnswer, ci_job_of, debt_of, lines_of
+
+if TYPE_CHECKING:
+    from bullpen.inventory import InstanceView
 
 
 class InstanceAnswer(AnswerBody, frozen=True):
@@ -87,5 +89,5 @@ def instance_of(
     )
 
 
-def instance_of_view(view: InstanceView) -> InstanceAnswer:
+def instance_of_view(view: "InstanceView") -> InstanceAnswer:
     return instance_of(view.instance, view.pulse, pid=view.pid, leaving=view.leaving, activity=view.activity)

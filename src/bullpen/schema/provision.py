@@ -1,16 +1,19 @@
 """What became of a provision."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
 from bullpen.errors import FailureCause
+from bullpen.model.instance import InstanceFate
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.progress import WorkPhase
+from bullpen.model.provision import Origin
 from bullpen.model.ticket import UsageClass
-from bullpen.pool.lifecycle import InstanceFate
-from bullpen.provision.outcome import Member, Origin, Outcome
 from bullpen.schema.base import AnswerBody, WorkState, filled
+
+if TYPE_CHECKING:
+    from bullpen.provision.outcome import Member, Outcome
 
 
 class MemberAnswer(AnswerBody, frozen=True):
@@ -67,7 +70,7 @@ class ProvisionAnswer(AnswerBody, frozen=True):
     collisions: Annotated[int, Meta(description="How often another run was faster at a claim.")]
 
 
-def provision_of(outcome: Outcome) -> ProvisionAnswer:
+def provision_of(outcome: "Outcome") -> ProvisionAnswer:
     return filled(
         ProvisionAnswer,
         outcome,
@@ -81,6 +84,6 @@ def provision_of(outcome: Outcome) -> ProvisionAnswer:
     )
 
 
-def _member_of(member: Member) -> MemberAnswer:
+def _member_of(member: "Member") -> MemberAnswer:
     one = member.instance
     return MemberAnswer(one.id, member.origin, one.state, one.resource_class, one.instance_type, one.usage_class)

@@ -1,11 +1,13 @@
 """What became of a run's instances when it was released."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from bullpen.release import ReleaseOutcome
 from bullpen.schema.base import AnswerBody, WorkState, filled
+
+if TYPE_CHECKING:
+    from bullpen.release import ReleaseOutcome
 
 
 class ReleaseAnswer(AnswerBody, frozen=True):
@@ -20,5 +22,5 @@ class ReleaseAnswer(AnswerBody, frozen=True):
     duration_seconds: Annotated[float, Meta(description="How long it took.")]
 
 
-def release_of(released: ReleaseOutcome) -> ReleaseAnswer:
+def release_of(released: "ReleaseOutcome") -> ReleaseAnswer:
     return filled(ReleaseAnswer, released, state=WorkState.SUCCEEDED, duration_seconds=round(released.duration, 3))

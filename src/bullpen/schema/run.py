@@ -1,16 +1,19 @@
 """A run: in the list of those that the pool serves, as it stands, and what became of one that `bullpen run` served."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from bullpen.inventory import RunList, RunState, RunView
 from bullpen.model.job import Job
-from bullpen.run import RunOutcome
+from bullpen.model.provision import RunState
 from bullpen.schema.base import AnswerBody, Time, WorkState, filled, time_of
 from bullpen.schema.instance import InstanceAnswer
 from bullpen.schema.job import JobAnswer, job_of
+
+if TYPE_CHECKING:
+    from bullpen.inventory import RunList, RunView
+    from bullpen.run import RunOutcome
 
 
 class RunAnswer(AnswerBody, frozen=True):
@@ -87,7 +90,7 @@ class RunResult(AnswerBody, frozen=True):
     busy: tuple[str, ...] = ()
 
 
-def run_result_of(ran: RunOutcome) -> RunResult:
+def run_result_of(ran: "RunOutcome") -> RunResult:
     return filled(
         RunResult,
         ran,
@@ -100,7 +103,7 @@ def run_result_of(ran: RunOutcome) -> RunResult:
     )
 
 
-def _run_job(ran: RunOutcome, job: Job) -> RunJob:
+def _run_job(ran: "RunOutcome", job: Job) -> RunJob:
     started, ended = ran.started.get(job.id), job.finished_at
     return filled(
         RunJob,
@@ -118,7 +121,7 @@ def _seconds(since: datetime | None, until: datetime | None) -> float | None:
     return None if since is None or until is None else round((until - since).total_seconds(), 3)
 
 
-def run_summary_of(run: RunView) -> RunSummary:
+def run_summary_of(run: "RunView") -> RunSummary:
     return filled(
         RunSummary,
         run,
@@ -129,5 +132,5 @@ def run_summary_of(run: RunView) -> RunSummary:
     )
 
 
-def run_page_of(found: RunList) -> RunPage:
+def run_page_of(found: "RunList") -> RunPage:
     return RunPage([run_summary_of(run) for run in found.runs], found.next)

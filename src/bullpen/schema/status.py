@@ -1,20 +1,22 @@
 """The pool as a whole, and whether a server can serve it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from msgspec import Meta, field
 
-from bullpen.inventory import Status
 from bullpen.model.control import State as ControlState
 from bullpen.model.provision import Provision
 from bullpen.model.worker import ACTIVE, INACTIVE
-from bullpen.ports.health import Limit
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.instance import InstanceAnswer, instance_of_view
 from bullpen.schema.run import RunSummary, run_summary_of
 from bullpen.schema.worker import SilentWorker, silent_worker_of
-from bullpen.settings.reloading import Reloader
+
+if TYPE_CHECKING:
+    from bullpen.inventory import Status
+    from bullpen.ports.health import Limit
+    from bullpen.settings.reloading import Reloader
 
 
 class PoolAnswer(AnswerBody, frozen=True):
@@ -152,11 +154,11 @@ class AliveAnswer(AnswerBody, frozen=True):
     alive: Annotated[bool, Meta(description="Always true.")]
 
 
-def server_status_of(status: Status, loops: Mapping[str, bool], reloader: Reloader | None) -> ServerStatus:
+def server_status_of(status: "Status", loops: Mapping[str, bool], reloader: "Reloader | None") -> ServerStatus:
     return _status_of(ServerStatus, status, loops=dict(loops), settings=filled(SettingsAnswer, reloader))
 
 
-def pool_status_of(status: Status, limits: Sequence[Limit] = (), location: str = "") -> PoolStatus:
+def pool_status_of(status: "Status", limits: "Sequence[Limit]" = (), location: str = "") -> PoolStatus:
     return _status_of(
         PoolStatus,
         status,
@@ -173,7 +175,7 @@ def domains_of(census: Mapping[tuple[str, str], int]) -> list[DomainAnswer]:
     return [DomainAnswer(name, census.get((name, ACTIVE), 0), census.get((name, INACTIVE), 0)) for name in names]
 
 
-def _status_of(kind: type[S], status: Status, **others: Any) -> S:
+def _status_of(kind: type[S], status: "Status", **others: Any) -> S:
     counts: dict[str, dict[str, int]] = {}
     for (name, state), count in status.counts.items():
         counts.setdefault(name, {})[state.value] = count

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from msgspec import Meta
 
-from bullpen.inventory import Story
 from bullpen.model.activity import Activity
 from bullpen.model.instance import Instance, InstanceDebt
 from bullpen.model.instance import State as InstanceState
@@ -17,6 +16,9 @@ from bullpen.model.ticket import format_time
 from bullpen.model.transition import Debt, StoryLine
 from bullpen.model.worker import State as WorkerState
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
+
+if TYPE_CHECKING:
+    from bullpen.inventory import Story
 
 RECORD_STATES = sorted(
     {one.value for kind in (InstanceState, ProvisionState, JobState, WorkerState) for one in kind} - {"absent"}
@@ -84,7 +86,7 @@ class StoryList(AnswerBody, frozen=True):
     stories: Annotated[list[StoryAnswer], Meta(description="One story for each record.")]
 
 
-def story_of(story: Story) -> StoryAnswer:
+def story_of(story: "Story") -> StoryAnswer:
     record = story.record
     return StoryAnswer(
         id=story.id,

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, field
 
-from bullpen.inventory import Roster, Silence
 from bullpen.model.transition import StoryLine
 from bullpen.model.worker import Card, Worker, WorkerFate
 from bullpen.model.worker import State as WorkerState
 from bullpen.schema.base import AnswerBody, Time, filled, time_of
 from bullpen.schema.story import StoryLineAnswer, lines_of
+
+if TYPE_CHECKING:
+    from bullpen.inventory import Roster, Silence
 
 
 class WorkerFilter(StrEnum):
@@ -97,11 +99,11 @@ def worker_of(worker: Worker, card: Card, story: Sequence[StoryLine] = ()) -> Wo
     )
 
 
-def workers_of(found: Roster) -> WorkerList:
+def workers_of(found: "Roster") -> WorkerList:
     return WorkerList([worker_of(one.worker, one.card) for one in found.workers], found.next)
 
 
-def silent_worker_of(silence: Silence) -> SilentWorker:
+def silent_worker_of(silence: "Silence") -> SilentWorker:
     worker = silence.worker
     return filled(
         SilentWorker,

@@ -21,9 +21,9 @@ from bullpen.errors import Refused, Unavailable
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.lost_worker import WorkerLoss
+from bullpen.model.instance import InstanceFate
 from bullpen.model.times import later
 from bullpen.pool import lifecycle
-from bullpen.pool.lifecycle import InstanceFate
 from bullpen.ports import Ports
 from bullpen.workflows.alerts import ReportCollector
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from bullpen.config import Settings
 from bullpen.model import label as labels
 from bullpen.model.activity import Activity
-from bullpen.model.instance import IDLE, RUNNING, Instance
+from bullpen.model.instance import IDLE, RUNNING, Instance, InstanceFate
 from bullpen.model.label import Label
 from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle
@@ -75,7 +75,7 @@ async def end_stale(
     why = f"its agent reports a job of run {run.run}, which has completed"
     fates = await lifecycle.expire_and_terminate(ports, settings, condemned, why, by=BY) if condemned else {}
     for id, fate in fates.items():
-        if fate is not lifecycle.InstanceFate.NOT_OURS:
+        if fate is not InstanceFate.NOT_OURS:
             report.note(f"{id} is {fate}: {why}")
 
 

@@ -6,16 +6,15 @@ from typing import Any
 import msgspec
 
 from bullpen.errors import FailureCause
-from bullpen.inventory import RunState
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import Result as JobResult
 from bullpen.model.job import State as JobState
 from bullpen.model.progress import WorkPhase
+from bullpen.model.provision import Origin, RunState
 from bullpen.model.signal import Kind as SignalKind
 from bullpen.model.ticket import UsageClass
 from bullpen.model.worker import State as WorkerState
-from bullpen.provision.outcome import Origin
 from bullpen.schema import (
     agent,
     base,

@@ -12,9 +12,10 @@ from litestar.params import JSONBody, QueryParameter
 from bullpen.auth.tokens import Operator, RunIdentity, Scope
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, NotFound
-from bullpen.inventory import RunState, job_page, run_exists, runs, views
+from bullpen.inventory import job_page, run_exists, runs, views
 from bullpen.model import limits
 from bullpen.model.progress import Tell
+from bullpen.model.provision import RunState
 from bullpen.provision import Request, provision
 from bullpen.release import release
 from bullpen.schema.instance import instance_of_view
