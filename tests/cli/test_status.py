@@ -205,11 +205,15 @@ def test_watch_ends_when_the_reader_of_its_pipe_has_gone(
 
 
 @pytest.mark.slow
-def test_watch_on_a_small_terminal_never_scrolls(home: CommandLine, started: list["subprocess.Popen[str]"]) -> None:
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_watch_on_a_small_terminal_never_scrolls(
+    home: CommandLine, started: list["subprocess.Popen[str]"], locale: str
+) -> None:
     rows, columns = 6, 24
     terminal, program = pty.openpty()
     fcntl.ioctl(program, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environ = {**os.environ, "TERM": "xterm"} | {"COLUMNS": str(columns), "LINES": str(rows)}
+    environ = {**os.environ, "TERM": "xterm", "LC_ALL": locale} | {"COLUMNS": str(columns), "LINES": str(rows)}
+    environ.pop("PYTHONIOENCODING", None), environ.pop("PYTHONUTF8", None)
     process = subprocess.Popen([*PROGRAM, "status", "--watch"], stdout=program, stderr=program, text=True, env=environ)
     started.append(process)
     os.close(program)

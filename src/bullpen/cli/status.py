@@ -15,7 +15,7 @@ import msgspec
 from bullpen.cli.arguments import checked_run_id
 from bullpen.cli.backend import Backend
 from bullpen.cli.options import PoolOptions, answering_options
-from bullpen.cli.output import answer_width, print_json, say
+from bullpen.cli.output import answer_width, legible, print_json, say
 from bullpen.cli.status_text import status_text
 from bullpen.cli.text import cut
 from bullpen.errors import ConfigError, Interrupted
@@ -157,8 +157,9 @@ class Screen:
             lines = [*lines[: height - 1], f"... {len(lines) - height + 1} more lines; choose with --run or --class"]
         erase = "\033[H" if self._shown else "\033[2J\033[H"
         self._shown = True
+        width -= len(legible("…", sys.stdout)) - 1
         # A line that is too long would take two, so that the last ones scroll.
-        say(erase + "\n".join(f"{cut(line, width)}\033[K" for line in lines) + "\033[J")
+        say(erase + "\n".join(f"{cut(legible(line, sys.stdout), width)}\033[K" for line in lines) + "\033[J")
 
     def is_read(self) -> bool:
         """False once the reader of a pipe has closed it: without a change, no write would find out."""
