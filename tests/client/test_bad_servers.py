@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bullpen import __version__
-from bullpen.client import Client, ProvisionRun
+from bullpen.client import AsyncClient, Client, ProvisionRun, SubmitJob
 from bullpen.errors import (
     BullpenError,
     ConfigError,
@@ -117,6 +119,21 @@ def test_a_port_where_nothing_listens_is_unavailable_at_once() -> None:
     assert isinstance(error, Unavailable)
     assert "does not answer (Connection refused)" in str(error)
     assert "bullpen serve" in error.remedy
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_asynchronous_client_says_it_in_the_same_words(host: str) -> None:
+    async def ask() -> None:
+        async with AsyncClient(f"http://{host}:{a_free_port()}") as client:
+            await client.status()
+
+    with pytest.raises(Unavailable, match=r"does not answer \(Connection refused\)"):
+        asyncio.run(ask())
+
+
+def test_a_field_with_its_default_is_not_sent() -> None:
+    bodies = [ProvisionRun(count=1), SubmitJob(run_id="4711", command=("true",))]
+    assert list(map(msgspec.json.encode, bodies)) == [b'{"count":1}', b'{"runId":"4711","command":["true"]}']
 
 
 def test_a_host_name_that_does_not_exist_is_named() -> None:

@@ -5,6 +5,7 @@ can run the code of the asynchronous one without an event loop.
 """
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -240,5 +241,6 @@ def _causes(exc: BaseException) -> list[BaseException]:
 
 
 def _said(exc: BaseException) -> str:
-    text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    # asyncio writes its own text, with the address, into `strerror`.
+    text = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
     return "" if "All connection attempts failed" in text else text

@@ -16,8 +16,9 @@ class AnswerBody(Struct, frozen=True, rename="camel"):
     """What the command line prints with `--json`, or the server answers."""
 
 
-class RequestBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What a client sends. An unknown field is an error: it may be a misspelt one."""
+class RequestBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """What a client sends. An unknown field is an error: it may be a misspelt one. So a field with its default is not
+    sent: an earlier patch of the same version may not know it."""
 
 
 class WorkState(StrEnum):
