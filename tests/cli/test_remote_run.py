@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from builders import needs
 from bullpen.cli.remote_pool import RemotePool
-from bullpen.cli.remote_run import REPLACE_AGAIN, _RemoteWatch, _Tried
+from bullpen.cli.remote_run import REPLACE_AGAIN, _RemoteWatch
 from bullpen.client import AsyncClient
 from bullpen.errors import Unavailable
 from bullpen.jobs.log_tail import JobLogTail
@@ -17,6 +17,7 @@ from bullpen.model.job import QUEUED, Job
 from bullpen.model.progress import ProgressReport
 from bullpen.provision.outcome import Request
 from bullpen.run import RunOptions
+from bullpen.run.watch import FollowedJob
 
 
 class RestartedServer:
@@ -46,7 +47,7 @@ async def test_a_replacement_that_is_lost_with_its_server_is_asked_for_again() -
     )
     wanted = JobRequest("4711", ("true",))
     job = Job(id="j-1", version=0, state=QUEUED, run_id="4711", command=("true",))
-    watch.followed = [_Tried(wanted, job, cast(JobLogTail, None))]
+    watch.followed = [FollowedJob(wanted, job, cast(JobLogTail, None))]
     for _ in range(2):
         await watch._replace_lost()
         await asyncio.sleep(REPLACE_AGAIN)

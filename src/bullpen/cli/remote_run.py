@@ -22,7 +22,7 @@ from bullpen.model.ticket import parse_time
 from bullpen.provision.outcome import Discarded, Outcome, Request
 from bullpen.release import ReleaseOutcome
 from bullpen.run import RunOptions, RunOutcome, Write
-from bullpen.run.watch import failed_by_itself, first_failed
+from bullpen.run.watch import FollowedJob, failed_by_itself, first_failed
 from bullpen.schema.base import WorkState
 from bullpen.schema.job import JobAnswer
 from bullpen.schema.provision import ProvisionAnswer
@@ -84,16 +84,6 @@ async def run_remotely(
 
 
 @dataclass(slots=True)
-class _Tried:
-    """A wanted job: its current try, and those that failed before."""
-
-    request: JobRequest
-    job: Job
-    log: JobLogTail
-    earlier: tuple[Job, ...] = ()
-
-
-@dataclass(slots=True)
 class _RemoteWatch:
     """The jobs of a run on a server, until all have ended."""
 
@@ -103,7 +93,7 @@ class _RemoteWatch:
     _options: RunOptions
     _tell: Tell
     _write: Write
-    followed: list[_Tried] = field(default_factory=list)
+    followed: list[FollowedJob] = field(default_factory=list)
     failed_first: Job | None = None
     _used: set[str] = field(default_factory=set)  # runners that have had a job
     _replacement: "asyncio.Task[ProvisionAnswer] | None" = None
@@ -135,9 +125,9 @@ class _RemoteWatch:
             if isinstance(error, Unavailable):
                 error.remedy = f"Give the runners back with `bullpen release --run-id {self._request.run_id}`."
 
-    async def _tried(self, wanted: JobRequest, avoid: str = "") -> _Tried:
+    async def _tried(self, wanted: JobRequest, avoid: str = "") -> FollowedJob:
         (job,) = await self._pool.submit([wanted], avoid)
-        return _Tried(wanted, job_of_answer(job), JobLogTail(self._client.job_log, job.id))
+        return FollowedJob(wanted, job_of_answer(job), JobLogTail(self._client.job_log, job.id))
 
     async def _all_ended(self, *, tries_again: bool = True) -> bool:
         """Read the jobs, pass on what they printed, and submit again what failed and may be tried again."""
@@ -167,10 +157,10 @@ class _RemoteWatch:
                 if self._may_try(one):
                     await self._try_again(one)
 
-    def _may_try(self, one: _Tried) -> bool:
+    def _may_try(self, one: FollowedJob) -> bool:
         return failed_by_itself(one.job) and len(one.earlier) < self._options.retries
 
-    async def _try_again(self, one: _Tried) -> None:
+    async def _try_again(self, one: FollowedJob) -> None:
         left = self._options.retries - len(one.earlier)
         self._write(one.job, f"[{one.job.reason or one.job.result.value}; trying again, {left} left]")
         again = await self._tried(one.request, one.job.worker if self._has_other_free_runner(one.job) else "")

@@ -51,7 +51,7 @@ def first_failed(ended: Sequence[Job]) -> Job | None:
 
 
 @dataclass(slots=True)
-class _Followed:
+class FollowedJob:
     """A wanted job: its current try, and those that failed before."""
 
     request: JobRequest
@@ -69,7 +69,7 @@ class Watch:
     _options: RunOptions
     _tell: Tell
     _write: Write
-    _followed: list[_Followed]
+    _followed: list[FollowedJob]
     _replacements: Replacements
     _liveness: LivenessController
     _began: float
@@ -91,7 +91,7 @@ class Watch:
     ) -> Self:
         submitted = await jobs.submit(ports, wanted, by=BY)
         read = ports.logs.read
-        followed = [_Followed(one, job, JobLogTail(read, job.id)) for one, job in zip(wanted, submitted, strict=True)]
+        followed = [FollowedJob(one, job, JobLogTail(read, job.id)) for one, job in zip(wanted, submitted, strict=True)]
         replacements = Replacements(ports, settings, request, tell, options.one_each)
         began = asyncio.get_running_loop().time()
         liveness = LivenessController(ports, settings)
@@ -147,12 +147,12 @@ class Watch:
                 if self._may_try(one):
                     await self._submit_again(one)
 
-    def _may_try(self, one: _Followed) -> bool:
+    def _may_try(self, one: FollowedJob) -> bool:
         """True if it failed by itself and has tries left. Where it was cancelled, or no runner could finish it, another
         try would not help."""
         return failed_by_itself(one.job) and len(one.earlier) < self._options.retries
 
-    async def _submit_again(self, one: _Followed) -> None:
+    async def _submit_again(self, one: FollowedJob) -> None:
         """As a new job: nothing of the failed one changes, and if this process dies here, no try is left over."""
         left = self._options.retries - len(one.earlier)
         self._write(one.job, f"[{one.job.reason or one.job.result.value}; trying again, {left} left]")
