@@ -114,6 +114,7 @@ def failed_fleet(stage: DemoStage) -> None:
     answer = stage.provision("short", wanted, "--set", f"local.capacity={capacity}")
     stage.check(answer["exitCode"] == 1 and answer["state"] == "failed", f"provision fails: {answer['reason']}")
     stage.check(not _running(stage, "short"), "the run has no runner: all or nothing")
+    _settle(stage)
     after = sorted(one.id for one in _on_offer(stage))
     stage.check(after == before, f"the {len(after)} selected runners are on offer again, the created one is gone")
 
@@ -167,14 +168,7 @@ def killed(stage: DemoStage) -> None:
         bool(actions),
         f"refresh took {plural(len(actions), 'action')}, such as: {actions[0]['what']} {actions[0]['subject']}",
     )
-
-    async def is_clean(ports: Ports) -> bool:
-        live = await ports.records.live(1000)
-        machines = {seen.id for seen in await ports.compute.sightings() if seen.alive}
-        return machines <= {one.id for one in live} and not any(o.is_pending or o.state is CLAIMED for o in live)
-
-    while not stage.ask(is_clean):
-        stage.run("refresh", *IMPATIENT)
+    _settle(stage)
     _audit(stage)
     stage.check(not _running(stage, "killed"), "the run has no runner: all or nothing")
 
@@ -188,6 +182,18 @@ def curtain(stage: DemoStage) -> None:
     left = [pid for pid in machines if _lives(pid)]
     runners = plural(len(ended["terminated"]), "runner")
     stage.check(not stage.pids() and not left, f"{runners} ended, no process remains")
+
+
+def _settle(stage: DemoStage) -> None:
+    """Let refresh finish what commands left, such as an offer of a runner that cleans for longer than they wait."""
+
+    async def is_clean(ports: Ports) -> bool:
+        live = await ports.records.live(1000)
+        machines = {seen.id for seen in await ports.compute.sightings() if seen.alive}
+        return machines <= {one.id for one in live} and not any(o.is_pending or o.state is CLAIMED for o in live)
+
+    while not stage.ask(is_clean):
+        stage.run("refresh", *IMPATIENT)
 
 
 def _audit(stage: DemoStage) -> None:
