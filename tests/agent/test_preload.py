@@ -25,6 +25,7 @@ SERVED, DIRECT = (
 )
 ON_EC2 = ["bullpen.agent.aws.imds", "bullpen.agent.aws.interruption"]
 URL, GITHUB = {"serve_url": "http://127.0.0.1"}, {"ci": "github", "runner_user": "runner"}
+OWN_JOBS = {f"bullpen.agent.{name}" for name in ("store.jobs", "forked", "unpack_source", "collect_artifacts")}
 KINDS: dict[str, tuple[dict[str, str], list[str], set[str]]] = {
     "embedded": ({}, [], {OWN_USER, ACTIONS, VAULT}),
     "embedded, own user": ({"runner_user": "runner"}, [], {ACTIONS, VAULT}),
@@ -35,9 +36,9 @@ KINDS: dict[str, tuple[dict[str, str], list[str], set[str]]] = {
     "direct": (
         {"table": "t", "runner_user": "r"},
         [*DIRECT, *ON_EC2],
-        {ACTIONS, LEASE, "bullpen.agent.store.jobs", VAULT},
+        {ACTIONS, LEASE, VAULT, *OWN_JOBS},
     ),
-    "direct, GitHub": ({"table": "t", **GITHUB}, [*DIRECT, *ON_EC2], {LEASE, "bullpen.agent.store.jobs", FETCH}),
+    "direct, GitHub": ({"table": "t", **GITHUB}, [*DIRECT, *ON_EC2], {LEASE, FETCH, *OWN_JOBS}),
 }
 AT_START = {"ctypes"}  # before the loop begins
 IN_ARCHIVES = {"zipfile"}  # where the agent is one file, and with the first heartbeat

@@ -4,10 +4,13 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bullpen.engines.sqlite import migrations, turnstile
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.migrations import FILE, load_scripts
 from bullpen.engines.sqlite.turnstile import Turnstile
@@ -18,6 +21,7 @@ pytestmark = pytest.mark.real_loop
 
 OPEN = """
 import sys, pathlib
+from bullpen.engines.sqlite import migrations, turnstile
 from bullpen.engines.sqlite.database import Database
 from bullpen.engines.sqlite.migrations import load_scripts
 home, scripts = map(pathlib.Path, sys.argv[1:])
@@ -213,3 +217,29 @@ print(sorted(name for name in sys.modules if name.startswith("bullpen.") and not
 """
     with a_process(script) as process:
         assert a_line_of(process) == "[]"
+
+
+async def test_a_process_that_looks_while_another_creates_the_tables_takes_them_for_no_other_program_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read that there is no version and no mark, and the tables are there when it counts them."""
+    scripts = scripts_in(tmp_path / "scripts", "CREATE TABLE t (x)")
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(home / FILE)) as first:
+        first.execute("PRAGMA journal_mode = WAL")
+
+    class Overtaken(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            found = super().execute(sql, *parameters)
+            if sql == "PRAGMA application_id" and not made:
+                made.append(home)
+                monkeypatch.setattr(migrations, "connect", turnstile.connect)
+                migrations.open_home(home, Turnstile(home), scripts).close()
+            return found
+
+    made: list[Path] = []
+    monkeypatch.setattr(migrations, "connect", lambda path: sqlite3.connect(path, factory=Overtaken))
+    migrations.open_home(home, Turnstile(home), scripts).close()
+    assert made
+    assert version_and_tables(home)[0] == 1

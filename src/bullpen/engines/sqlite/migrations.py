@@ -94,9 +94,14 @@ def _migrated(database: Path, scripts: Sequence[Path]) -> sqlite3.Connection:
 
 
 def _version(connection: sqlite3.Connection, database: Path, known: int) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads and checks the schema
+    connection.execute("BEGIN")  # one snapshot: another process may be creating the tables at this moment
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # reads and checks the schema
+    finally:
+        if connection.in_transaction:  # some errors have ended it
+            connection.execute("ROLLBACK")
     if application != APPLICATION_ID and (version or tables):
         raise damaged(database, "another program created it")
     if version > known:
