@@ -76,7 +76,8 @@ async def test_a_database_closes_though_another_process_holds_the_turnstile(
     monkeypatch.setattr(writer, "WRITTEN_BACK_AFTER", 0)
     monkeypatch.setattr(writer, "REST_WITHIN", 0.01)
     async with Database.open(tmp_path, scripts) as db:
-        await db.write(insert(0))
+        for number in range(2):  # the writer starts the thread of the checkpointer between the two
+            await db.write(insert(number))
         checkpointer = db._writer._checkpointer
         checkpointer._turnstile = Turnstile(tmp_path, patience=3600.0)
         with Turnstile(tmp_path).hold():
