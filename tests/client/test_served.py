@@ -22,7 +22,7 @@ from bullpen.model.job import Result
 from bullpen.schema.event import EventKind
 from bullpen.schema.operation import OperationKind, OperationState, ProgressAnswer
 from made_tokens import make_token
-from server.served import Served, a_server, environment
+from server.served import Served, a_server, end_pool, environment
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +42,7 @@ def tokens(home: Path) -> dict[Scope, str]:
 def served(home: Path, tokens: dict[Scope, str]) -> Iterator[Served]:
     with a_server(home, "--set", "limits.max-count=5") as served:
         yield served
+    end_pool(home)
 
 
 @pytest.fixture

@@ -56,6 +56,13 @@ def command(home: Path, *arguments: str, program: Sequence[str] = CHECKOUT) -> l
     return [*program, "--home", str(home), *arguments]
 
 
+def end_pool(home: Path) -> None:
+    """End every runner of a home, once nothing serves it."""
+    subprocess.run(
+        command(home, "down", "--yes"), env=environment(), timeout=PATIENCE, check=False, capture_output=True
+    )
+
+
 def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("BULLPEN_")}
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from free_ports import a_free_port
-from server.served import PATIENCE, Served, a_server, command, environment
+from server.served import PATIENCE, Served, a_server, command, end_pool, environment
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
@@ -184,9 +184,7 @@ def test_agents_over_http_run_jobs_outlive_the_service_and_come_back(tmp_path: P
             done = until(lambda: _over(served, path))
             assert done["result"]["offered"] == [instance["id"]]
     finally:
-        subprocess.run(
-            command(home, "down", "--yes"), env=environment(), timeout=PATIENCE, check=False, capture_output=True
-        )
+        end_pool(home)
 
 
 def _over(served: Served, path: str) -> dict[str, Any] | None:
