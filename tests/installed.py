@@ -29,7 +29,7 @@ def without_the_checkout() -> dict[str, str]:
 def ran(
     command: Sequence[str | Path], cwd: Path, user: str | None = None, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    """As another `user` and with no right of ours, if one is named."""
+    """As another `user`, without the permissions of this process, if one is named."""
     return subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
