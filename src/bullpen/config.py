@@ -18,6 +18,7 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, le=1000)]
 Name = Annotated[str, Meta(pattern=limits.whole(limits.CLASS_NAME))]
+MEBIBYTE = 1024 * 1024
 LONGEST_JOB = 5 * 86400.0  # seconds that GitHub allows a job on a self-hosted runner
 PoolName = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{2,31}\Z")]  # also valid for queues and templates
 
@@ -118,7 +119,15 @@ class Sync(Frozen, frozen=True):
     """The files of a project that `bullpen run` sends to its runners. Sizes in MiB."""
 
     max_size: Annotated[int, Meta(ge=1, le=1024 * 1024)] = 500  # largest project: each runner gets a copy of it
-    store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # files kept so that only changes are sent again
+    store_size: Annotated[int, Meta(ge=1, le=16 * 1024 * 1024)] = 4096  # room for files that were sent, and artifacts
+
+    @property
+    def max_bytes(self) -> int:
+        return self.max_size * MEBIBYTE
+
+    @property
+    def store_bytes(self) -> int:
+        return self.store_size * MEBIBYTE
 
 
 class Engines(Frozen, frozen=True):
@@ -141,6 +150,22 @@ class Aws(Frozen, frozen=True):
     volume: Count = 0  # size of the root volume in GiB; 0: as in the image
     root_device: str = "/dev/xvda"  # device name of the root volume in the image; Ubuntu has /dev/sda1
     tags: dict[str, str] = field(default_factory=dict)  # additional tags of every machine and volume
+
+
+class ScaleSetSettings(Frozen, frozen=True):
+    """A runner scale set: jobs with its name in `runs-on` get a runner of the pool, without a step that asks for it."""
+
+    events: Literal["any", "trusted"]  # trusted: the set serves pushes and schedules, but no pull requests; any: all
+    resource_class: str = field(default="", name="class")  # resource class of its runners; empty: the table's name
+    name: str = ""  # what workflows write in `runs-on`; empty: bullpen- and the class
+    min: Count = 0  # runners that wait registered; with 1, the first job of a push starts without a registration
+    max: Count = 0  # largest number of its runners; 0: the cap of its class, else that of the pool
+    usage_class: Literal["on-demand", "spot"] = "on-demand"  # what its runners are launched as
+    runner_group: str = ""  # runner group of an organisation; empty: github.runner-group
+    trust_domain: str = ""  # whose used runners it gets; empty: that of github.scope, if it is a repository
+    repositories: tuple[str, ...] = ()  # repositories of an organisation that it serves, or "*" for all of them
+    linger: Seconds = 60.0  # an idle runner above min is given back after this; jobs often follow each other
+    max_runtime_min: Annotated[int, Meta(ge=1, le=limits.RUNTIME_MINUTES)] = 360  # longest time of a job, in minutes
 
 
 class Github(Frozen, frozen=True):
@@ -167,6 +192,7 @@ class Github(Frozen, frozen=True):
     rescue_attempts: Annotated[int, Meta(ge=1, le=10)] = 1  # largest number of re-runs of one run for lost jobs
     oidc_issuer: str = ""  # issuer of the jobs' OIDC tokens; empty: derived from url
     oidc_audience: str = "bullpen"  # audience that the OIDC token of a job must have
+    scale_sets: dict[Name, ScaleSetSettings] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Without the secrets, because settings appear in messages and tracebacks."""
@@ -223,6 +249,10 @@ class Settings(Frozen, frozen=True):
             known = ", ".join(sorted(self.classes))
             raise ConfigError(f"resource-class {name!r}: not configured; known are {known}", field="resource-class")
         return self.classes[name]
+
+    def generation(self, resource_class: str) -> int | None:
+        """The current generation of the images of a class; None if the class is not configured any more."""
+        return self.classes[resource_class].image_generation if resource_class in self.classes else None
 
     def requirements(
         self,

@@ -4,10 +4,12 @@
     ├── ConfigError              settings or arguments are wrong; before any work     exit 2
     │   └── Outdated             the store was made by a newer Bullpen
     ├── NotFound                 no such record
+    │   └── SessionGone          the message session has ended: open another
     ├── InvalidTransition        the subject is not in a source state of the step
     ├── Conflict                 another process moved it first: draw again or reread
     ├── Unavailable              could not answer; a retry may help                   exit 75
-    │   └── Throttled            … after `retry_after` seconds
+    │   ├── Throttled            … after `retry_after` seconds
+    │   └── UnreadableMessage    it would come again: skip it if that does not help
     ├── Refused                  answered no; the same again will not help
     │   ├── InsufficientCapacity the engine cannot launch enough machines of this kind now
     │   ├── LimitReached         a cap of the settings
@@ -76,6 +78,10 @@ class NotFound(BullpenError):
     cause = FailureCause.NOT_FOUND
 
 
+class SessionGone(NotFound):
+    """The message session of a scale set has ended, and only a new one helps."""
+
+
 class InvalidTransition(BullpenError):
     cause = FailureCause.CONFLICT
 
@@ -105,6 +111,11 @@ class Throttled(Unavailable):
     def __init__(self, message: str, *, retry_after: float, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.retry_after = retry_after
+
+
+class UnreadableMessage(Unavailable):
+    """A message of a scale set cannot be read, not even its id. It comes again until it is acknowledged, so its reader
+    must skip it if it stays unreadable."""
 
 
 class Refused(BullpenError):

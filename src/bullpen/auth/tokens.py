@@ -16,12 +16,12 @@ import hmac
 import json
 import re
 import secrets
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Self, TypeAlias
 
 from bullpen.errors import BullpenError, ConfigError, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Clock, StoredToken, TokenBook, Tokens
 from bullpen.structured_log import get_logger
 

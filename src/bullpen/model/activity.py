@@ -2,10 +2,16 @@
 
 The job that the last accepted beat names is the current one; a beat without a job clears it. So the record of a lost
 worker has the job that it ran. A runner has one job at a time.
+
+The runner of a scale set is registered for one job only. While it waits for that job, the beat has a `Listening` in the
+same place: which registration of the CI the agent listens with. A beat has one of them or neither, so a member of a set
+counts as idle only while a living agent reports it.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
+
+from bullpen.lazy_dataclass import dataclass
 
 LONGEST = 1000
 """Characters of an activity: it travels with every beat."""
@@ -29,6 +35,41 @@ class Activity:
     def _cut(self, most: int) -> str:
         cut = {name: value[:most] if isinstance(value, str) else value for name, value in asdict(self).items()}
         return json.dumps(cut, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A runner of a scale set that waits for its job: its name and its id at the CI. The third part of the name is the
+    beginning of the round in which it registered."""
+
+    listens: str
+    id: int
+
+    def is_of(self, round: str) -> bool:
+        parts = self.listens.split(".")
+        return len(parts) > 2 and bool(parts[2]) and round.startswith(parts[2])
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def parse_listening(text: str) -> Listening | None:
+    """None for an empty text, for an activity, and for anything else."""
+    if not text or len(text) > LONGEST:
+        return None
+    try:
+        found = json.loads(text)
+        if set(found) != {"listens", "id"} or type(found["id"]) is not int or not isinstance(found["listens"], str):
+            return None
+        return Listening(**found)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def names_job(text: str) -> bool:
+    """Whether a beat may name a job. A text that cannot be read counts: an agent of another version may write it, and
+    a job must not be overlooked. A runner that waits for a job has none."""
+    return bool(text) and parse_listening(text) is None
 
 
 def parse(text: str) -> Activity | None:

@@ -8,10 +8,11 @@ with the usual conditional writes. A sweeper that loses the race declares no wor
     a domain    how many losses may still be declared in it (`budget`, refilled with time), and whether it holds back.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.transition import Event, Guard, steps_in, transition
 
 INGEST = "ingest"

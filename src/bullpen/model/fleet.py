@@ -9,9 +9,10 @@ decides what follows:
     everything else       the end: the same request would get the same answer
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.ticket import UsageClass
 
 

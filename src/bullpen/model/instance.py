@@ -14,13 +14,16 @@ Every change of owner (register, claim, roll_back, release) draws a random *roun
 fence of the attestation, and a writer whose answer was lost recognises its own write by it. Only `offer`, `spare` and
 `expire` change an idle record that is not attested, and only `offer` attests it: an uncleaned instance is never
 claimed.
+
+An instance that serves a scale set takes a few steps of its own: see set_member.py.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from enum import StrEnum
 
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.provision import Provision
 from bullpen.model.provision import State as ProvisionState
 from bullpen.model.signal import Kind, Signal
@@ -162,7 +165,7 @@ class Claimed(Event):
     until: datetime
 
 
-@transition(IDLE, to=CLAIMED, draws_round=True, always=("threshold", "trust_domain"))
+@transition(IDLE, to=CLAIMED, draws_round=True, always=("threshold", "trust_domain", "provision_id"))
 def claim(instance: Instance, event: Claimed) -> Step:
     """A run takes the instance. Of any number of claims of the same offer, one lands."""
     needs = event.needs
@@ -196,6 +199,8 @@ def commit(instance: Instance, event: Committed) -> Step:
     decided = event.provision
     if decided.state is not ProvisionState.COMMITTED or instance.id not in decided.members:
         raise Conflict(f"{instance.id} is not a member of a committed provision ({decided.id} is {decided.state})")
+    if not instance.run_id:
+        raise Conflict(f"{instance.id} was launched ahead of any run: it is adopted, not committed", found=instance)
     after = replace(instance, threshold=event.until)
     return after, (Guard("round", "is", event.round), Guard("provision_id", "is", decided.id))
 

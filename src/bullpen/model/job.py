@@ -14,11 +14,12 @@ once, completion exactly once. A job on a lost worker may go on until its machin
 run again only after that.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.transition import Event, Guard, steps_in, taking, transition
 
 LOSSES = 3

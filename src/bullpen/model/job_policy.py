@@ -13,9 +13,9 @@ The server and an agent that runs beside the store both decide by these function
 of them writes. They are pure: the record and the time in, a change out.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as steps
 from bullpen.model.job import LOSSES, Job, Result
 from bullpen.model.transition import Change

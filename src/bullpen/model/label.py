@@ -10,7 +10,8 @@ where the CI is GitHub. Run ids of the embedded CI do not have this form.
 """
 
 import re
-from dataclasses import dataclass
+
+from bullpen.lazy_dataclass import dataclass
 
 _FORM = re.compile(r"([1-9][0-9]{0,19})(?:-([1-9][0-9]{0,3}))?(?:-([A-Za-z0-9][A-Za-z0-9._-]{0,62}))?", re.ASCII)
 AMBIGUOUS = re.compile(r"[0-9]+(-.*)?", re.ASCII)

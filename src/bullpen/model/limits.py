@@ -7,6 +7,10 @@ it with `re.fullmatch`, or `whole()` it for msgspec, which searches.
 # ---- runs
 
 RUN_ID_LENGTH = 128  # characters: a run id is also a label at the CI
+RESERVED = ("set:", "session:", "repository:")
+"""Beginnings of the ids of scale sets, which are also run ids, of their sessions, and of repositories: all stories are
+found by id alone."""
+NOT_RESERVED = "not begin with set:, session: or repository:"
 ATTEMPTS = 9999  # of a workflow run, as its page numbers them
 RUNTIME_MINUTES = 7 * 24 * 60  # no job of a CI system lasts longer than a week
 WAIT_SECONDS = 6 * 3600  # for room under a cap: GitHub ends a job that has no other limit after six hours
@@ -15,13 +19,17 @@ IDEMPOTENCY_KEY_LENGTH = 128  # characters; a random key has 32
 
 OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(_[A-Za-z0-9]{1,8})?"  # of a repository; enterprises add a short code
 REPOSITORY = rf"{OWNER}/[A-Za-z0-9._-]{{1,100}}"
+REPOSITORY_ID_DIGITS = 18  # GitHub's ids have ten; what is longer may not fit into 64 bits
+REPOSITORY_ID = rf"[1-9][0-9]{{0,{REPOSITORY_ID_DIGITS - 1}}}"
 TRUST_DOMAIN = r"[A-Za-z0-9][A-Za-z0-9._/#-]{0,199}"  # a name of the operator's, or derived from a repository's
 TRUST_DOMAIN_ALLOWED = "1 to 200 letters, digits and . _ - / #, the first a letter or digit"
 
 # ---- machines
 
 CLASS_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"  # of a resource class: it is part of a queue's name and of a label
+CLASS_NAME_ALLOWED = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
 CLASS_NAME_LENGTH = 63
+SET_NAME = CLASS_NAME  # of a scale set: it is a label at the CI
 CPU = 1024  # processors; more is a typing error, not a runner
 MEM = 32 * 1024 * 1024  # MiB, which are 32 TiB; more is a typing error, not a runner
 TYPE_PATTERNS = 400  # what EC2 takes as AllowedInstanceTypes
@@ -37,6 +45,7 @@ JOB_INDEX = 1_000_000  # far above the jobs of any run
 CAPABILITY_LENGTH = 63  # characters
 ARTIFACT_PATTERNS = 20
 ARTIFACT_PATTERN_LENGTH = 256  # characters
+POSTPONE_SECONDS = 300  # that a job is kept for one runner: its run asks again, and if that dies, the job is free then
 JOB_TIMEOUT = (1, 5 * 24 * 3600)  # seconds; GitHub ends a job on a self-hosted runner after five days
 
 # ---- pages and numbers
@@ -69,6 +78,15 @@ def whole(pattern: str) -> str:
 def is_word(text: str, longest: int) -> bool:
     """Whether a text is 1 to `longest` printable characters without spaces, as ids, labels and capabilities are."""
     return 1 <= len(text) <= longest and text.isprintable() and " " not in text
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a run may have this id. Those of scale sets are reserved: their runners belong to no run."""
+    return is_word(text, RUN_ID_LENGTH) and not text.startswith(RESERVED)
+
+
+def run_id_allowed() -> str:
+    return f"{word_allowed(RUN_ID_LENGTH)}, and must {NOT_RESERVED}"
 
 
 def word_allowed(longest: int) -> str:

@@ -14,9 +14,10 @@ Standard library only: the agent imports this too.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from bullpen.lazy_dataclass import dataclass
 
 FORMAT = 1
 BLOCK = 256 * 1024  # bytes: a small change of a large file sends this much again

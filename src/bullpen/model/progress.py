@@ -5,8 +5,10 @@ same numbers is a tick: a log shows the first one, a terminal the last.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from bullpen.lazy_dataclass import dataclass
 
 
 class WorkPhase(StrEnum):
@@ -17,6 +19,7 @@ class WorkPhase(StrEnum):
     ACQUIRE = "acquire"  # the three above together: runners are waited for side by side
     SETTLE = "settle"  # its decision is carried out: committed, or everything given back
     # other work
+    CONNECT = "connect"  # a server does not answer, and is asked again
     SYNC = "sync"  # the files of a project are read, and what changed is sent
     QUEUE = "queue"  # a provision waits for room under a cap, or for another provision of the run
     EVICT = "evict"  # it ends idle runners to make room

@@ -20,11 +20,12 @@ A provision that waits for room under a cap is open, holds nothing, and has a pl
 is a lease: if its process is killed, it leaves the queue when the place runs out.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.ticket import Requirements
 from bullpen.model.transition import Debt, Event, Guard, steps_in, transition
 

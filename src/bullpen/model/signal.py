@@ -6,10 +6,11 @@ one. The number may run ahead by a bounded step only: after a huge one, the agen
 The signals of a round have an order: a later one implies those before it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import worker as workers
 from bullpen.model.transition import Change
 from bullpen.model.worker import Worker

@@ -8,10 +8,11 @@ imageGeneration); the seven alone are valid too. Times are UTC, whole seconds, `
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+
+from bullpen.lazy_dataclass import dataclass
 
 TICKET_LIMIT = 4096
 """Characters of the longest ticket that is read. Bullpen's have about 300; a longer one has another author."""

@@ -10,7 +10,7 @@ written by an older program) is still checked against what is stored.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, dataclass_transform
 
 from bullpen.errors import Conflict, InvalidTransition
+from bullpen.lazy_dataclass import dataclass
 
 
 class Record(Protocol):

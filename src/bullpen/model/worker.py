@@ -26,12 +26,13 @@ gets no new job, and is replaced while it finishes the one it has.
 Timers are never cancelled: `due_at` only says when to read the record; its state then decides.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.transition import Change, Event, Guard, steps_in, taking, transition
 
 

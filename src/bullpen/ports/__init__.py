@@ -4,6 +4,7 @@
     liveness   Workers, Jobs, Logs: leases, and what runs under them
     sources    Sources, Artifacts: the files that jobs work on, and those that they leave behind
     workflows  Workflows: the runs of a CI that has jobs of its own
+    scale_sets ScaleSets: jobs that such a CI assigns to a set of runners, and their registrations
     vault      Vault: secrets that agents need
     health     StoreHealth: whether the store works, and which loops of services keep failing
     tokens     Tokens: who may use `bullpen serve`
@@ -14,10 +15,24 @@ Every engine keeps these promises; `tests/conformance/` holds each of them to ac
 errors into `bullpen.errors`: `Unavailable` where a retry may help, `Refused` where it will not.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.health import FailingLoop, ServiceNote, StoreHealth
 from bullpen.ports.liveness import LOG_LIMIT, Jobs, Logs, Workers
+from bullpen.ports.scale_sets import (
+    JitConfiguration,
+    JobMessage,
+    JobMessageKind,
+    MessageSession,
+    NoScaleSets,
+    RegisteredSet,
+    ScaleSets,
+    ScaleSetSpec,
+    SetMessage,
+    SetRunner,
+    SetStatistics,
+)
 from bullpen.ports.sources import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Artifacts, NoArtifacts, NoSources, Sources
 from bullpen.ports.store import TOGETHER_LIMIT, Observations, Records, Signals
 from bullpen.ports.tokens import StoredToken, TokenBook, Tokens
@@ -62,6 +77,7 @@ class Ports:
     tokens: Tokens
     infrastructure: Infrastructure = field(default_factory=NoInfrastructure)
     workflows: Workflows = field(default_factory=NoWorkflows)
+    scale_sets: ScaleSets = field(default_factory=NoScaleSets)
     sources: Sources = field(default_factory=NoSources)
     artifacts: Artifacts = field(default_factory=NoArtifacts)
     store_clock: StoreClock = field(default_factory=NoStoreClock)

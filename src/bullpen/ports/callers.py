@@ -7,9 +7,10 @@
 Each is None where the pool has no such callers.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from bullpen.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, repr=False)  # never shown: until it expires it stands for the instance
@@ -50,8 +51,10 @@ class RunEvent:
     """A webhook reports that something happened to a run in the pool's scope."""
 
     repository: str
+    repository_id: int  # 0: not known
     run: str
     action: str
+    labels: tuple[str, ...] = ()  # that a job asks for; of a run there are none
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 the services on it work."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
+
+from bullpen.lazy_dataclass import dataclass
 
 
 class Health(StrEnum):
@@ -22,6 +23,10 @@ class Finding:
     health: Health
     found: str
     remedy: str = ""
+
+
+Found = tuple[Health, str] | tuple[Health, str, str]
+"""How something is, what was found, and the remedy where it is not well: a finding without its name."""
 
 
 @dataclass(frozen=True, slots=True)

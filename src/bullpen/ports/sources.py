@@ -24,17 +24,22 @@ class Sources(Protocol):
         """Take a whole pack from a file of this machine, whose blocks are what the index says. The file is gone
         afterwards. One that is there already is success; a file that is no pack is Refused."""
 
-    async def receive_pack(self, pack_id: str, offset: int, size: int, content: bytes) -> int:
+    async def receive_pack(
+        self, pack_id: str, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         """Take a piece of a pack of `size` bytes from elsewhere, and return how much is there.
 
         What is there already is left alone, a gap is Refused. The last piece makes it a pack, or is Refused if any
-        block is not what its hash says; then nothing of it stays.
+        block is not what its hash says; then nothing of it stays. So is a pack with which all sources and artifacts,
+        with what is still arriving, would take more than about `room` bytes.
         """
 
     async def add_manifest(self, content: bytes) -> str:
         """Store a manifest and return its id. Refused if it is not one, or names a block that the store lacks."""
 
-    async def receive_manifest(self, source: str, offset: int, size: int, content: bytes) -> int:
+    async def receive_manifest(
+        self, source: str, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         """As `receive_pack`; the last piece makes it a manifest, or is Refused as `add_manifest` refuses it."""
 
     async def keep(self, source: str) -> None:
@@ -54,12 +59,22 @@ class Sources(Protocol):
 class Artifacts(Protocol):
     """What jobs leave behind: one bundle for each assignment (job and fence). It goes when its job is purged."""
 
-    async def append(self, job_id: str, fence: int, offset: int, size: int, content: bytes) -> int:
+    async def append(
+        self, job_id: str, fence: int, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         """Write a piece of a bundle of `size` bytes, and return how much is there. A gap, and a size beyond
-        `ARTIFACTS_LIMIT`, is Refused. The last piece makes it readable."""
+        `ARTIFACTS_LIMIT`, is Refused, and so is a bundle for which there is no `room`, see `Sources.receive_pack`. The
+        last piece makes it readable."""
 
     async def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
         """Empty at the end, and where there is no whole bundle."""
+
+    async def size(self) -> int:
+        """Bytes of all bundles, also of those that are still arriving."""
+
+    async def tidy(self, now: datetime, room: int) -> int:
+        """Remove what crashed agents left, and the oldest bundles while all take more than `room` bytes. What was
+        written within `KEPT_AT_LEAST` stays. Returns how many bytes that freed."""
 
 
 class NoSources:
@@ -71,13 +86,17 @@ class NoSources:
     async def add_pack(self, pack: Path) -> None:
         raise no_store()
 
-    async def receive_pack(self, pack_id: str, offset: int, size: int, content: bytes) -> int:
+    async def receive_pack(
+        self, pack_id: str, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         raise no_store()
 
     async def add_manifest(self, content: bytes) -> str:
         raise no_store()
 
-    async def receive_manifest(self, source: str, offset: int, size: int, content: bytes) -> int:
+    async def receive_manifest(
+        self, source: str, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         raise no_store()
 
     async def keep(self, source: str) -> None:
@@ -93,11 +112,19 @@ class NoSources:
 class NoArtifacts:
     """A pool without a store for files."""
 
-    async def append(self, job_id: str, fence: int, offset: int, size: int, content: bytes) -> int:
+    async def append(
+        self, job_id: str, fence: int, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         raise no_store()
 
     async def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
         raise no_store()
+
+    async def size(self) -> int:
+        return 0
+
+    async def tidy(self, now: datetime, room: int) -> int:
+        return 0
 
 
 def no_store() -> ConfigError:

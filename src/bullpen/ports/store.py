@@ -7,6 +7,9 @@ from typing import Any, Protocol
 from bullpen.errors import Conflict
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.signal import Heartbeat, Pulse, Signal
 from bullpen.model.ticket import Requirements
 from bullpen.model.transition import Change, Check, StoryLine
@@ -16,8 +19,8 @@ TOGETHER_LIMIT = 100
 
 
 class Records(Protocol):
-    """The truth, and the one way to change a record of any kind. The queries here are of instances and provisions:
-    reads by id are consistent; the others are hints that may lag."""
+    """The truth, and the one way to change a record of any kind. The queries here are of instances, provisions,
+    scale sets and repositories: reads by id, and those of sets, are consistent; the others are hints that may lag."""
 
     async def apply(self, *changes: Change[Any], checks: Sequence[Check] = ()) -> list[Any]:
         """Land all changes together or nothing at all, and return the records as stored.
@@ -45,6 +48,9 @@ class Records(Protocol):
 
     async def run_instances(self, run_id: str) -> list[Instance]:
         """Every live instance of a run, in order of id. `run_id` is never empty."""
+
+    async def served_runs(self, limit: int, after: str = "") -> dict[str, list[Instance]]:
+        """Every live instance of the first `limit` runs after `after` that have any; runs and instances by id."""
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
         """Every provision of a run that is not closed: what the run did before costs nothing."""
@@ -78,8 +84,18 @@ class Records(Protocol):
     async def count(self) -> dict[tuple[str, State], int]:
         """How many live instances there are, by resource class and state."""
 
+    async def scale_sets(self) -> dict[str, ScaleSet]:
+        """Every set that was ever wanted, by name; retired ones too. Consistent. One that cannot be read is missing."""
+
+    async def set_sessions(self) -> dict[str, SetSession]:
+        """The session of every set that a process ever listened to, by the set's name. Consistent, as `scale_sets`."""
+
+    async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
+        """Those of these repositories that were ever seen, by case-folded name. Consistent; one that cannot be read is
+        missing."""
+
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        """The last `STORY_LENGTH` steps of each record (instance or provision), oldest first."""
+        """The last `STORY_LENGTH` steps of each record of any kind, oldest first."""
 
     async def purge(self, now: datetime, limit: int) -> int:
         """Remove records of every kind whose `purge_at` has passed, with what belongs to them: stories, signals, cards,

@@ -1,8 +1,10 @@
 """Operators' tokens, as hashes, and the secret from which the tokens of agents and workflow runs are derived."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from bullpen.lazy_dataclass import dataclass
 
 KEPT = timedelta(days=400)
 """How long a token that was revoked or has expired is still listed. Longer than any old file of tokens should wait to

@@ -1,8 +1,10 @@
 """Secrets that agents need and that change while machines live: kept apart from records, and shown by nothing."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol
+
+from bullpen.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 Everything is asked of the CI when it matters: what a webhook said may be old, doubled, or missing. Lists may lag.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NoReturn, Protocol
+
+from bullpen.lazy_dataclass import dataclass
 
 
 class Conclusion(StrEnum):

@@ -1,12 +1,14 @@
 """Time and chance, queues, machines, the CI, and the infrastructure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.fleet import FleetAnswer, FleetPlan
+from bullpen.model.served_set import ServedSet
 from bullpen.ports.health import Finding
 
 
@@ -142,6 +144,8 @@ class RegistrationCredentials:
     removal: str = field(default="", repr=False)  # removes again
     jit: str = field(default="", repr=False)  # instead of both: a registration made already, for one job
     oldest: str = ""  # the oldest version of the runner that the CI accepts; empty: not known
+    id: int = 0  # the CI's, of a registration made already; 0: not known
+    serves: ServedSet | None = None  # the scale set whose jobs it gets, and which of them it may execute
 
 
 class Removal(StrEnum):
@@ -157,8 +161,18 @@ class CI(Protocol):
         """Put a runner on the list for an agent that cannot do so itself, or give it what it needs to do so.
 
         None, and nothing is written, unless the instance of this name still belongs to the run of this label, in this
-        round.
+        round. The label `set:<name>` is that of a scale set: then its runner gets one job, under a name that was never
+        used before, and None also means that the set does not take this instance any more.
         """
+
+    def prepare(self, name: str, label: str, round: str) -> None:
+        """Begin what `register` will need, for an instance that was just claimed in this round. Its agent asks within a
+        second, and the CI may take as long to answer. Returns at once and never raises. Nothing depends on it: what
+        fails here is tried again when the agent asks, and what no agent fetches is removed."""
+
+    def failing(self) -> str:
+        """Why registrations for scale sets fail in this process at the moment, such as a limit of the CI. Empty if the
+        last one succeeded, or none was tried."""
 
     async def remove(self, handle: str) -> Removal:
         """Take a runner off the CI's list unless it is busy. `Registration.handle` names it."""

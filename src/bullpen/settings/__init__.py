@@ -3,10 +3,11 @@
 Every setting has one dotted name, the table and key of the file: `timings.claim-grace`, `classes.small.idle-target`.
 The variable follows by rule: `BULLPEN_TIMINGS_CLAIM_GRACE`, `BULLPEN_CLASSES_SMALL_IDLE_TARGET`. A class in the file
 adds to the built-in classes; one with the name of a built-in class keeps the built-in values that it does not set.
+Scale sets exist only if the file has them: `github.scale-sets.medium.min` is `BULLPEN_GITHUB_SCALE_SETS_MEDIUM_MIN`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from msgspec import NODEFAULT
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
-from bullpen.settings.setting import known_settings
-from bullpen.settings.sources import Value, Values, class_names, from_environment, from_file, from_options, parse_file
+from bullpen.lazy_dataclass import dataclass
+from bullpen.settings.setting import CLASSES, SCALE_SETS, known_settings, put
+from bullpen.settings.sources import Value, Values, from_environment, from_file, from_options, parse_file, table_names
 from bullpen.settings.validation import contradictions
 
 FILE = "bullpen.toml"
@@ -71,6 +73,8 @@ def load(
     values = collect(environ, file, assignments, above, beneath)
     if missing := [name for name, found in values.items() if found.value is NODEFAULT]:
         remedy = "Set cpu (number of processors) and mem (MiB) of the class."
+        if missing[0].startswith(f"{SCALE_SETS}."):
+            remedy = 'Set it to "trusted" (no pull requests) or to "any" (their runners never serve trusted runs).'
         raise ConfigError(f"{file or above.origin}: {missing[0]} is required and not set", remedy=remedy)
     settings = _built(values)
     if wrong := list(contradictions(settings)):
@@ -89,11 +93,11 @@ def collect(
     """Every setting with its value and origin, each validated separately. A setting that is not set and has no default
     is NODEFAULT."""
     layers = [beneath, Layer(str(file), parse_file(file)) if file else NOTHING]
-    classes = [
-        *Settings().classes,
-        *(name for one in (*layers, above) for name in class_names(one.document, one.origin)),
-    ]
-    known = known_settings(dict.fromkeys(classes))
+
+    def tables(family: str) -> list[str]:
+        return [name for one in (*layers, above) for name in table_names(one.document, one.origin, family)]
+
+    known = known_settings(dict.fromkeys([*Settings().classes, *tables(CLASSES)]), dict.fromkeys(tables(SCALE_SETS)))
     values = {name: Value(setting.default, "default") for name, setting in known.items()}
     for one in layers:
         values |= from_file(one.document, one.origin, known)
@@ -104,12 +108,9 @@ def collect(
 
 
 def _built(values: Values) -> Settings:
-    tree: dict[str, Any] = {"classes": {}}
+    tree: dict[str, Any] = {}
     for name, (value, _) in values.items():
-        table, _, key = name.rpartition(".")
-        kind = table.removeprefix("classes.")
-        branch = tree["classes"].setdefault(kind, {}) if kind != table else tree.setdefault(table, {})
-        branch[key] = value
+        put(tree, name, value)
     return msgspec.convert(tree, Settings)
 
 

@@ -17,7 +17,7 @@ TAGS_LIMIT = 40  # EC2 allows 50 on a resource, including Bullpen's own
 TAG_TEXT = r"[\w \t+=.:/@-]"
 RESERVED_TAGS = ("aws:", "bullpen:")
 QUEUE_NAME_LIMIT = 80
-INHERITS_LIMIT = 98  # DynamoDB compares with 100 values at once: these, the domain itself, and the empty domain
+INHERITS_LIMIT = 98  # each may have two spellings, and all of them must fit into the 4 KB of a DynamoDB expression
 LONGEST_DELAY = 900  # seconds that SQS can delay a message
 
 

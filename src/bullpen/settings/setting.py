@@ -2,17 +2,20 @@
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import inspect, structs
 
-from bullpen.config import ResourceClass, Settings
+from bullpen.config import ResourceClass, ScaleSetSettings, Settings
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.settings.redaction import shown
 
 PREFIX = "BULLPEN_"
+CLASSES, SCALE_SETS = "classes", "github.scale-sets"
+FAMILIES = (CLASSES, SCALE_SETS)
+"""Tables of tables whose names the user chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,28 @@ class Setting:
         return self.checked(value, origin)
 
 
-def known_settings(classes: Iterable[str]) -> dict[str, Setting]:
-    """Every setting by its dotted name, in the order of `config.py`, for these resource classes."""
+def known_settings(classes: Iterable[str], scale_sets: Iterable[str] = ()) -> dict[str, Setting]:
+    """Every setting by its dotted name, in the order of `config.py`, for these resource classes and scale sets."""
     defaults = Settings()
     known: list[Setting] = []
     for section in structs.fields(Settings):
-        if section.name != "classes":
+        if section.name != CLASSES:
             known += _fields(section.encode_name, section.type, getattr(defaults, section.name))
+    for name in scale_sets:
+        known += _fields(f"{SCALE_SETS}.{name}", ScaleSetSettings, None)
     for name in classes:
-        known += _fields(f"classes.{name}", ResourceClass, defaults.classes.get(name))
-    return {setting.name: setting for setting in known}
+        known += _fields(f"{CLASSES}.{name}", ResourceClass, defaults.classes.get(name))
+    return {setting.name: setting for setting in known if setting.name not in FAMILIES}
+
+
+def put(tree: dict[str, Any], name: str, value: Any) -> None:
+    """Write the value of a setting into a tree like that of the file. The name of a class may contain dots."""
+    table, _, key = name.rpartition(".")
+    family = next((one for one in FAMILIES if table.startswith(f"{one}.")), "")
+    tables = [*family.split("."), table.removeprefix(f"{family}.")] if family else [table]
+    for one in tables:
+        tree = tree.setdefault(one, {})
+    tree[key] = value
 
 
 def _fields(table: str, struct: type[msgspec.Struct], filled: msgspec.Struct | None) -> list[Setting]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bullpen.errors import ConfigError
 from bullpen.model import limits
 from bullpen.settings.redaction import HIDDEN, shortened, shown, suggests_secret
-from bullpen.settings.setting import PREFIX, Setting, nearest
+from bullpen.settings.setting import CLASSES, FAMILIES, PREFIX, SCALE_SETS, Setting, nearest
 
 LARGEST_FILE = 1 << 20  # bytes; a settings file has a few hundred
 NOT_SETTINGS = (
@@ -63,19 +63,21 @@ def parse_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: not valid TOML: {exc}", remedy="Correct the file at this position.") from exc
 
 
-def class_names(document: Mapping[str, Any], origin: str) -> list[str]:
-    """The resource classes that a file, or a document like it, contains."""
-    tables = document.get("classes", {})
-    names = list(tables) if isinstance(tables, dict) else []
+def table_names(document: Mapping[str, Any], origin: str, family: str) -> list[str]:
+    """The tables of a family, such as the resource classes, that a file or a document like it contains."""
+    tables: Any = document
+    for key in family.split("."):
+        tables = tables.get(key, {}) if isinstance(tables, Mapping) else {}
+    names = list(tables) if isinstance(tables, Mapping) else []
     for name in names:
         if not re.fullmatch(limits.CLASS_NAME, name):
-            allowed = "1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit"
-            raise ConfigError(f"{origin}: classes: {shortened(name)}: a class name must be {allowed}")
+            kind = "class name" if family == CLASSES else "name of a table"
+            raise ConfigError(f"{origin}: {family}: {shortened(name)}: a {kind} must be {limits.CLASS_NAME_ALLOWED}")
     return names
 
 
 def from_file(document: Mapping[str, Any], origin: str, known: Known, above: str = "") -> Values:
-    tables = {name.rpartition(".")[0] for name in known} | {"classes"}
+    tables = {name.rpartition(".")[0] for name in known} | set(FAMILIES)
     found: Values = {}
     for key, value in document.items():
         name = f"{above}{key}"
@@ -136,4 +138,7 @@ def _guessed(name: str, value: Any, known: Known) -> str:
 def _unknown(where: str, name: str, known: Iterable[str]) -> ConfigError:
     meant = nearest(name, known)
     remedy = f"Did you mean {meant}?" if meant else "Run `bullpen config show` to list every setting."
+    of_sets = (f"{SCALE_SETS}.", f"{PREFIX}GITHUB_SCALE_SETS_")
+    if name.startswith(of_sets) and not meant.startswith(of_sets):
+        remedy = f"Add the scale set to the file first, as [{SCALE_SETS}.NAME]."
     return ConfigError(f"{where}: no such setting", remedy=remedy)

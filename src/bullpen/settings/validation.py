@@ -9,6 +9,7 @@ from bullpen.model import keep, limits
 from bullpen.settings.aws import impossible_aws, impossible_types
 from bullpen.settings.github import impossible_github
 from bullpen.settings.redaction import shortened
+from bullpen.settings.scale_sets import impossible_scale_sets
 
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "more than": operator.gt,
@@ -52,6 +53,7 @@ def contradictions(settings: Settings) -> Iterator[str]:
         yield from impossible_aws(settings)
     if settings.on_github:
         yield from impossible_github(settings)
+    yield from impossible_scale_sets(settings)
 
 
 def _impossible_agent(agent: Agent, times: Timings) -> Iterator[str]:
