@@ -16,11 +16,11 @@ import io
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import manifest as manifests
 from bullpen.model.manifest import BadManifest, Manifest
 

@@ -20,9 +20,9 @@ import select
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from bullpen.host.subordinate_ids import Uids, uids_of
+from bullpen.lazy_dataclass import dataclass
 
 PROC = "/proc"
 MARK_NAME = "BULLPEN_INSTANCE"

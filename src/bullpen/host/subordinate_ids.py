@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+from bullpen.lazy_dataclass import dataclass
 
 FILE = "/etc/subuid"
 

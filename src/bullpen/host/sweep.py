@@ -16,8 +16,9 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from bullpen.lazy_dataclass import dataclass
 
 # Each level costs two open files; a process may have 1024 by default.
 DEEPEST = 64

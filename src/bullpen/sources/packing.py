@@ -12,14 +12,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 from bullpen.errors import ConfigError, Interrupted, Refused, Unavailable
 from bullpen.host.packs import LARGEST_PACK, PackWriter, index_of
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import manifest as manifests
 from bullpen.model.manifest import BLOCK, FileEntry, Manifest
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -125,7 +125,7 @@ class _Packing:
         self._listing = Listing()
         self._content: dict[str, list[tuple[str, int]]] = {}  # path → blocks
         self._packs: list[PackWriter] = []
-        self._packed: dict[str, Path] = {}  # block → the pack that has it
+        self._packed: dict[str, PackWriter] = {}  # block → the pack that has it
         self.size = 0
         self.blocks: list[str] = []
         self.manifest = b""
@@ -180,26 +180,26 @@ class _Packing:
             if is_unread and self._read(path) != self._content[path]:
                 raise _changing(self._tree.root, path)
         self._close_packs()
-        needed: dict[Path, list[str]] = {}
+        needed: dict[PackWriter, set[str]] = {}
         for digest in self.blocks:
             if digest in missing:
-                needed.setdefault(self._packed[digest], []).append(digest)
+                needed.setdefault(self._packed[digest], set()).add(digest)
         packs = [self._only(pack, blocks) for pack, blocks in needed.items()]
-        return _Packed(packs, len(lacking), sum(index_size(pack) for pack in packs))
+        size = sum(pack.has[digest] for pack, blocks in needed.items() for digest in blocks)
+        return _Packed(packs, len(lacking), size)
 
-    def _only(self, pack: Path, blocks: Iterable[str]) -> Path:
+    def _only(self, pack: PackWriter, wanted: set[str]) -> Path:
         """A copy of the pack with these blocks only; the first attempt's packs may have been taken by the store."""
-        wanted, index = set(blocks), index_of(pack)
         writer = PackWriter(self._directory / f"{len(os.listdir(self._directory))}.sent")
-        if wanted.issuperset(digest for digest, _, _ in index.entries):
+        if wanted.issuperset(pack.has):
             writer.discard()
             try:
-                os.link(pack, writer.path)
+                os.link(pack.path, writer.path)
             except OSError:  # a file system without them
-                shutil.copyfile(pack, writer.path)
+                shutil.copyfile(pack.path, writer.path)
             return writer.path
-        with pack.open("rb") as file:
-            for digest, offset, length in index.entries:
+        with pack.path.open("rb") as file:
+            for digest, offset, length in index_of(pack.path).entries:
                 if digest in wanted:
                     file.seek(offset)
                     writer.add(digest, file.read(length))
@@ -221,21 +221,19 @@ class _Packing:
             try:
                 before, at, blocks = os.fstat(fd), time.time_ns(), []
                 size = 0
-                while content := os.read(fd, BLOCK):
-                    while len(content) < BLOCK and (more := os.read(fd, BLOCK - len(content))):
-                        content += more
+                # No further than its size: a file that grows may do so for ever.
+                while size < before.st_size and (content := _block(fd, before.st_size - size)):
                     digest = sha256(content).hexdigest()
                     blocks.append((digest, len(content)))
                     size += len(content)
-                    if size > before.st_size:
-                        break  # it grows, perhaps for ever
                     self._put(digest, content)
+                has_more = bool(os.read(fd, 1))  # it grows, or is of a file system that does not know its size
                 after = os.fstat(fd)
             except OSError as exc:
                 raise unreadable(self._tree.root, path, exc) from exc
             finally:
                 os.close(fd)
-            if stamp_of(before) == stamp_of(after) and size == before.st_size:
+            if stamp_of(before) == stamp_of(after) and size == before.st_size and not has_more:
                 self._listing.files[path] = before
                 self.hashes.put(path, before, blocks, at)
                 return blocks
@@ -248,7 +246,7 @@ class _Packing:
             self._close_packs()
             self._packs.append(PackWriter(self._directory / f"{len(os.listdir(self._directory))}.read"))
         self._packs[-1].add(digest, content)
-        self._packed[digest] = self._packs[-1].path
+        self._packed[digest] = self._packs[-1]
 
     def _close_packs(self) -> None:
         for writer in self._packs:
@@ -256,8 +254,13 @@ class _Packing:
         self._packs.clear()
 
 
-def index_size(pack: Path) -> int:
-    return sum(length for _, _, length in index_of(pack).entries)
+def _block(fd: int, left: int) -> bytes:
+    """The next block of a file that has `left` more bytes; a shorter one only where the file ends."""
+    wanted = min(left, BLOCK)  # no more: Python would make room for a whole block each time
+    content = os.read(fd, wanted)
+    while 0 < len(content) < wanted and (more := os.read(fd, wanted - len(content))):
+        content += more
+    return content
 
 
 def _changing(root: Path, path: str) -> ConfigError:

@@ -9,10 +9,11 @@ import os
 import stat
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.sources.homes import is_home
 
 NO_SYNC = "use --no-sync"

@@ -6,12 +6,13 @@ answer shows only its status.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from bullpen.engines.github.permissions import Right
 from bullpen.errors import BullpenError, PermissionDenied, Refused, Unavailable
+from bullpen.lazy_dataclass import dataclass
 
 _LONGEST = 400  # characters of a message of GitHub's
 _SKEW = ("'exp'", "'iat'", "Expiration time", "Issued at")  # what a wrong clock does to an App's signature
@@ -70,6 +71,16 @@ def failure(call: GithubCall, answer: GithubAnswer, credentials: str) -> Bullpen
             return Unavailable(said)
         case _:
             return Refused(said)
+
+
+def derived_failure(call: GithubCall, answer: GithubAnswer, credentials: str) -> BullpenError:
+    """The same for a call with a token that GitHub made from the credentials: a user can renew the credentials only."""
+    if answer.status != 401 or any(sign in answer.message for sign in _SKEW):
+        return failure(call, answer, credentials)
+    return PermissionDenied(
+        f"{call}: {answer.message} (401): GitHub refuses a token that it has made from {credentials}",
+        remedy=f"Check with `bullpen doctor` that {credentials} is accepted and was not revoked.",
+    )
 
 
 @contextmanager

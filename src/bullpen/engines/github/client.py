@@ -11,13 +11,15 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from bullpen.config import Github
-from bullpen.engines.github.answers import GithubAnswer, GithubCall, cut, failure, rows, understood
+from bullpen.engines.github.answers import GithubAnswer, GithubCall, failure, rows, understood
 from bullpen.engines.github.credentials import AppCredentials, Credentials, credentials_of
+from bullpen.engines.github.exchange import RawAnswer, exchange
 from bullpen.engines.github.limits import RateLimits, limits_of
 from bullpen.engines.github.single_flight import Flights
 from bullpen.errors import BullpenError, ConfigError, Throttled, Unavailable
@@ -33,26 +35,22 @@ PATIENCE = (
     5.0  # seconds that one call may wait for a rate limit or a second answer: its caller holds something meanwhile
 )
 WHOLE = 20.0  # seconds for one exchange, waiting for its turn included: one byte a second is no answer either
-LARGEST = 16 * 1024 * 1024  # bytes of an answer: a hundred jobs with all their steps have one million
 PAUSE = 0.5  # seconds before a call without an answer is repeated; doubled each time
 REPEATED = ("GET", "DELETE")
 REMEMBERED = 256  # answers kept for their tags: more than the runs that one process follows
 LOOKS = 2  # at a list that changes while its pages are turned
 MOST_PAGES = 200  # of a hundred each: twice the runners that GitHub allows in a group
-HEADERS = {
-    "accept": "application/vnd.github+json",
-    "x-github-api-version": "2022-11-28",
-    "user-agent": "bullpen",
-}
+AGENT = {"user-agent": "bullpen"}
+HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 
 
 class GithubClient:
-    """GitHub, for one scope. `scope_path` is how paths of that scope begin."""
+    """GitHub, for one scope. `base` is where its API is, `scope_path` how paths of that scope begin."""
 
     def __init__(self, settings: Github, clock: Clock, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
         self.settings = settings
         self.scope_path = f"/repos/{settings.scope}" if "/" in settings.scope else f"/orgs/{settings.scope}"
-        self._base = base_url(settings)
+        self.base = base_url(settings)
         self._clock = clock
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
@@ -155,6 +153,41 @@ class GithubClient:
         await credentials.bearer()
         return credentials.permissions
 
+    async def exchange(
+        self,
+        call: GithubCall,
+        url: "str | httpx.URL",
+        headers: Mapping[str, str],
+        body: Any = None,
+        *,
+        within: float = WHOLE,
+        turns: AbstractAsyncContextManager[Any] | None = None,
+    ) -> RawAnswer:
+        """One request with the caller's own authorization, without repeats or limits, when it is its turn; by default
+        one of the few that the client sends at once. Raise Unavailable if there is no whole answer in time."""
+        turns = self._turns if turns is None else turns
+        return await exchange(self._opened()[0], call, url, headers=headers, body=body, within=within, turns=turns)
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def credentials_name(self) -> str:
+        """By the settings' names, for messages."""
+        return self._opened()[1].name
+
+    async def send_as(
+        self, authorization: str, call: GithubCall, body: Mapping[str, Any] | None = None
+    ) -> GithubAnswer:
+        """One call of the API with another authorization than the credentials', as it is answered. It does not wait
+        out a limit: raise Throttled."""
+        loop = asyncio.get_running_loop()
+        answer = await self._send(call, body=body, headers={"authorization": authorization})
+        if self._rate_limits.note(call, answer, self._clock.now(), loop.time()):
+            raise _throttled(call, self._rate_limits.wait(call, loop.time()))
+        return answer
+
     def check(self) -> None:
         """Raise ConfigError if no call can ever be made as the settings are; makes none."""
         self._opened()
@@ -174,23 +207,20 @@ class GithubClient:
                 )
             except ModuleNotFoundError as exc:
                 raise missing_extra("GitHub", exc, "github") from exc
-            timeouts = httpx.Timeout(15.0, connect=5.0)
             try:
-                self._client = httpx.AsyncClient(headers=HEADERS, timeout=timeouts, transport=self._transport)
+                # What is asked at once is bounded by turns. Long polls wait outside of them, each on a connection.
+                connections = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+                self._client = httpx.AsyncClient(headers=AGENT, limits=connections, transport=self._transport)
             except (ValueError, ImportError, httpx.InvalidURL):  # not as the cause: it may show a password of the proxy
                 raise ConfigError("GitHub: the proxy that HTTPS_PROXY or ALL_PROXY names cannot be used") from None
         return self._client, self._credentials
 
     async def _noted(self, call: GithubCall, bearer: str) -> GithubAnswer:
-        """A call of the credentials' own, which does not wait out a limit."""
-        loop = asyncio.get_running_loop()
-        answer = await self._send(call, bearer)
-        if self._rate_limits.note(call, answer, self._clock.now(), loop.time()):
-            raise _throttled(call, self._rate_limits.wait(call, loop.time()))
-        return answer
+        """A call of the credentials' own."""
+        return await self.send_as(f"Bearer {bearer}", call)
 
     def _failure(self, call: GithubCall, answer: GithubAnswer) -> BullpenError:
-        return failure(call, answer, self._opened()[1].name)
+        return failure(call, answer, self.credentials_name)
 
     async def _authorised(
         self, call: GithubCall, query: Mapping[str, str], body: Mapping[str, Any] | None, remembers: bool
@@ -207,8 +237,8 @@ class GithubClient:
     ) -> GithubAnswer:
         name = (call.path, *(word for pair in sorted(query.items()) for word in pair))
         known = self._remembered.get(name) if remembers else None
-        headers = {"if-none-match": known.headers["etag"]} if known else {}
-        answer = await self._send(call, bearer, query, body, headers)
+        headers = {"authorization": f"Bearer {bearer}", **({"if-none-match": known.headers["etag"]} if known else {})}
+        answer = await self._send(call, query, body, headers)
         if known and answer.status == 304:
             return replace(known, headers={**known.headers, **answer.headers, "etag": known.headers["etag"]})
         if remembers and answer.status == 200 and "etag" in answer.headers:
@@ -221,37 +251,21 @@ class GithubClient:
     async def _send(
         self,
         call: GithubCall,
-        bearer: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> GithubAnswer:
         """One exchange. Raise Unavailable if there is no answer in time, or none that can be read."""
-        import httpx
-
-        client = self._opened()[0]
-        headers = {"authorization": f"Bearer {bearer}", **(headers or {})}
-        try:
-            async with (
-                asyncio.timeout(WHOLE),
-                self._turns,
-                client.stream(
-                    call.method, self._base + call.path, params=dict(query or {}), json=body, headers=headers
-                ) as response,
-            ):
-                content = await _content(call, response)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
-            reason = cut(str(exc)) or type(exc).__name__
-            raise Unavailable(f"{call}: {reason}", remedy="See github.url, github.api-url and the network.") from exc
+        headers = {**HEADERS, **(headers or {})}
+        url = f"{self.base}{call.path}" + (f"?{urlencode(query)}" if query else "")
+        raw = await self.exchange(call, url, headers, body)
         answered = None
         try:
-            answered = json.loads(content) if content else None
+            answered = json.loads(raw.content) if raw.content else None
         except (ValueError, RecursionError) as exc:
-            if response.is_success:  # otherwise a proxy's page, and the status says enough
-                raise Unavailable(f"{call}: the answer cannot be read ({response.status_code})") from exc
-        return GithubAnswer(
-            response.status_code, {name.lower(): value for name, value in response.headers.items()}, answered
-        )
+            if raw.is_success:  # otherwise a proxy's page, and the status says enough
+                raise Unavailable(f"{call}: the answer cannot be read ({raw.status})") from exc
+        return GithubAnswer(raw.status, raw.headers, answered)
 
 
 def base_url(settings: Github) -> str:
@@ -262,15 +276,6 @@ def base_url(settings: Github) -> str:
     host = (urlsplit(url).hostname or "").removeprefix("www.")
     has_a_host = host == "github.com" or host.endswith(".ghe.com")
     return f"https://api.{host}" if has_a_host else f"{url}/api/v3"
-
-
-async def _content(call: GithubCall, response: "httpx.Response") -> bytes:
-    content = bytearray()
-    async for part in response.aiter_bytes():
-        content += part
-        if len(content) > LARGEST:
-            raise Unavailable(f"{call}: the answer has more than {LARGEST} bytes")
-    return bytes(content)
 
 
 def _throttled(call: GithubCall, wait: float) -> Throttled:

@@ -1,4 +1,4 @@
-"""`bullpen doctor` for GitHub: credentials, scope, permissions, runner group, webhook, versions, rate limits."""
+"""`bullpen doctor` for GitHub: credentials, scope, permissions, groups, scale sets, webhook, versions, rate limits."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,15 +10,12 @@ from bullpen.engines.github.naming import instance_of
 from bullpen.engines.github.permissions import READ_DEPLOYMENTS, READ_RUNS, WRITE_RUNS, Right, runners
 from bullpen.engines.github.releases import Releases, refused_at
 from bullpen.engines.github.runners import make_token
+from bullpen.engines.github.scale_sets.doctor import SetChecks
 from bullpen.errors import BullpenError
-from bullpen.ports.health import Finding, Health
+from bullpen.ports.health import Finding, Found, Health
 
 LITTLE = 0.1
 """Of a rate limit: with less left, another program uses the same credentials, or Bullpen asks too often."""
-
-
-Found = tuple[Health, str] | tuple[Health, str, str]
-"""How something is, what was found, and the remedy where it is not well."""
 
 
 async def examine(client: GithubClient, settings: Settings, releases: Releases) -> list[Finding]:
@@ -31,6 +28,7 @@ async def examine(client: GithubClient, settings: Settings, releases: Releases) 
         "github scope": look.runners,
         "github permissions": look.permissions,
         **({"github runner group": look.group} if settings.github.runner_group else {}),
+        **({"github scale sets": SetChecks(client, settings).groups} if settings.github.scale_sets else {}),
         "github versions": look.versions,
         "github rate limits": look.limits,
         "github webhook": look.webhook,

@@ -5,7 +5,6 @@ one, and refresh replaces it long before it expires: it must not expire while an
 """
 
 import json
-from dataclasses import dataclass
 from datetime import timedelta
 
 from bullpen.config import Settings
@@ -13,6 +12,7 @@ from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.doctor import examine
 from bullpen.engines.github.releases import Releases
 from bullpen.engines.github.runners import make_token, scope_url
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Clock, Gap, Infrastructure, Secret, Vault
 from bullpen.ports.health import Finding
 

@@ -1,25 +1,26 @@
 """Registrations for one job each, made here: GitHub gives the runner's name, id and secret in one.
 
-An agent waits a few seconds, GitHub may take longer. So making one goes on without the agent, which gets it when it
-asks again in the same round. What no agent has fetched by then is deleted, before it fills GitHub's list.
+Making one goes on without the agent, which gets it when it asks again in the same round (`made_once`). What no agent
+has fetched by then is deleted, before it fills GitHub's list.
 """
 
-import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import partial
 
 from bullpen.config import Settings
 from bullpen.engines.github.answers import GithubAnswer, GithubCall, understood
 from bullpen.engines.github.client import GithubClient
+from bullpen.engines.github.made_once import MadeOnce
 from bullpen.engines.github.naming import fresh_number, runner_name
 from bullpen.engines.github.permissions import runners
 from bullpen.errors import Conflict, Refused
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Clock
 
 ATTEMPTS = 3
 DEFAULT_GROUP = 1  # of every repository and organisation
 WORK_FOLDER = "_work"
-UNFETCHED = 60.0  # seconds: an agent that still wants it has asked again by then
 
 Asked = tuple[str, str, str]
 """Instance, label and round."""
@@ -30,7 +31,6 @@ class Made:
     runner: str
     id: int
     config: str = field(repr=False)
-    at: float  # by the event loop
 
 
 class JitRunners:
@@ -40,39 +40,21 @@ class JitRunners:
         self._clock = clock
         self._right = runners(settings.github.scope)
         self._group: int | None = None
-        self._making: dict[Asked, asyncio.Task[Made]] = {}
+        self._making: MadeOnce[Asked, Made] = MadeOnce(client.flights)
 
     async def fetch(self, instance: str, label: str, round: str) -> Made:
         """The one at work or at hand for this round, else another; each is fetched once."""
-        asked = (instance, label, round)
-        while True:
-            making = self._making.get(asked) or self._begin(asked)
-            made = await asyncio.shield(making)
-            if self._making.get(asked) is making:
-                del self._making[asked]
-                return made
+        return await self._making.fetch((instance, label, round), partial(self._made, instance, label, round))
 
     async def delete_unfetched(self) -> None:
         """Raise as a call does."""
-        time = asyncio.get_running_loop().time()
-        for asked, making in list(self._making.items()):
-            if making.done() and time >= making.result().at + UNFETCHED:
-                del self._making[asked]
-                await self.delete(making.result().id)
+        while (made := self._making.take_unfetched()) is not None:
+            await self.delete(made.id)
 
     async def delete(self, id: int) -> GithubAnswer:
         """404: it is gone. 422: it runs a job. There is no race to lose: GitHub decides and removes in one step."""
         call = GithubCall("DELETE", f"{self._client.scope_path}/actions/runners/{id}", self._right)
         return await self._client.ask(call, expecting=(404, 422))
-
-    def _begin(self, asked: Asked) -> "asyncio.Task[Made]":
-        making = self._making[asked] = self._client.flights.run(self._made(*asked))
-        making.add_done_callback(lambda _: self._forget_failed(asked, making))
-        return making
-
-    def _forget_failed(self, asked: Asked, making: "asyncio.Task[Made]") -> None:
-        if (making.cancelled() or making.exception()) and self._making.get(asked) is making:
-            del self._making[asked]
 
     async def _made(self, instance: str, label: str, round: str) -> Made:
         """With this label and no other: any job of the scope could ask for another one."""
@@ -80,7 +62,7 @@ class JitRunners:
         runner, answer = await self._generated(call, instance, label, round)
         with understood(call):
             id, labels = int(answer.body["runner"]["id"]), [one["name"] for one in answer.body["runner"]["labels"]]
-            made = Made(runner, id, str(answer.body["encoded_jit_config"]), asyncio.get_running_loop().time())
+            made = Made(runner, id, str(answer.body["encoded_jit_config"]))
         if [name.lower() for name in labels] != [label.lower()]:
             await self.delete(id)
             remedy = 'Set github.registration = "persistent", which registers without default labels.'

@@ -14,6 +14,7 @@ from msgspec import Meta
 from bullpen.config import Github, Settings
 from bullpen.engines.github.issuer import Fetch, IssuerKeys, issuer
 from bullpen.errors import PermissionDenied
+from bullpen.model.limits import REPOSITORY_ID, whole
 from bullpen.model.trust import trust_domain
 from bullpen.ports.callers import JobIdentity
 from bullpen.settings.github import covers
@@ -31,6 +32,7 @@ class _Claims(msgspec.Struct):
     nbf: int
     iat: int
     repository: str
+    repository_id: Annotated[str, Meta(pattern=whole(REPOSITORY_ID))]
     run_id: Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,19}\Z")]
     run_attempt: Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,3}\Z")]
     event_name: str
@@ -54,7 +56,7 @@ class Identities:
         _check_times(found, now.timestamp())
         if not covers(self._scope, found.repository):
             raise PermissionDenied(f"{found.repository[:140]!r} is outside github.scope")
-        trust = trust_domain(found.repository, found.event_name, found.ref, found.actor)
+        trust = trust_domain(found.repository, int(found.repository_id), found.event_name, found.ref, found.actor)
         return JobIdentity(found.repository, found.run_id, int(found.run_attempt), trust)
 
 

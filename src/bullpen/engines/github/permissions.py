@@ -1,6 +1,6 @@
 """The permissions that Bullpen's calls need, by GitHub's names."""
 
-from dataclasses import dataclass
+from bullpen.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ retired in time.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from bullpen.engines.github.answers import GithubCall, moment, rows, understood
 from bullpen.engines.github.client import GithubClient
 from bullpen.engines.github.single_flight import SingleFlight
 from bullpen.errors import BullpenError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Clock
 
 ACCEPTED = timedelta(days=30)  # behind the next release

@@ -2,6 +2,7 @@
 
     persistent   an agent is handed a registration token, and registers itself under the name it is given
     jit          the registration is made here, for one job
+    scale set    likewise, for one job of the set (`set_runners`)
 
 An agent that asks for credentials must still belong to the run, in the round that it names: the record decides, before
 GitHub is asked and after. Lists lag, so that nothing is concluded from one look; GitHub
@@ -9,6 +10,7 @@ itself never removes a runner that works.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -20,16 +22,24 @@ from bullpen.engines.github.jit import JitRunners
 from bullpen.engines.github.naming import fresh_number, instance_of, runner_name
 from bullpen.engines.github.permissions import runners
 from bullpen.engines.github.releases import Releases
+from bullpen.engines.github.set_runners import SetRegistrations
 from bullpen.engines.github.token_cache import Issued, TokenCache
 from bullpen.model.instance import CLAIMED, CREATED, RUNNING
-from bullpen.ports import Clock, Records, Registration, RegistrationCredentials, Removal
+from bullpen.model.scale_set import set_of_run_id
+from bullpen.ports import Clock, NoScaleSets, Records, Registration, RegistrationCredentials, Removal, ScaleSets
 
 
 class GithubCI:
     """`ports.CI` on one scope of GitHub."""
 
     def __init__(
-        self, client: GithubClient, settings: Settings, records: Records, clock: Clock, releases: Releases
+        self,
+        client: GithubClient,
+        settings: Settings,
+        records: Records,
+        clock: Clock,
+        releases: Releases,
+        scale_sets: ScaleSets | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -40,14 +50,19 @@ class GithubCI:
         self._list = GithubCall("GET", f"{client.scope_path}/actions/runners", runners(settings.github.scope, "read"))
         self._token = TokenCache(partial(make_token, client, "registration"), clock, client.flights)
         self._jit = JitRunners(client, settings, clock)
+        self._sets = SetRegistrations(scale_sets or NoScaleSets(), settings, records, clock, client.flights)
 
     async def registrations(self) -> list[Registration]:
         await self._jit.delete_unfetched()
+        await self._sets.delete_unfetched()
         found = await self._ours()
         with understood(self._list):
             return [_registration(instance, one) for instance, one in found]
 
     async def register(self, name: str, label: str, round: str) -> RegistrationCredentials | None:
+        if set_of_run_id(label) is not None:
+            given = await self._sets.register(name, label, round)
+            return replace(given, oldest=self._releases.oldest_known()) if given is not None else None
         if not await self._must_register(name, label, round):
             return None
         place = partial(
@@ -67,8 +82,17 @@ class GithubCI:
         runner = runner_name(self._pool, name, round, fresh_number(self._clock.now().timestamp()))
         return place(runner=runner, token=token) if await self._must_register(name, label, round) else None
 
+    def prepare(self, name: str, label: str, round: str) -> None:
+        if set_of_run_id(label) is not None:
+            self._sets.prepare(name, label, round)
+
+    def failing(self) -> str:
+        return self._sets.failing()
+
     async def remove(self, handle: str) -> Removal:
         is_instance = instance_of(self._pool, handle) is None  # then everything that it left behind is meant
+        if not is_instance and (removal := await self._sets.remove(handle)) is not None:
+            return removal
         found = await self._ours({} if is_instance else {"name": handle})
         with understood(self._list):
             ids = [int(one["id"]) for instance, one in found if handle == (instance if is_instance else one["name"])]

@@ -6,11 +6,12 @@ made ─────────────────────────
 """
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from bullpen.engines.github.single_flight import Flights, SingleFlight
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports import Clock
 
 RENEWED = timedelta(minutes=15)  # GitHub may be away for ten minutes before a caller notices

@@ -1,7 +1,8 @@
 """Webhooks from GitHub: a delivery counts if it is signed, and even then it only says that something has happened.
 
-Deliveries come late, twice, in any order, or not at all. So all that is read of one is which run it speaks of; how that
-run stands is asked of GitHub. A recorded delivery that is sent again wakes the server once more, and does no harm.
+Deliveries come late, twice, in any order, or not at all. So all that is read of one is which run of which repository it
+speaks of, and which labels a job asks for; how that run stands is asked of GitHub. A recorded delivery that is sent
+again wakes the server once more, and does no harm.
 """
 
 import hmac
@@ -13,18 +14,22 @@ from msgspec.json import Decoder
 from bullpen.config import Settings
 from bullpen.engines.github.credentials import read_secret
 from bullpen.errors import PermissionDenied
+from bullpen.model.limits import REPOSITORY_ID_DIGITS
 from bullpen.ports.callers import IgnoredEvent, RunEvent
 from bullpen.settings.github import covers
 
 RunNumber: TypeAlias = Annotated[int, Meta(ge=1)]
+RepositoryId: TypeAlias = Annotated[int, Meta(ge=1, lt=10**REPOSITORY_ID_DIGITS)]
 
 
 class _Repository(Struct):
     full_name: str
+    id: RepositoryId = 0  # GitHub always names it
 
 
 class _Job(Struct):
     run: RunNumber = field(name="run_id")
+    labels: tuple[str, ...] = ()
 
 
 class _Run(Struct):
@@ -67,9 +72,11 @@ class Webhooks:
         if (decoder := self._decoders.get(event)) is None:
             return IgnoredEvent("a ping" if event == "ping" else "an event that Bullpen does not use")
         found = decoder.decode(body)
-        if not covers(self._scope, found.repository.full_name):
+        name, id = found.repository.full_name, found.repository.id
+        if not covers(self._scope, name):
             return IgnoredEvent("a repository outside github.scope")
-        return RunEvent(found.repository.full_name, str(found.about.run), found.action)
+        labels = found.about.labels if isinstance(found.about, _Job) else ()
+        return RunEvent(name, id, str(found.about.run), found.action, labels)
 
 
 def webhooks(settings: Settings) -> Webhooks | None:

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from bullpen.auth.token_files import import_files
-from bullpen.auth.tokens import Keys
 from bullpen.config import Settings
 from bullpen.engines.local import machines, users
 from bullpen.engines.local.launch import FREED_WITHIN, LOOK_AGAIN_AFTER, NotLaunched, end, launch
@@ -155,7 +153,10 @@ class LocalCompute:
         return max(0, room)
 
     async def _agent_tokens(self, ids: Iterable[str]) -> dict[str, str]:
-        """For `bullpen serve`: it derives the same from the same secret."""
+        """For `bullpen serve`: it derives the same from the same secret. Agents of the store itself need none."""
+        from bullpen.auth.token_files import import_files
+        from bullpen.auth.tokens import Keys
+
         store = SqliteTokens(self._database)
         await import_files(self._home, store)
         keys = await Keys.opened(store)

@@ -25,6 +25,7 @@ import bullpen
 from bullpen.config import Settings
 from bullpen.engines.local import users
 from bullpen.host.processes import ProcessIdentity, TreeSurvived, end_tree, identify, mark_of
+from bullpen.host.stored_files import ROOM
 from bullpen.host.sweep import remove_tree
 from bullpen.model.job import LOSSES
 from bullpen.settings.github import agent_settings
@@ -184,6 +185,7 @@ def environment(instance_id: str, settings: Settings) -> dict[str, str]:
 def _told(home: Path, instance_id: str, settings: Settings, user: str, token: str) -> dict[str, Any]:
     """The agent's configuration: see `bullpen.agent.config`."""
     timings, agent, losses = settings.timings, settings.agent, settings.liveness.losses
+    room = settings.sync.store_bytes
     return {
         "instance_id": instance_id,
         "home": str(home),
@@ -200,6 +202,7 @@ def _told(home: Path, instance_id: str, settings: Settings, user: str, token: st
         "purge": timings.purge,
         # Only where it is not the default: an agent of an earlier version refuses a key that it does not know.
         **({"losses": losses} if losses != LOSSES else {}),
+        **({"room": room} if room != ROOM else {}),
         "capabilities": list(agent.capabilities),
         **({"runner_user": user, "shares_machine": True} if user else {}),
         **agent_settings(settings),

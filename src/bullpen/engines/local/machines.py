@@ -6,7 +6,6 @@ a pid, which every process can see, and never a process that is unknown.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bullpen.config import ResourceClass
@@ -14,6 +13,7 @@ from bullpen.engines.sqlite.reader import Snapshot
 from bullpen.engines.sqlite.rows import Row, from_micros, to_micros
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.host.processes import ProcessIdentity
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.fleet import FleetPlan, LaunchedMachine, MachineType
 from bullpen.model.ticket import UsageClass, matches
 

@@ -17,6 +17,8 @@ from bullpen.engines.memory.logs import MemoryLogs
 from bullpen.engines.memory.observations import MemoryObservations
 from bullpen.engines.memory.queue import MemoryQueue, Messages
 from bullpen.engines.memory.records import MemoryRecords
+from bullpen.engines.memory.scale_sets import MemoryScaleSets
+from bullpen.engines.memory.set_messages import SetTroubles
 from bullpen.engines.memory.signals import MemorySignals, Reports
 from bullpen.engines.memory.sources import MemoryArtifacts, MemorySources, StoredSources
 from bullpen.engines.memory.tables import Tables
@@ -24,22 +26,24 @@ from bullpen.engines.memory.tokens import MemoryTokens, Shelf
 from bullpen.engines.memory.vault import MemoryVault
 from bullpen.engines.memory.workers import MemoryWorkers
 from bullpen.engines.memory.workflows import MemoryWorkflows
-from bullpen.ports import Chance, Clock, NoStoreClock, NoWorkflows, Ports, Registration, Secret
+from bullpen.ports import Chance, Clock, NoScaleSets, NoStoreClock, NoWorkflows, Ports, Registration, Secret
 
-__all__ = ["Failure", "Faults", "LoopClock", "Memory", "MemoryGithub", "Rates", "SeededChance", "Yard"]
+__all__ = ["Failure", "Faults", "LoopClock", "Memory", "MemoryGithub", "Rates", "SeededChance", "SetTroubles", "Yard"]
 
 
 class Memory:
     """The services. `index_lag` is by how many seconds the queries of records stay behind the records. With `github`
-    the CI has runs and jobs of its own."""
+    the CI has runs and jobs of its own; `seed` decides what goes wrong there."""
 
-    def __init__(self, *, index_lag: float = 0.0, yard: Yard | None = None, github: bool = False) -> None:
+    def __init__(
+        self, *, index_lag: float = 0.0, yard: Yard | None = None, github: bool = False, seed: int = 0
+    ) -> None:
         self.reports = Reports()
         self.tables = Tables(self.reports.bell, index_lag)
         self.queues: dict[str, Messages] = {}
         self.yard = yard or Yard()
         self.registrations: dict[str, Registration] = {}
-        self.hub = MemoryGithub(self.registrations) if github else None
+        self.hub = MemoryGithub(self.registrations, seed=seed) if github else None
         self.refused: dict[str, datetime] = {}
         """Versions of a runner's program that the CI refuses, and from when."""
         self.topics: dict[str, dict[str, datetime]] = {}
@@ -66,9 +70,10 @@ class Memory:
             logs=MemoryLogs(self.tables, faults),
             health=MemoryHealth(self.notes, faults),
             workflows=NoWorkflows() if self.hub is None else MemoryWorkflows(self.hub, faults),
+            scale_sets=NoScaleSets() if self.hub is None else MemoryScaleSets(self.hub, faults),
             vault=MemoryVault(self.secrets, clock, faults),
             tokens=MemoryTokens(self.shelf, faults),
             sources=MemorySources(self.stored_sources, clock, faults),
-            artifacts=MemoryArtifacts(self.stored_sources, faults),
+            artifacts=MemoryArtifacts(self.stored_sources, clock, faults),
             store_clock=clock if isinstance(clock, LoopClock) else NoStoreClock(),
         )

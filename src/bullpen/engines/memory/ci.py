@@ -6,6 +6,7 @@ from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.engines.memory.github import MemoryGithub
+from bullpen.model.scale_set import set_of_run_id
 from bullpen.ports import Registration, RegistrationCredentials, Removal
 
 
@@ -33,22 +34,31 @@ class MemoryCI:
 
     @request("ci.remove")
     def remove(self, handle: str) -> Removal:
-        """Under the name of the instance, its runner, whatever that is called."""
-        key = next((key for key, one in self._registered.items() if handle in (one.name, one.handle)), None)
-        if key is None:
-            return Removal.REMOVED
-        if self._registered[key].busy:
-            return Removal.BUSY
-        del self._registered[key]
-        return Removal.REMOVED
+        """Under the name of the instance, all that it left behind, whatever they are called."""
+        found = {key: one for key, one in self._registered.items() if handle in (one.name, one.handle)}
+        for key, one in found.items():
+            if not one.busy:
+                del self._registered[key]
+                if self._hub is not None:
+                    self._hub.set_runners.drop(one.handle)
+        return Removal.BUSY if any(one.busy for one in found.values()) else Removal.REMOVED
 
     @request("ci.register")
     def register(self, name: str, label: str, round: str = "") -> RegistrationCredentials:
         """One of the same name is replaced. It knows no records: what the round says is for the caller to check."""
+        if self._hub is not None and (set_name := set_of_run_id(label)) is not None:
+            made = self._hub.configure(set_name, name, round)
+            return RegistrationCredentials(made.runner.name, label, jit=made.encoded, id=made.runner.id)
         if self._hub is not None:
             return RegistrationCredentials(self._hub.register(name, label, round).handle, label)
         self._registered[name] = Registration(name, label, busy=False)
         return RegistrationCredentials(name, label)
+
+    def prepare(self, name: str, label: str, round: str) -> None:
+        return
+
+    def failing(self) -> str:
+        return ""
 
     def instance_of(self, handle: str) -> str | None:
         return handle if self._hub is None else self._hub.instance_of(handle)

@@ -7,13 +7,13 @@ request may be lost before it lands, or land and lose its answer, and the caller
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial, wraps
 from random import Random  # noqa: TID251  seeded: the same seed gives the same faults
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bullpen.errors import BullpenError, Throttled, Unavailable
+from bullpen.lazy_dataclass import dataclass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +85,13 @@ class Faults:
             raise Unavailable(f"{kind}: {failure}")
         if isinstance(answer, BullpenError):
             raise answer
+        return answer
+
+    async def answer(self, kind: str, answer: T) -> T:
+        """What a service answers to a request that it has held until now. It may be lost on its way."""
+        await self._travel()
+        if self.happens(self.rates.lost_answer):
+            raise Unavailable(f"{kind}: {Failure.LOST_ANSWER}")
         return answer
 
     def _failure(self, kind: str) -> Failure | None:

@@ -1,20 +1,25 @@
 """GitHub in memory: runs and their jobs, which runners take, and what becomes of a job whose runner dies.
 
-A run's jobs go to registered runners that are online, free, and have the label; jobs without a label run on GitHub's
-own machines. Of a runner that dies GitHub hears nothing more, and takes its job for failed after `LEASE`. Nothing can
-be run again before the whole run has completed, and then only what belongs to the current attempt.
+A run's jobs go to registered runners that are online, free, and have the label, or belong to a scale set that has it;
+jobs without a label run on GitHub's own machines. Of a runner that dies GitHub hears nothing more, and takes its job
+for failed after `LEASE`. Nothing can be run again before the whole run has completed, and then only what belongs to
+the current attempt.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bullpen.engines.memory.clock import LoopClock
+from bullpen.engines.memory.set_runners import SetRunners
+from bullpen.engines.memory.set_service import SetService
 from bullpen.errors import NotFound, PermissionDenied
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.activity import Activity
-from bullpen.ports import Conclusion, Registration, WorkflowJob, WorkflowRun
+from bullpen.model.scale_set import set_run_id
+from bullpen.ports import Conclusion, JitConfiguration, Registration, WorkflowJob, WorkflowRun
 
 LEASE = 600.0
 """Seconds from a runner's death to the failure of its job."""
@@ -92,9 +97,10 @@ class GithubRun:
 
 
 class MemoryGithub:
-    """Shared by all simulated processes; nothing here awaits. `lag` is by how many seconds what is shown is behind."""
+    """Shared by all simulated processes; nothing here awaits. `lag` is by how many seconds what is shown is behind.
+    `seed` decides what goes wrong with scale sets."""
 
-    def __init__(self, registered: dict[str, Registration], lag: float = 0.0) -> None:
+    def __init__(self, registered: dict[str, Registration], lag: float = 0.0, seed: int = 0) -> None:
         self.lag = lag
         self.runs: dict[str, GithubRun] = {}
         self.reruns: list[tuple[str, int, tuple[str, ...]]] = []
@@ -106,7 +112,11 @@ class MemoryGithub:
         """Called for everything that happens to a run: there tests deliver webhooks, or lose them."""
         self.on_work: Callable[[str, Activity | None], None] = lambda name, activity: None
         """Called with what the runner of an instance executes from now on: there its agent binds and unbinds it."""
+        self.sets = SetService(seed)
+        self.set_runners = SetRunners(registered, self.sets, self.instance_of, self._assign)
         self._registered = registered
+        self._waiting: dict[int, tuple[GithubRun, GithubJob]] = {}  # for a runner, oldest first
+        self._at_work: dict[str, str] = {}  # runner of a job → its instance, also if it is not registered any more
         self._clock = LoopClock()
         self._number = 4710
         self._ends: dict[int, asyncio.TimerHandle] = {}
@@ -128,6 +138,13 @@ class MemoryGithub:
         self._assign()
         return self._registered[name]
 
+    def configure(self, set_name: str, instance: str, round: str) -> JitConfiguration:
+        """Register a runner of an instance with a scale set, for one job, under a name of its own. Raise NotFound."""
+        found = next((one for one in self.sets.sets.values() if one.spec.name == set_name), None)
+        if found is None:
+            raise NotFound(f"scale set {set_name} does not exist")
+        return self.set_runners.configure(found.id, f"{POOL}.{instance}.{round[:8]}.{self._next()}")
+
     def instance_of(self, runner: str) -> str | None:
         """The instance that a runner is named after."""
         pool, _, rest = runner.partition(".")
@@ -135,11 +152,13 @@ class MemoryGithub:
 
     def lose(self, name: str) -> None:
         """The machine of a runner dies, and GitHub hears nothing more of it."""
-        if (found := self._registered.get(name)) is None or found.online is False:
-            return
-        self._registered[name] = replace(found, online=False)
-        if (held := self._held(found.handle)) is not None:
-            self._later(LEASE, *held, Conclusion.CANCELLED if held[0].cancelled else Conclusion.FAILURE)
+        gone = [one for one in self._registered.values() if one.name == name and one.online is not False]
+        for one in gone:
+            self._put(one, replace(one, online=False))
+        unregistered = [runner for runner, own in self._at_work.items() if own == name and not self._is_listed(runner)]
+        for runner in [*(one.handle for one in gone), *unregistered]:
+            if (held := self._held(runner)) is not None:
+                self._later(LEASE, *held, Conclusion.CANCELLED if held[0].cancelled else Conclusion.FAILURE)
 
     def rerun(self, run: GithubRun, names: tuple[str, ...]) -> None:
         """Repeat these jobs, and those that need them."""
@@ -195,30 +214,33 @@ class MemoryGithub:
                     job.completed, job.skipped, job.conclusion = True, True, Conclusion.SUCCESS
                 else:
                     job.queued = True
+                    self._waiting[job.id] = run, job
+                    self.sets.queued(job.id, run.repository, int(run.id), job.spec.name, job.label, job.attempt > 1)
         self._assign()
         self._show(run)
 
     def _assign(self) -> None:
-        waiting = [
-            (run, job)
-            for run in self.runs.values()
-            for job in run.jobs
-            if job.queued and not job.runner and not job.completed
-        ]
-        for run, job in waiting:
+        for run, job in list(self._waiting.values()):
+            if job.id not in self._waiting:  # given away by what was called meanwhile
+                continue
             if not job.label:
                 self._begin(run, job, HOSTED)
                 continue
             free = [one for one in self._registered.values() if one.online and not one.busy]
-            runner = next((one for one in free if one.label.casefold() == job.label.casefold()), None)
-            if runner is not None:
-                self._registered[runner.name] = replace(runner, busy=True)
+            runner = next((one for one in free if self._serves(one, job)), None)
+            if runner is not None and not self.set_runners.fails(runner.handle):
+                self._put(runner, replace(runner, busy=True))
+                self._at_work[runner.handle] = runner.name
                 self._begin(run, job, runner.handle)
                 name = job.spec.name
-                self.on_work(runner.name, Activity(run.repository, run.id, job.attempt, job.label, runner.handle, name))
+                served = self.sets.set_of(runner.handle)
+                label = set_run_id(served.spec.name) if served is not None else job.label
+                self.on_work(runner.name, Activity(run.repository, run.id, job.attempt, label, runner.handle, name))
 
     def _begin(self, run: GithubRun, job: GithubJob, runner: str) -> None:
         job.runner, job.started_at = runner, self._clock.now()
+        self._waiting.pop(job.id, None)
+        self.sets.started(job.id, runner)
         self._later(job.spec.lasts, run, job, job.spec.ends)
         self._show(run)
 
@@ -226,10 +248,13 @@ class MemoryGithub:
         if (timer := self._ends.pop(job.id, None)) is not None:
             timer.cancel()
         job.completed, job.conclusion, job.completed_at = True, conclusion, self._clock.now()
-        for one in list(self._registered.values()):
-            if one.handle == job.runner:
-                self._registered[one.name] = replace(one, busy=False)
-                self.on_work(one.name, None)
+        self._waiting.pop(job.id, None)
+        self.sets.completed(job.id, conclusion)
+        self.set_runners.drop(job.runner)
+        for one in [found for found in self._registered.values() if found.handle == job.runner]:
+            self._put(one, replace(one, busy=False))
+        if (name := self._at_work.pop(job.runner, None)) is not None:
+            self.on_work(name, None)
         self._go_on(run)
 
     def _later(self, seconds: float, run: GithubRun, job: GithubJob, conclusion: Conclusion) -> None:
@@ -243,6 +268,18 @@ class MemoryGithub:
         listed = [[job.shown() for job in jobs if job.queued or job.completed] for jobs in run.attempts]
         run.history.append((self._time(), run.shown(), listed))
         self.on_event(run.repository, run.id)
+
+    def _serves(self, runner: Registration, job: GithubJob) -> bool:
+        by_label = runner.label.casefold() == job.label.casefold()
+        return by_label or self.set_runners.serves(runner.handle, job.label)
+
+    def _is_listed(self, runner: str) -> bool:
+        return any(one.handle == runner for one in self._registered.values())
+
+    def _put(self, old: Registration, new: Registration) -> None:
+        """Replace an entry of the list, under whichever name it stands there."""
+        key = next(key for key, one in self._registered.items() if one is old)
+        self._registered[key] = new
 
     def _held(self, runner: str) -> tuple[GithubRun, GithubJob] | None:
         found = ((run, job) for run in self.runs.values() for job in run.jobs)

@@ -103,6 +103,7 @@ class InstanceIndexes(Indexes[Instance]):
     def __init__(self, lag: float) -> None:
         super().__init__(lag)
         self.of_run = self.add(lambda i: (i.run_id, i.id) if i.run_id and i.state in LIVE else None)
+        self.serving = self.add(lambda i: ("", i.run_id) if i.run_id and i.state in LIVE else None)
         self.claimable = self.add(lambda i: (i.resource_class, i.id) if i.is_claimable else None)
         self.pending = self.add(lambda i: (i.resource_class, i.id) if i.is_pending else None)
         self.live = self.add(lambda i: ("", i.id) if i.due_at else None)

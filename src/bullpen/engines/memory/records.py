@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from bullpen.engines.memory.faults import Faults, request
@@ -15,6 +15,9 @@ from bullpen.engines.memory.tables import Tables
 from bullpen.errors import Conflict
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.provision import COMMITTED, Provision
+from bullpen.model.repository import Repository, repository_key
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
@@ -56,6 +59,12 @@ class MemoryRecords:
     @request("records.run_instances")
     def run_instances(self, run_id: str) -> list[Instance]:
         return list(self._instances.of_run.walk(run_id))
+
+    @request("records.served_runs")
+    def served_runs(self, limit: int, after: str = "") -> dict[str, list[Instance]]:
+        later = (one for one in self._instances.serving.walk() if one.run_id > after)
+        by_run = groupby(later, key=lambda one: one.run_id)
+        return {run_id: list(of_run) for run_id, of_run in islice(by_run, limit)}
 
     @request("records.run_provisions")
     def run_provisions(self, run_id: str) -> list[Provision]:
@@ -103,6 +112,19 @@ class MemoryRecords:
     @request("records.count")
     def count(self) -> dict[tuple[str, State], int]:
         return dict(Counter((i.resource_class, i.state) for i in self._instances.live.walk() if i.state in LIVE))
+
+    @request("records.scale_sets")
+    def scale_sets(self) -> dict[str, ScaleSet]:
+        return {one.name: one for one in self._tables.scale_sets.values()}
+
+    @request("records.set_sessions")
+    def set_sessions(self) -> dict[str, SetSession]:
+        return {session.set_name: session for session in self._tables.set_sessions.values()}
+
+    @request("records.repositories")
+    def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
+        found = {name.casefold(): self._tables.repositories.get(repository_key(name)) for name in names}
+        return {name: one for name, one in found.items() if one is not None}
 
     @request("records.stories")
     def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:

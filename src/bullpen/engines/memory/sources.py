@@ -2,13 +2,15 @@
 
 import io
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.errors import NotFound, Refused
 from bullpen.host.packs import BadPack, PackIndex, bundle_head, read_index, verify
+from bullpen.host.stored_files import FULL_REMEDY, no_room
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import manifest as manifests
 from bullpen.model.manifest import BadManifest
 from bullpen.ports import ARTIFACTS_LIMIT, KEPT_AT_LEAST, Clock
@@ -28,6 +30,22 @@ class StoredSources:
 
     def block(self, digest: str) -> tuple[str, bytes] | None:
         return next(((name, pack[digest]) for name, pack in self.packs.items() if digest in pack), None)
+
+    def receive(self, name: str, offset: int, size: int, content: bytes, room: int | None) -> bytes:
+        there = self.parts.get(name, b"")
+        if offset + len(content) > size:
+            raise Refused(f"{name}: {offset + len(content)} bytes, and it should have {size}")
+        if len(there) < offset:
+            raise Refused(f"{name}: it has {len(there)} bytes, none at {offset} yet")
+        more = size - len(there)
+        if room is not None and more > 0 and (taken := self.taken()) + more > room:
+            raise Refused(no_room(more, taken, room), remedy=FULL_REMEDY)
+        self.parts[name] = there + content[len(there) - offset :]
+        return self.parts[name]
+
+    def taken(self) -> int:
+        whole = [*self.manifests.values(), *self.parts.values(), *self.artifacts.values()]
+        return sum(map(_size, self.packs.values())) + sum(map(len, whole))
 
 
 class MemorySources:
@@ -62,11 +80,11 @@ class MemorySources:
         self._stored.used[index.id] = self._clock.now()
 
     @request("sources.receive_pack")
-    def receive_pack(self, pack_id: str, offset: int, size: int, content: bytes) -> int:
+    def receive_pack(self, pack_id: str, offset: int, size: int, content: bytes, *, room: int | None = None) -> int:
         _check_id(pack_id)
         if pack_id in self._stored.packs:
             return size
-        whole = _received(self._stored.parts, f"pack-{pack_id}", offset, size, content)
+        whole = self._stored.receive(f"pack-{pack_id}", offset, size, content, room)
         if len(whole) == size:
             del self._stored.parts[f"pack-{pack_id}"]
             try:
@@ -94,9 +112,9 @@ class MemorySources:
         return source
 
     @request("sources.receive_manifest")
-    def receive_manifest(self, source: str, offset: int, size: int, content: bytes) -> int:
+    def receive_manifest(self, source: str, offset: int, size: int, content: bytes, *, room: int | None = None) -> int:
         _check_id(source)
-        whole = _received(self._stored.parts, f"manifest-{source}", offset, size, content)
+        whole = self._stored.receive(f"manifest-{source}", offset, size, content, room)
         if len(whole) == size:
             del self._stored.parts[f"manifest-{source}"]
             if manifests.source_id(whole) != source:
@@ -143,18 +161,22 @@ class MemorySources:
 
 
 class MemoryArtifacts:
-    def __init__(self, stored: StoredSources, faults: Faults) -> None:
+    def __init__(self, stored: StoredSources, clock: Clock, faults: Faults) -> None:
         self._stored = stored
+        self._clock = clock
         self._faults = faults
 
     @request("artifacts.append")
-    def append(self, job_id: str, fence: int, offset: int, size: int, content: bytes) -> int:
+    def append(
+        self, job_id: str, fence: int, offset: int, size: int, content: bytes, *, room: int | None = None
+    ) -> int:
         if size > ARTIFACTS_LIMIT:
             raise Refused(f"artifacts of {size} bytes: at most {ARTIFACTS_LIMIT} are allowed")
         if len(self._stored.artifacts.get((job_id, fence), b"")) == size:
             return size
-        name = f"artifacts-{job_id}.{fence}"
-        whole = _received(self._stored.parts, name, offset, size, content)
+        name = _name(job_id, fence)
+        whole = self._stored.receive(name, offset, size, content, room)
+        self._stored.used[name] = self._clock.now()
         if len(whole) == size:
             self._stored.artifacts[job_id, fence] = self._stored.parts.pop(name)
         return len(whole)
@@ -163,15 +185,31 @@ class MemoryArtifacts:
     def read(self, job_id: str, fence: int, offset: int, limit: int) -> bytes:
         return self._stored.artifacts.get((job_id, fence), b"")[offset : offset + limit]
 
+    @request("artifacts.size")
+    def size(self) -> int:
+        return self._size()
 
-def _received(parts: dict[str, bytes], name: str, offset: int, size: int, content: bytes) -> bytes:
-    there = parts.get(name, b"")
-    if offset + len(content) > size:
-        raise Refused(f"{name}: {offset + len(content)} bytes, and it should have {size}")
-    if len(there) < offset:
-        raise Refused(f"{name}: it has {len(there)} bytes, none at {offset} yet")
-    parts[name] = there + content[len(there) - offset :]
-    return parts[name]
+    @request("artifacts.tidy")
+    def tidy(self, now: datetime, room: int) -> int:
+        stored, before, recent = self._stored, self._size(), now - timedelta(seconds=KEPT_AT_LEAST)
+        for name in [name for name in self._parts() if stored.used[name] < recent]:
+            del stored.parts[name]
+        used = {key: stored.used.get(_name(*key), now) for key in stored.artifacts}
+        for key in sorted(stored.artifacts, key=used.__getitem__):
+            if self._size() > room and used[key] < recent:
+                del stored.artifacts[key]
+        return before - self._size()
+
+    def _size(self) -> int:
+        parts = [self._stored.parts[name] for name in self._parts()]
+        return sum(map(len, [*self._stored.artifacts.values(), *parts]))
+
+    def _parts(self) -> list[str]:
+        return [name for name in self._stored.parts if name.startswith("artifacts-")]
+
+
+def _name(job_id: str, fence: int) -> str:
+    return f"artifacts-{job_id}.{fence}"
 
 
 async def _streamed(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -14,6 +14,9 @@ from bullpen.model.control import Control
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import OPEN, Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.transition import STORY_LENGTH, Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Card, Worker
 from bullpen.ports import TOGETHER_LIMIT
@@ -31,6 +34,9 @@ class Tables:
         self.jobs: dict[str, Job] = {}
         self.logs: dict[tuple[str, int], bytearray] = {}
         self.controls: dict[str, Control] = {}
+        self.scale_sets: dict[str, ScaleSet] = {}
+        self.set_sessions: dict[str, SetSession] = {}
+        self.repositories: dict[str, Repository] = {}
         self.stories: dict[str, deque[StoryLine]] = {}
         self._control = control
         self._bells: dict[str, MemoryWakeups] = {}
@@ -44,6 +50,9 @@ class Tables:
             Worker: (self.workers, self.worker_indexes),
             Job: (self.jobs, self.job_indexes),
             Control: (self.controls, Indexes(lag)),
+            ScaleSet: (self.scale_sets, Indexes(lag)),
+            SetSession: (self.set_sessions, Indexes(lag)),
+            Repository: (self.repositories, Indexes(lag)),
         }
 
     def bell(self, instance_id: str) -> MemoryWakeups:

@@ -1,10 +1,11 @@
 """Tokens in memory."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bullpen.engines.memory.faults import Faults, request
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.tokens import StoredToken, TokenBook
 
 

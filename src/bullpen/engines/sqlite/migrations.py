@@ -7,8 +7,8 @@ turnstile: of many processes one migrates, and one that is killed leaves the ver
 
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bullpen.engines.sqlite.errors import damaged, locked, translated
@@ -38,19 +38,20 @@ def open_home(home: Path, turnstile: Turnstile, scripts: Sequence[Path]) -> sqli
     database = home / FILE
     try:
         if database.exists():
-            connection = connect(database)
-            is_current = _version(connection, database, len(scripts)) == len(scripts) > 0
-            if is_current and (is_low(home) or not has_few_free_pages(connection)):
-                return connection  # the everyday case needs no lock
+            with _closed_on_error(connect(database)) as connection:
+                is_current = _version(connection, database, len(scripts)) == len(scripts) > 0
+                if is_current and (is_low(home) or not has_few_free_pages(connection)):
+                    return connection  # the everyday case needs no lock
             connection.close()
         with turnstile.hold():
             _keep_out_of_git(home)
-            connection = _migrated(database, scripts)
-            if not is_low(home):
-                with suppress(sqlite3.Error):  # without them it works as well, until the disk is full
-                    add_free_pages(connection)
-            prepare(database)  # the log that SQLite has just made, too
-            return connection
+            with _closed_on_error(connect(database, create=True)) as connection:
+                _migrate(connection, database, scripts)
+                if not is_low(home):
+                    with suppress(sqlite3.Error):  # without them it works as well, until the disk is full
+                        add_free_pages(connection)
+                prepare(database)  # the log that SQLite has just made, too
+                return connection
     except TurnstileTimeout as exc:
         raise locked(database) from exc
     except sqlite3.Error as exc:
@@ -77,20 +78,24 @@ def _keep_out_of_git(home: Path) -> None:
             opened.write("*\n")
 
 
-def _migrated(database: Path, scripts: Sequence[Path]) -> sqlite3.Connection:
-    connection = connect(database, create=True)
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """An error closes the connection, which rolls back what is open."""
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Read again: the process before us may have migrated already.
-        for number in range(_version(connection, database, len(scripts)) + 1, len(scripts) + 1):
-            connection.executescript(
-                f"BEGIN IMMEDIATE;\n{scripts[number - 1].read_text()}\n;"
-                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT;"
-            )
+        yield connection
     except BaseException:
-        connection.close()  # rolls back what is open
+        connection.close()
         raise
-    return connection
+
+
+def _migrate(connection: sqlite3.Connection, database: Path, scripts: Sequence[Path]) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Read again: the process before us may have migrated already.
+    for number in range(_version(connection, database, len(scripts)) + 1, len(scripts) + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{scripts[number - 1].read_text()}\n;"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT;"
+        )
 
 
 def _version(connection: sqlite3.Connection, database: Path, known: int) -> int:

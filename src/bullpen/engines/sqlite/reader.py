@@ -8,13 +8,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from bullpen.engines.sqlite.errors import translated
 from bullpen.engines.sqlite.turnstile import connect
+from bullpen.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -1,4 +1,7 @@
-"""Instances and provisions in SQLite. Every query goes by an index that holds only what it may find."""
+"""Instances, provisions, scale sets and repositories in SQLite.
+
+Every query goes by an index that holds only what it may find.
+"""
 
 import asyncio
 from collections import Counter
@@ -11,12 +14,25 @@ from typing import Any
 from bullpen.engines.sqlite.logs import remove_logs
 from bullpen.engines.sqlite.port import SqlitePort
 from bullpen.engines.sqlite.reader import Snapshot
-from bullpen.engines.sqlite.rows import INSTANCES, PROVISIONS, STORY_COLUMNS, Row, decode_line, to_micros
+from bullpen.engines.sqlite.rows import (
+    INSTANCES,
+    PROVISIONS,
+    REPOSITORIES,
+    SCALE_SETS,
+    SET_SESSIONS,
+    STORY_COLUMNS,
+    Row,
+    decode_line,
+    to_micros,
+)
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.engines.sqlite.writes import PreparedChange, land_each, land_together
 from bullpen.errors import Conflict, Refused
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository, repository_key
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import Requirements, matches
 from bullpen.model.transition import Change, Check, StoryLine
@@ -27,6 +43,9 @@ _PROVISION = f"SELECT {', '.join(PROVISIONS.columns)} FROM provisions"
 
 # A partial index is used only where the query repeats the index's own condition.
 RUN_INSTANCES = f"{_INSTANCE} WHERE run_id = ? AND run_id <> '' AND state <> 'terminated' ORDER BY id"
+NEXT_SERVED_RUN = (
+    "SELECT run_id FROM instances WHERE run_id > ? AND run_id <> '' AND state <> 'terminated' ORDER BY run_id LIMIT 1"
+)
 _NOT_CLOSED = "(state = 'open' OR owes_kind IS NOT NULL OR members <> '[]')"
 RUN_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' AND {_NOT_CLOSED} ORDER BY id"
 TOLD_PROVISIONS = f"{_PROVISION} WHERE run_id = ? AND run_id <> '' ORDER BY deadline DESC LIMIT ?"
@@ -50,6 +69,8 @@ COUNT = """
     SELECT resource_class, state, count(*) FROM instances
     WHERE run_id = '' AND attested = 0 AND state <> 'terminated' GROUP BY resource_class, state
 """
+ALL_SETS = f"SELECT {', '.join(SCALE_SETS.columns)} FROM scale_sets ORDER BY id"
+ALL_SESSIONS = f"SELECT {', '.join(SET_SESSIONS.columns)} FROM set_sessions ORDER BY id"
 KNOWN = "SELECT 1 FROM instances WHERE id = ?"
 STORY = f"SELECT {STORY_COLUMNS} FROM stories WHERE record_id = ? ORDER BY version"
 OVER_JOBS = "SELECT id, fence FROM jobs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
@@ -88,6 +109,18 @@ class SqliteRecords(SqlitePort):
 
     async def run_instances(self, run_id: str) -> list[Instance]:
         return await self._select(INSTANCES, RUN_INSTANCES, run_id)
+
+    async def served_runs(self, limit: int, after: str = "") -> dict[str, list[Instance]]:
+        def look(snapshot: Snapshot) -> dict[str, list[Row]]:
+            found: dict[str, list[Row]] = {}
+            last = after
+            while len(found) < limit and (row := snapshot.execute(NEXT_SERVED_RUN, (last,)).fetchone()):
+                last = row[0]
+                found[last] = snapshot.execute(RUN_INSTANCES, (last,)).fetchall()
+            return found
+
+        rows = await self._database.read(look)
+        return {run_id: [INSTANCES.decode(row) for row in of_run] for run_id, of_run in rows.items()}
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
         return await self._select(PROVISIONS, RUN_PROVISIONS, run_id)
@@ -141,6 +174,16 @@ class SqliteRecords(SqlitePort):
         for resource_class, state, number in await self._rows(COUNT):
             counted[resource_class, State(state)] += number
         return dict(counted)
+
+    async def scale_sets(self) -> dict[str, ScaleSet]:
+        return {one.name: one for one in await self._select(SCALE_SETS, ALL_SETS)}
+
+    async def set_sessions(self) -> dict[str, SetSession]:
+        return {one.set_name: one for one in await self._select(SET_SESSIONS, ALL_SESSIONS)}
+
+    async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
+        keys = {repository_key(name): name.casefold() for name in names}
+        return {keys[id_]: one for id_, one in (await self._by_id(REPOSITORIES, [*keys])).items()}
 
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
         def look(snapshot: Snapshot) -> dict[str, list[Row]]:

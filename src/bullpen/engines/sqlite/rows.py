@@ -11,7 +11,7 @@ value SQLite does not store as it is.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -19,11 +19,15 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import json
 
-from bullpen.model import instance, provision
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model import instance, provision, scale_set
 from bullpen.model.control import Control
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Place, Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements
 from bullpen.model.transition import Debt, Record, StoryLine
 from bullpen.model.worker import Card, Worker
@@ -91,7 +95,12 @@ def _columns_for(kind: Any, column: str) -> FieldColumns:
         # The bare text: sqlite3 asks its adapters about every subclass of str, which costs more than the write of it.
         return FieldColumns((column,), lambda member: (member.value,), _Members(kind).__getitem__)
     if get_origin(kind) is tuple or is_dataclass(kind):
-        return FieldColumns((column,), lambda value: (json.encode(value).decode(),), json.Decoder(kind).decode)
+        read = json.Decoder(kind).decode
+        return FieldColumns(
+            (column,),
+            lambda value: (None if value is None else json.encode(value).decode(),),
+            lambda stored: None if stored is None else read(stored),
+        )
     raise TypeError(f"{column}: a column for {kind} must be stated")
 
 
@@ -194,6 +203,12 @@ WORKERS = Table("workers", Worker)
 JOBS = Table("jobs", Job, names={"index": "job_index"})  # `index` is a word of SQL
 
 CONTROLS = Table("controls", Control)
+
+SCALE_SETS = Table("scale_sets", ScaleSet, stated={"owes": _debt_columns(scale_set.SetDebt)})
+
+SET_SESSIONS = Table("set_sessions", SetSession)
+
+REPOSITORIES = Table("repositories", Repository)
 
 
 # ---- beside the records

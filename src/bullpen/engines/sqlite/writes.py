@@ -11,18 +11,33 @@ A statement is prepared on the event loop and executed on the writer's thread, w
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from bullpen.engines.sqlite.rows import CONTROLS, INSTANCES, JOBS, PROVISIONS, WORKERS, Row, Table, encode_line
+from bullpen.engines.sqlite.rows import (
+    CONTROLS,
+    INSTANCES,
+    JOBS,
+    PROVISIONS,
+    REPOSITORIES,
+    SCALE_SETS,
+    SET_SESSIONS,
+    WORKERS,
+    Row,
+    Table,
+    encode_line,
+)
 from bullpen.engines.sqlite.writer import Transaction
 from bullpen.errors import Conflict, Refused
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job, provision
 from bullpen.model.control import Control
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.transition import STORY_LENGTH, Change, Check
 from bullpen.model.worker import Worker
 
@@ -36,9 +51,12 @@ TABLES: dict[type[Any], Table[Any]] = {
     Worker: WORKERS,
     Job: JOBS,
     Control: CONTROLS,
+    ScaleSet: SCALE_SETS,
+    SetSession: SET_SESSIONS,
+    Repository: REPOSITORIES,
 }
 
-NEW_WORK = (Provision, Job)
+NEW_WORK = (Provision, Job, Repository)
 """Kinds of records that are not made while the disk is full. All others that are made then belong to earlier work."""
 
 _OPERATORS = {"is": "IS ?", "after": "> ?"}

@@ -11,12 +11,12 @@ import bz2
 import hashlib
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import bullpen
+from bullpen.lazy_dataclass import dataclass
 
 BEGINNING = (1980, 1, 1, 0, 0, 0)  # of time, as zip files count it
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where statements stand within others

@@ -17,6 +17,9 @@ from bullpen.model.control import Control
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.worker import Worker
 
 LEASE_SHARDS = 4
@@ -60,13 +63,15 @@ def _at(key: str, at: datetime | None) -> Entry:
 
 
 def _of_instance(record: Instance) -> dict[str, Value | None]:
+    serves = record.run_id and record.state in instance.LIVE
     pool = "CLAIMABLE" if record.is_claimable else "PENDING" if record.is_pending else ""
     return {
         "instanceId": text(record.id),
         "ttl": _ttl(record.purge_at),
         **_indexed(
-            run=(f"RUN#{record.run_id}", record.id) if record.run_id and record.state in instance.LIVE else _NONE,
+            run=(f"RUN#{record.run_id}", record.id) if serves else _NONE,
             pool=f"{pool}#{record.resource_class}" if pool else "",
+            due=("SERVES", by_run(record.run_id, record.id)) if serves else _NONE,
             todo=_at("OWES#Instance", record.owes.due_at if record.owes else None),
             live="LIVE#Instance" if record.due_at else "",
         ),
@@ -112,16 +117,25 @@ def _of_job(record: Job) -> dict[str, Value | None]:
         "ttl": _ttl(record.purge_at),
         **_indexed(
             run=(f"JOBS#{record.run_id}", record.id),
-            due=("WAITING", _waiting(record.run_id, record.id)) if queued else _at("VERIFY", record.verify_by),
+            due=("WAITING", by_run(record.run_id, record.id)) if queued else _at("VERIFY", record.verify_by),
             todo=(f"QUEUED#{record.run_id}", _turn(record)) if queued else _NONE,
             live="" if record.state is job.FINISHED else f"UNFINISHED#{record.run_id}",
         ),
     }
 
 
-def _waiting(run_id: str, job_id: str) -> str:
-    """A space sorts before all that a run's id may have: so the jobs of a run are together, and runs in their order."""
-    return f"{run_id} {job_id}"
+def by_run(run_id: str, id: str) -> str:
+    """A space sorts before all that a run's id may have: so what a run has is together, and runs are in their order."""
+    return f"{run_id} {id}"
+
+
+def run_of(entry: str) -> str:
+    return entry.rpartition(" ")[0] or entry
+
+
+def after_run(run_id: str) -> str:
+    """Behind all that this run has: "!" comes next after the space."""
+    return f"{run_id}!"
 
 
 def _turn(record: Job) -> str:
@@ -135,5 +149,9 @@ _DERIVED: Mapping[type[Any], Callable[[Any], dict[str, Value | None]]] = {
     Provision: _of_provision,
     Worker: _of_worker,
     Job: _of_job,
+    # Few of each and always read together, or read by id: no index has them.
     Control: lambda record: {},
+    ScaleSet: lambda record: {},
+    SetSession: lambda record: {},
+    Repository: lambda record: {},
 }

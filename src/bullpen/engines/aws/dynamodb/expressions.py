@@ -10,7 +10,7 @@ process that was given the same change.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, field
 from typing import Any
 
 from bullpen.engines.aws.dynamodb.entries import derived
@@ -28,12 +28,14 @@ from bullpen.engines.aws.dynamodb.items import (
     text,
 )
 from bullpen.errors import Conflict, Refused
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job
 from bullpen.model.job import Job
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.model.worker import Worker
 
 Request = dict[str, Any]  # the arguments of a call, all but the table's name
+IN_LIMIT = 100  # values that DynamoDB compares with at once
 
 
 @dataclass(slots=True)
@@ -179,7 +181,10 @@ def _test(expression: Expression, shape: Shape, guard: Guard) -> str:
     part = shape.fields[guard.field]
     name = expression.name(part.attribute)
     if guard.test == "in":
-        test = f"{name} IN ({', '.join(expression.value(part.codec.encode(value)) for value in guard.value)})"
+        values = [expression.value(part.codec.encode(value)) for value in guard.value]
+        portions = [values[at : at + IN_LIMIT] for at in range(0, len(values), IN_LIMIT)]
+        test = " OR ".join(f"{name} IN ({', '.join(portion)})" for portion in portions)
+        test = test if len(portions) == 1 else f"({test})"
         met_by_default = part.default in guard.value
     elif guard.test == "after":
         test, met_by_default = f"{name} > {expression.value(part.codec.encode(guard.value))}", False

@@ -13,18 +13,22 @@ it is read: one that another program wrote is Refused, by key and attribute.
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from bullpen.errors import Refused
-from bullpen.model import instance, provision, worker
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model import instance, provision, scale_set, worker
 from bullpen.model.control import Control
 from bullpen.model.instance import Instance
 from bullpen.model.job import Job
 from bullpen.model.provision import Provision
+from bullpen.model.repository import Repository
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.signal import direct_key
 from bullpen.model.ticket import parse_time
 from bullpen.model.transition import STORY_LENGTH, StoryLine
@@ -199,6 +203,9 @@ SHAPES: Mapping[type[Any], Shape] = {
     Provision: _shape("Provision", Provision, owed=provision.ProvisionDebt),
     Job: _shape("Job", Job),
     Control: _shape("Control", Control),
+    ScaleSet: _shape("ScaleSet", ScaleSet, owed=scale_set.SetDebt),
+    SetSession: _shape("SetSession", SetSession),
+    Repository: _shape("Repository", Repository),
     # The item is the heartbeat, and an agent that beats by itself writes it before the control plane has seen the
     # worker.
     Worker: _shape(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from bullpen.engines.aws.dynamodb.entries import after_run, run_of
 from bullpen.engines.aws.dynamodb.expressions import held_kind
 from bullpen.engines.aws.dynamodb.items import Item, moment, name_of
 from bullpen.engines.aws.dynamodb.records import read_listed, read_many
@@ -70,9 +71,9 @@ class DynamoJobs:
         runs: list[str] = []
         last, over = after, False
         while len(runs) < limit and not over:
-            beyond = ("dueSort", ">", f"{last}!") if last else None  # "!" comes next after the space behind a run's id
+            beyond = ("dueSort", ">", after_run(last)) if last else None
             walk = self._table.walk(("dueKey", "WAITING"), beyond, index="due", page=PAGE)
-            runs += dict.fromkeys(map(_run_of, await walk.first(PAGE)))
+            runs += dict.fromkeys(run_of(item["dueSort"]["S"]) for item in await walk.first(PAGE))
             last, over = runs[-1] if runs else after, walk.over
         return runs[:limit]
 
@@ -85,11 +86,6 @@ class DynamoJobs:
         beyond = ("runSort", ">", after) if after else None
         walk = self._table.walk(("runKey", f"JOBS#{run_id}"), beyond, index="run", page=limit)
         return await read_listed(walk, Job, lambda job: True, limit)
-
-
-def _run_of(waiting: Item) -> str:
-    entry = str(waiting["dueSort"]["S"])
-    return entry.rpartition(" ")[0] or entry
 
 
 def _marked(marker: Item) -> str:

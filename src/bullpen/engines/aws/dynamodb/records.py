@@ -1,4 +1,4 @@
-"""Instances and provisions in DynamoDB. Writes are in `writes.py`; here are the queries.
+"""Instances, provisions, scale sets and repositories in DynamoDB. Writes are in `writes.py`; here are the queries.
 
 An index is a hint that may lag: it says what to look at. Where it holds only keys, the items are then read (consistent,
 a hundred at a time), and the model's own words decide whether they are what was asked for. An
@@ -8,16 +8,22 @@ unreadable item is left out, with a warning: it must not stop the pool. `known` 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypeVar
 
+from bullpen.engines.aws.dynamodb.entries import after_run, run_of
 from bullpen.engines.aws.dynamodb.forgotten import ForgottenEpoch
 from bullpen.engines.aws.dynamodb.items import SHAPES, Item, decode, decode_story, id_of, key_of, moment
 from bullpen.engines.aws.dynamodb.table import TableClient, Walk
 from bullpen.engines.aws.dynamodb.writes import land_each, land_together
 from bullpen.errors import Conflict, Refused
+from bullpen.model import repository, scale_set, set_session
 from bullpen.model.instance import LIVE, Instance, State
 from bullpen.model.job import Job
 from bullpen.model.provision import COMMITTED, OPEN, Provision
+from bullpen.model.repository import Repository, repository_key
+from bullpen.model.scale_set import ScaleSet
+from bullpen.model.set_session import SetSession
 from bullpen.model.ticket import Requirements, UsageClass, Verdict, judge
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.model.worker import CLEANED_UP, Worker
@@ -26,8 +32,19 @@ from bullpen.structured_log import get_logger
 R = TypeVar("R")
 log = get_logger("bullpen.engines.aws")
 
+BY_PREFIX: dict[str, type[Any]] = {
+    scale_set.ID_PREFIX: ScaleSet,
+    set_session.ID_PREFIX: SetSession,
+    repository.ID_PREFIX: Repository,
+}
+NAMED_ALIKE: tuple[type[Any], ...] = (Instance, Provision, Job, Worker)
+"""Kinds of records whose ids do not say of which kind they are. To ask for a key that is absent costs half a read."""
+
 OFFERS_PAGE = 500
 """Offers read at a time: about 200 KB, so that a pool of a few hundred is judged with one request."""
+
+
+SERVING_PAGE = 500  # keys of instances that serve runs, read at a time
 
 
 class DynamoRecords:
@@ -58,8 +75,29 @@ class DynamoRecords:
 
     async def run_instances(self, run_id: str) -> list[Instance]:
         walk = self._table.walk(("runKey", f"RUN#{run_id}"), index="run")
-        found = await read_listed(walk, Instance, lambda i: i.run_id == run_id and i.state in LIVE)
+        found = await read_listed(walk, Instance, lambda i: _serves(i, run_id))
         return sorted(found, key=lambda instance: instance.id)
+
+    async def served_runs(self, limit: int, after: str = "") -> dict[str, list[Instance]]:
+        served: dict[str, list[Instance]] = {}
+        last, over = after, False
+        while len(served) < limit and not over:  # an entry may be stale: then the runs behind it are read, too
+            listed, over = await self._listed_as_serving(limit - len(served), last)
+            found = await self.instances([id for ids in listed.values() for id in ids])
+            for last, ids in listed.items():
+                if serving := [found[id] for id in ids if id in found and _serves(found[id], last)]:
+                    served[last] = serving
+        return served
+
+    async def _listed_as_serving(self, limit: int, after: str) -> tuple[dict[str, list[str]], bool]:
+        """The instances of the next runs in the index, and whether there are no others."""
+        beyond = ("dueSort", ">", after_run(after)) if after else None
+        walk = self._table.walk(("dueKey", "SERVES"), beyond, index="due", page=SERVING_PAGE)
+        found: dict[str, list[str]] = {}
+        while not walk.over and len(found) <= limit:  # the last one may go on behind a page
+            for item in await walk.page():
+                found.setdefault(run_of(item["dueSort"]["S"]), []).append(id_of(Instance, item))
+        return dict(islice(found.items(), limit)), len(found) <= limit
 
     async def run_provisions(self, run_id: str) -> list[Provision]:
         walk = self._table.walk(("todoKey", f"OPENRUN#{run_id}"), index="todo")
@@ -119,10 +157,19 @@ class DynamoRecords:
                 counted[item.get("resourceClass", {}).get("S", ""), state] += 1
         return dict(counted)
 
+    async def scale_sets(self) -> dict[str, ScaleSet]:
+        return {one.name: one for one in await self._every(ScaleSet)}
+
+    async def set_sessions(self) -> dict[str, SetSession]:
+        return {one.set_name: one for one in await self._every(SetSession)}
+
+    async def repositories(self, names: Sequence[str]) -> dict[str, Repository]:
+        keys = {repository_key(name): name.casefold() for name in names}
+        return {keys[one.id]: one for one in await read_many(self._table, Repository, [*keys])}
+
     async def stories(self, ids: Sequence[str]) -> dict[str, list[StoryLine]]:
-        # An id does not say of which kind it is; a key that is absent costs half a read.
-        kinds = {f"TYPE#{SHAPES[kind].kind}": kind for kind in (Instance, Provision, Job, Worker)}
-        keys = [key_of(kind, id) for id in ids for kind in kinds.values()]
+        kinds = {f"TYPE#{SHAPES[kind].kind}": kind for kind in (*NAMED_ALIKE, *BY_PREFIX.values())}
+        keys = [key_of(kind, id) for id in ids for kind in _kinds_of(id)]
         items = await self._table.get_many(keys, only=("story",))
         return {id_of(kinds[item["PK"]["S"]], item): decode_story(item) for item in items}
 
@@ -130,11 +177,24 @@ class DynamoRecords:
         """Nothing: every record that may go carries its time to live, and DynamoDB removes it."""
         return 0
 
+    async def _every(self, kind: type[R]) -> list[R]:
+        """All records of a kind of which there are few. Consistent."""
+        return decode_listed(kind, await self._table.walk(("PK", f"TYPE#{SHAPES[kind].kind}")).all())
+
     async def _note_epochs(self, changes: Sequence[Change[Any]]) -> None:
         """Before workers become tombstones. Killed in between, the process has noted an epoch that still stands."""
         afters = [change.after for change in changes]
         epochs = [one.epoch for one in afters if isinstance(one, Worker) and one.state is CLEANED_UP]
         await self._forgotten.raise_to(max(epochs, default=0))
+
+
+def _serves(one: Instance, run_id: str) -> bool:
+    return one.run_id == run_id and one.state in LIVE
+
+
+def _kinds_of(id: str) -> tuple[type[Any], ...]:
+    """Of which kinds a record with this id may be."""
+    return next(((kind,) for prefix, kind in BY_PREFIX.items() if id.startswith(prefix)), NAMED_ALIKE)
 
 
 async def read_listed(walk: Walk, kind: type[R], wanted: Callable[[R], bool], limit: int | None = None) -> list[R]:

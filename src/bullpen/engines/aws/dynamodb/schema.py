@@ -3,7 +3,8 @@
     PK, SK    TYPE#<Kind>, ID#<id>
     run       what belongs to a run: its live instances, its provisions, its jobs
     pool      what a class has on offer, has on its way, or has promised: read without a second request
-    due       what must be looked at, and when: deadlines, leases, verifications
+    due       what must be looked at, and when: deadlines, leases, verifications; and by run, the jobs that wait and the
+              instances that serve
     todo      what is owed, and what waits
     live      everything that is not over, for lists and counts
 

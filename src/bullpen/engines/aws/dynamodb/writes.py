@@ -10,7 +10,6 @@ concerns its own change, and must not fail the others.
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bullpen.engines.aws.dynamodb.expressions import (
@@ -25,6 +24,7 @@ from bullpen.engines.aws.dynamodb.expressions import (
 from bullpen.engines.aws.dynamodb.items import Item, decode, key_of
 from bullpen.engines.aws.dynamodb.table import TableClient, TransactionCancelled, Unmet, Unwritable
 from bullpen.errors import Conflict, Refused
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.transition import Change, Check, Guard
 from bullpen.ports import TOGETHER_LIMIT
 from bullpen.structured_log import get_logger

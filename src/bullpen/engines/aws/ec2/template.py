@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from bullpen.engines.aws.ec2.fleet import CLASS_TAG, PINNED, tags
 from bullpen.engines.aws.errors import Declined, all_pages
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 
 GENERATION_TAG = "bullpen:generation"
 VERSION_TAG = "bullpen:version"

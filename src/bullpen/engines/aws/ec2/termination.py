@@ -6,11 +6,12 @@ otherwise found by halving.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.engines.aws.ec2.client import ask
 from bullpen.engines.aws.errors import Declined
 from bullpen.engines.aws.session import Cloud
+from bullpen.lazy_dataclass import dataclass
 
 MISSING = "InvalidInstanceID.NotFound"
 MALFORMED = "InvalidInstanceID.Malformed"

@@ -1,12 +1,13 @@
 """Whether these credentials may do what the control plane does: IAM simulates each of its calls."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bullpen.engines.aws.errors import Declined, call
 from bullpen.engines.aws.infrastructure.policies import QUOTA_CODES, PolicyScope, Statement, control_plane
 from bullpen.engines.aws.session import Cloud
 from bullpen.errors import BullpenError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.ports.health import Finding, Health
 
 UNTOLD = ("AccessDenied", "AccessDeniedException", "NoSuchEntity", "InvalidInput")

@@ -11,11 +11,11 @@ takes 6,144 characters of a policy: what names itself, as the id of a subnet doe
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from bullpen.config import Settings
 from bullpen.engines.aws.dynamodb.schema import POOL_TAG
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.boot import ATTRIBUTES, BOOT_FAILURE, CALLER, failure_kind, partition_of
 
 Statement = dict[str, Any]
@@ -24,10 +24,11 @@ QUOTA_CODES = {"on-demand": "L-1216C47A", "spot": "L-34B43A08"}
 """Service Quotas' names of what bounds a fleet: vCPUs of standard instances, by market."""
 READS = ("BatchGetItem", "Query")
 WRITES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
-CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone")
+CLAIMED = ("Instance", "Provision", "Job", "Held#*", "Gone", "Repository")
 """The kinds of items that a claim and a release write."""
-SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*")
-"""Those that they only read. A claim also looks at machines that still boot, and may have failed to."""
+SEEN = ("Heartbeat", "WS", "Meta", f"{BOOT_FAILURE}#*", "ScaleSet")
+"""Those that they only read. A claim also looks at machines that still boot, and may have failed to. A scale set says
+how long a job may last on a machine that is given back."""
 LAUNCHED = ("Agent", "Control", "Forgotten", "Heartbeat", "Log#*", "Observation#*", "Registration")
 """Those that a launch writes besides, and a `bullpen run` with it."""
 SECRET = "Secret"

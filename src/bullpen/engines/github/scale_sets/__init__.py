@@ -1,0 +1,1 @@
+"""Runner scale sets of GitHub Actions."""
