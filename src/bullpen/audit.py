@@ -5,9 +5,10 @@ It is meant for a pool at rest: the work of a running command shows up as unfini
 
 from collections.abc import Iterator, Sequence
 
-from bullpen.inventory import every_live
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.set_member import set_of
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports, Registration
 
 
@@ -37,9 +38,11 @@ def _machines(live: Sequence[Instance], machines: set[str]) -> Iterator[str]:
 
 
 def _registrations(live: Sequence[Instance], registrations: Sequence[Registration]) -> Iterator[str]:
-    serving = {one.id: one.run_id for one in live if one.state is RUNNING}
+    # A member of a scale set registers for one job at a time, and the CI may list it without its label.
+    members = {one.id for one in live if set_of(one) is not None}
+    serving = {one.id: one.run_id for one in live if one.state is RUNNING and one.id not in members}
     for one in registrations:
-        if serving.get(one.name) != one.label:
+        if one.name not in members and serving.get(one.name) != one.label:
             yield f"{one.handle} is registered for {one.label}, but serves {serving.get(one.name) or 'no run'}"
     registered = {one.name for one in registrations}
     for id, run_id in serving.items():
@@ -59,8 +62,13 @@ def _unfinished(live: Sequence[Instance]) -> Iterator[str]:
 
 async def _owners(ports: Ports, live: Sequence[Instance]) -> list[str]:
     lines = []
-    for one in live:
-        if one.state is RUNNING:
+    running = [one for one in live if one.state is RUNNING]
+    sets = await ports.records.scale_sets() if any(set_of(one) is not None for one in running) else {}
+    for one in running:
+        if (name := set_of(one)) is not None:
+            if name not in sets or not sets[name].may_have_runners:
+                lines.append(f"{one.id} runs for {one.run_id}, but there is no such scale set")
+        else:
             owner = await ports.records.provision(one.provision_id)
             if owner is None or owner.state is not provisions.COMMITTED or one.id not in owner.members:
                 lines.append(f"{one.id} runs for {one.run_id}, but no committed provision has it as a member")

@@ -8,6 +8,7 @@
     sources         removes the files of projects that no job needs any more
     warm            keeps each class at its idle target
     runs            where the CI is GitHub: releases the runners of runs that completed, runs lost jobs again
+    sets            where the CI is GitHub: listens to scale sets, and keeps runners for their jobs
     settings        reads the settings file again when it has changed
     health          notes loops that keep failing in the store, for `bullpen status`
 
@@ -25,18 +26,19 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from bullpen.concurrency import gather_or_cancel
+from bullpen.concurrency import gather_or_cancel, on_event
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Outdated
-from bullpen.inventory import every_live
 from bullpen.liveness import LivenessController
 from bullpen.pool import debts
 from bullpen.pool.clock_skew import ClockCheck
+from bullpen.pool.live_instances import every_live
 from bullpen.pool.setbacks import Setbacks, reason_of
 from bullpen.ports import Chance, Ports
 from bullpen.ports.health import NOTED_FOR, FailingLoop
 from bullpen.refresh import desired, reap, reconcile, warm
 from bullpen.refresh.action import Action, Hindered, Plan, PlanRunner, mend
+from bullpen.scale_sets.controller import ScaleSetController
 from bullpen.settings.reloading import Reloader
 from bullpen.sources.upkeep import tidy
 from bullpen.structured_log import get_logger
@@ -47,9 +49,9 @@ DEBTS_AT_ONCE = 100
 PURGE_PAGE = 1000
 JITTER = 0.2  # of each pause, either way: replicas that started together do not stay together
 LONGEST_PAUSE = 60.0  # seconds between attempts of a duty that keeps failing
-CLOCKLESS = ("infrastructure", "sweep", "health", "settings")
-"""Loops that end nothing by the wall clock: a worker is lost only after a window on the monotonic one
-(liveness/lease)."""
+CLOCKLESS = ("infrastructure", "sweep", "health", "settings", "sets")
+"""Loops that end nothing by the wall clock: a worker is lost only after a window on the monotonic one (liveness/lease),
+and so is the holder of a scale set."""
 LONGEST_RUN = 300.0  # seconds for one run of a duty: longer than any engine's own time-outs together
 FAILS_FOR = 30.0  # seconds without a success after which a loop counts as failing
 SAID_AGAIN_AFTER = 600.0  # seconds between two error logs of a loop that keeps failing
@@ -78,6 +80,11 @@ class Loop:
         self._error = ""
         self._said_at: float | None = None  # when the error was last logged
         self._alive_at: float | None = None
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Work again soon: there is something to do."""
+        self._woken.set()
 
     async def run_once(self) -> bool:
         """Do the work once; returns whether it succeeded. Raises nothing but Outdated."""
@@ -98,11 +105,16 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Do the work until `stop`; a run that has begun is finished first."""
-        while not stop.is_set():
-            await self.run_once()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await stop.wait()
+        call_off = on_event(stop, self.wake)
+        try:
+            while not stop.is_set():
+                self._woken.clear()
+                await self.run_once()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self._woken.wait()
+        finally:
+            call_off()
 
     def is_alive(self) -> bool:
         """True if it ran recently; False before its first run."""
@@ -161,7 +173,8 @@ class Service:
         self._process = process
         self._setbacks = Setbacks()
         self._liveness = LivenessController(ports, settings, receives=True)
-        self.runs = WorkflowController(ports, settings)
+        self.sets = ScaleSetController(ports, settings, process, on_missing=self._wake_warm)
+        self.runs = WorkflowController(ports, settings, on_queued=self.sets.note_queued)
         self._cannot: list[Action] = []  # what warming could not do the last time: logged once, not every 5 s
         self._clock = ClockCheck(ports, settings)
         duties: tuple[tuple[str, float, Work], ...] = (
@@ -176,9 +189,12 @@ class Service:
             ("health", 10.0, self._note_health),
             # A webhook waits so long at most; without one, github.poll says when to ask.
             ("runs", 2.0, self._reconcile_runs),
+            # A set whose holder died is taken over this much later at most; a set that was removed can wait.
+            ("sets", 2.0 if settings.github.scale_sets else 60.0, self._hold_sets),
             ("settings", 2.0, self._read_settings),  # an operator who saves the file waits for the effect
         )
-        absent = {name for name, has in (("runs", settings.on_github), ("settings", reloader)) if not has}
+        on_github = settings.on_github
+        absent = {name for name, has in (("runs", on_github), ("sets", on_github), ("settings", reloader)) if not has}
         self.loops = tuple(
             Loop(name, every, work if name in CLOCKLESS else partial(self._by_the_right_clock, work), ports.chance)
             for name, every, work in duties
@@ -197,6 +213,7 @@ class Service:
             await gather_or_cancel([loop.run(stop) for loop in self.loops])
         finally:
             await self.runs.stop()
+            await self.sets.stop()
         with suppress(BullpenError):  # it is forgotten in time
             await self._ports.health.note(self._process, [], self._ports.clock.now())
 
@@ -266,6 +283,15 @@ class Service:
         live, runner = await every_live(self._ports), PlanRunner()
         self._cannot = await _perform("warm", warm.plans(self._ports, self._settings, live), runner, self._cannot)
         runner.check()
+
+    def _wake_warm(self) -> None:
+        """A scale set lacks machines: launch them now."""
+        for loop in self.loops:
+            if loop.name == "warm":
+                loop.wake()
+
+    async def _hold_sets(self) -> None:
+        await self.sets.run_once()
 
     async def _read_settings(self) -> None:
         assert self._reloader is not None, "a duty only where there is one"

@@ -1,15 +1,15 @@
 """Down: end every instance of the pool, whatever its state, and report what could not be ended."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
-from bullpen.inventory import every_live
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import debts, lifecycle
+from bullpen.pool.live_instances import every_live
 from bullpen.pool.setbacks import Setbacks
 from bullpen.ports import Ports, Removal
 

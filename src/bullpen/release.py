@@ -8,11 +8,11 @@ it stays a debt of its provision, and the process that pays that debt gives it b
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CREATED, IDLE, LIVE, TERMINATED, Instance, InstanceFate
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
@@ -104,7 +104,8 @@ async def _instances(ports: Ports, run_id: str, decided: list[Provision]) -> lis
     ids = dict.fromkeys(one.id for one in await ports.records.run_instances(run_id))
     ids |= dict.fromkeys(id for one in decided for id in one.members)
     found = await ports.records.instances(list(ids)) if ids else {}
-    return [one for one in found.values() if one.run_id == run_id]
+    # One without a provision serves a scale set: no run can release it.
+    return [one for one in found.values() if one.run_id == run_id and one.provision_id]
 
 
 async def _unseen_provisions(ports: Ports, held: list[Instance], decided: list[Provision]) -> list[Provision]:

@@ -13,13 +13,13 @@ from bullpen.config import Settings
 from bullpen.extras import missing_extra
 from bullpen.pool.change_log import with_change_log
 from bullpen.ports import Ports, Tokens
-from bullpen.ports.callers import Verifiers
 from bullpen.ports.health import Finding, Limit
 from bullpen.settings import Publication
 
 if TYPE_CHECKING:
     from bullpen.engines.aws.infrastructure.shared_settings import Published
     from bullpen.engines.github.client import GithubClient
+    from bullpen.ports.callers import Verifiers
 
 
 @asynccontextmanager
@@ -46,9 +46,12 @@ def is_unused(home: Path, settings: Settings) -> bool:
     if settings.engines.pool == "aws":
         return False
     try:
-        return not (home / "bullpen.db").exists() and (home.is_dir() or not home.exists())
-    except OSError:  # a name too long, a folder without permission: opening it says so in full
+        (home / "bullpen.db").stat()  # not `exists`, which from Python 3.14 on is also False where it cannot be known
+    except FileNotFoundError:
+        return True
+    except OSError:  # a file, a name too long, a folder without permission: opening it says so in full
         return False
+    return False
 
 
 @asynccontextmanager
@@ -67,6 +70,7 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
     from bullpen.engines.sqlite.observations import SqliteObservations
     from bullpen.engines.sqlite.queue import SqliteQueue
     from bullpen.engines.sqlite.records import SqliteRecords
+    from bullpen.engines.sqlite.room import StoreRoom
     from bullpen.engines.sqlite.signals import SqliteSignals
     from bullpen.engines.sqlite.sources import FileSources
     from bullpen.engines.sqlite.tokens import SqliteTokens
@@ -93,8 +97,8 @@ async def embedded(home: Path, settings: Settings) -> AsyncIterator[Ports]:
                 health=SqliteHealth(database),
                 vault=FileVault(home, clock),
                 tokens=SqliteTokens(database),
-                sources=FileSources(home),
-                artifacts=FileArtifacts(home),
+                sources=FileSources(home, store := StoreRoom(home)),
+                artifacts=FileArtifacts(home, store),
             )
         finally:
             await compute.close()
@@ -160,23 +164,27 @@ async def on_github(settings: Settings, ports: Ports) -> AsyncIterator[Ports]:
     from bullpen.engines.github.infrastructure import GithubInfrastructure
     from bullpen.engines.github.releases import Releases
     from bullpen.engines.github.runners import GithubCI
+    from bullpen.engines.github.scale_sets.port import GithubScaleSets
     from bullpen.engines.github.workflows import GithubWorkflows
 
     async with aclosing(GithubClient(settings.github, ports.clock)) as hub:
-        releases = Releases(hub, ports.clock)
+        releases, scale_sets = Releases(hub, ports.clock), GithubScaleSets(hub, ports.clock)
         yield replace(
             ports,
-            ci=GithubCI(hub, settings, ports.records, ports.clock, releases),
+            ci=GithubCI(hub, settings, ports.records, ports.clock, releases, scale_sets),
             workflows=GithubWorkflows(hub),
+            scale_sets=scale_sets,
             infrastructure=GithubInfrastructure(
                 ports.infrastructure, hub, settings, ports.vault, ports.clock, releases
             ),
         )
 
 
-def verifiers(settings: Settings) -> Verifiers:
+def verifiers(settings: Settings) -> "Verifiers":
     """How callers without a token of this pool prove who they are. Raise ConfigError if the webhooks' secret cannot be
     read."""
+    from bullpen.ports.callers import Verifiers
+
     found = Verifiers()
     if settings.engines.pool == "aws":
         from bullpen.engines.aws.boot.identity import attestor

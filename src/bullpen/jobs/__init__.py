@@ -6,7 +6,7 @@ The queue is the embedded engine's own CI. `request` checks what is asked for, `
 takes their results, `ending` has every other way out: cancelled, given back, its run over, no runner left.
 """
 
-from bullpen.jobs.assignment import StaleResult, finish, take
+from bullpen.jobs.assignment import StaleResult, finish, postpone, take
 from bullpen.jobs.ending import cancel, conclude, give_back, give_up_stranded
 from bullpen.jobs.queries import find, of_run
 from bullpen.jobs.request import JobRequest, check_served, checked, id_of_key, request_of, submit
@@ -24,6 +24,7 @@ __all__ = [
     "give_up_stranded",
     "id_of_key",
     "of_run",
+    "postpone",
     "request_of",
     "submit",
     "take",

@@ -9,13 +9,13 @@ Jobs that wait together are spread: a runner that has had one leaves the next to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, InvalidTransition
 from bullpen.jobs.queries import find, policy_of
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance as instances
 from bullpen.model import job as steps
 from bullpen.model import job_policy
@@ -121,6 +121,22 @@ async def _assign(ports: Ports, settings: Settings, job: Job, worker: Worker, in
 
 def _unchanged(fields: dict[str, Any]) -> tuple[Guard, ...]:
     return tuple(Guard(name, "is", value) for name, value in fields.items())
+
+
+async def postpone(ports: Ports, job_id: str, seconds: float, *, by: str) -> Job:
+    """Keep a job that waits for a runner that is on its way: until so many seconds from now no other gets it. With 0,
+    any may have it at once. One that does not wait stays as it is. Raise NotFound."""
+    while (job := await find(ports, job_id)).state is steps.QUEUED:
+        now = ports.clock.now()
+        why = "kept for the replacement of its runner" if seconds else "a runner is free"
+        postponed = steps.JobPostponed(at=now, by=by, why=why, not_before=now + timedelta(seconds=seconds))
+        try:
+            (landed,) = await ports.records.apply(steps.postpone(job, postponed))
+            assert isinstance(landed, Job)
+            return landed
+        except Conflict:
+            continue  # taken, ended or postponed between this read and this write
+    return job
 
 
 async def is_alone(ports: Ports, instance: Instance, lease: timedelta) -> bool:

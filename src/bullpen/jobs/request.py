@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NoReturn
 
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as steps
 from bullpen.model import limits
 from bullpen.model.job import Job
@@ -32,8 +32,8 @@ class JobRequest:
 
 def checked(request: JobRequest) -> JobRequest:
     """The request, or ConfigError naming the field, its value and what is allowed."""
-    if not limits.is_word(request.run_id, limits.RUN_ID_LENGTH):
-        _refuse("run-id", request.run_id, limits.word_allowed(limits.RUN_ID_LENGTH))
+    if not limits.is_run_id(request.run_id):
+        _refuse("run-id", request.run_id, limits.run_id_allowed())
     _check_command(request.command)
     if len(request.name) > limits.JOB_NAME_LENGTH or not request.name.isprintable():
         _refuse("name", request.name, f"at most {limits.JOB_NAME_LENGTH} printable characters")

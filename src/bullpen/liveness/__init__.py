@@ -8,9 +8,8 @@ interruption    idle instances whose machine is about to be taken away are ended
 protection      whether losses are held back, and why
 """
 
-from dataclasses import dataclass
-
 from bullpen.config import Settings
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.interruption import end_leaving
 from bullpen.liveness.lease import Sweep, Sweeper
 from bullpen.liveness.reschedule import Rescheduler, Rescheduling

@@ -1,11 +1,11 @@
 """Which jobs a worker has taken up, has let go of, and must stop: what a beat says, held against the records."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.schema import Binding, HeartbeatRequest
 from bullpen.model import job as jobs
 from bullpen.model.job import RUNNING, Job

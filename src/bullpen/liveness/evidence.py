@@ -5,9 +5,10 @@ worker needs no protection, and a job with side effects may go to another.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.errors import Refused, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import LIVE, TERMINATED, Instance
 from bullpen.ports import Ports, Sighting
 

@@ -24,16 +24,17 @@ that CI, which decides about it (bullpen.workflows).
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import evidence, protection
 from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.heartbeat import BEATS_PER_LEASE, JITTER
 from bullpen.liveness.protection import Protection
 from bullpen.model import worker as workers
+from bullpen.model.activity import names_job
 from bullpen.model.control import HELD, Control
 from bullpen.model.times import later
 from bullpen.model.transition import Change
@@ -155,7 +156,7 @@ class Sweeper:
         async def fate(one: Worker) -> WorkerFate:
             if seen.is_ending(one.instance_id):
                 return WorkerFate.RETIRE
-            if one.activity:
+            if names_job(one.activity):
                 return WorkerFate.KEEP
             held = await self._ports.jobs.held(one.id, one.epoch, HELD_JOBS)
             # Without an instance of this pool there is nothing to end: such a worker may come back.

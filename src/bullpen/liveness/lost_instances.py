@@ -4,11 +4,16 @@ A run would claim such an instance and wait for it in vain. So the pool neither 
 replaced like any other that is missing (refresh/warm.py). Only the sweep's verdict counts here. A heartbeat that merely
 looks old may be a wrong clock, and many that fall silent at once may be a failure of the receiving process
 (protection.py).
+
+The same goes for a member of a scale set that reports no job: its set gets another. A member that GitHub gave a job to
+is left to bullpen.workflows, whether its worker reported that job or died before it could.
 """
 
 from collections.abc import Sequence
 
-from bullpen.model.instance import CREATED, Instance
+from bullpen.model.activity import names_job
+from bullpen.model.instance import CLAIMED, CREATED, RUNNING, Instance
+from bullpen.model.set_member import set_of
 from bullpen.ports import Ports
 
 MOST = 10_000  # lost workers looked through
@@ -22,20 +27,35 @@ def is_unowned(one: Instance) -> bool:
     return one.is_claimable or (one.state is CREATED and one.is_pending)
 
 
+def is_member(one: Instance) -> bool:
+    """True of an instance that serves a scale set: it belongs to no run that would notice its silence."""
+    return one.state in (CLAIMED, RUNNING) and set_of(one) is not None
+
+
 async def lost_instances(ports: Ports, among: Sequence[Instance]) -> dict[str, str]:
     """Why each of these that has lost its worker does not count, by id.
 
     An agent may have gone on under another key: the newest beat of its instance decides. One that runs a job of another
     CI is left to bullpen.workflows.
     """
-    unowned = {one.id for one in among if is_unowned(one)}
+    members = {one.id for one in among if is_member(one)}
+    unowned = members | {one.id for one in among if is_unowned(one)}
     lost = [one for one in await ports.workers.lost(MOST) if one.instance_id in unowned] if unowned else []
     if not lost:
         return {}
     pulses = await ports.signals.read(list(dict.fromkeys(one.instance_id for one in lost)))
+    given = await _given_a_job(ports) if any(one.instance_id in members for one in lost) else set()
     found: dict[str, str] = {}
     for one in lost:
         newest = pulses[one.instance_id].heartbeat
-        if one.beat_at is not None and not one.activity and (newest is None or newest.at <= one.beat_at):
+        if one.beat_at is None or names_job(one.activity) or one.instance_id in given:
+            continue
+        if newest is None or newest.at <= one.beat_at:
             found[one.instance_id] = f"its worker is lost: no beat since {one.beat_at:%H:%M:%S}"
     return found
+
+
+async def _given_a_job(ports: Ports) -> set[str | None]:
+    """The instances to whose runner GitHub gave a job that no heartbeat has named yet."""
+    sessions = await ports.records.set_sessions()
+    return {ports.ci.instance_of(job.runner) for one in sessions.values() for job in one.started}

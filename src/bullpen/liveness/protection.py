@@ -16,11 +16,11 @@ loses the race for a control record declares no worker lost in that pass.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bullpen.config import Liveness
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import control as controls
 from bullpen.model.control import HELD, INGEST, Control
 from bullpen.model.times import later

@@ -15,16 +15,17 @@ settles it, and alone may end its machine: nothing here knows whether its runner
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, Refused, Unavailable
 from bullpen.jobs import give_up_stranded
 from bullpen.jobs.queries import policy_of
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
-from bullpen.liveness.lost_worker import settle, worker_loss
+from bullpen.liveness.lost_worker import left_to_runs, settle
 from bullpen.model import job_policy
 from bullpen.model.instance import TERMINATED, InstanceFate
 from bullpen.model.job import FINISHED, Job
@@ -79,8 +80,12 @@ class Rescheduler:
         unproven = [job.instance_id for job in overdue if job.side_effects]
         due = self._due(owing)
         seen = await evidence.gather(self._ports, [*(one.instance_id for one in due), *unproven])
-        for start in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in due[start : start + AT_ONCE]))
+        left = await left_to_runs(self._ports, self._settings, due)
+        time = asyncio.get_running_loop().time()
+        self._later |= dict.fromkeys(sorted(left), (0, time + LEFT_FOR))
+        own = [one for one in due if one.id not in left]
+        for start in range(0, len(own), AT_ONCE):
+            await asyncio.gather(*(self._try_to_pay(one, seen, done) for one in own[start : start + AT_ONCE]))
         for rest in (partial(self._requeue_unverified, overdue, seen), self._fail_stranded):
             try:
                 await rest(done)
@@ -95,9 +100,6 @@ class Rescheduler:
         return [one for one in owing if self._later.get(one.id, (0, time))[1] <= time]
 
     async def _try_to_pay(self, worker: Worker, seen: Evidence, done: Rescheduling) -> None:
-        if worker_loss(self._settings, worker, seen.instances.get(worker.instance_id)) is not None:
-            self._later[worker.id] = (0, asyncio.get_running_loop().time() + LEFT_FOR)
-            return
         try:
             if await self._pay(worker, seen, done):
                 self._later.pop(worker.id, None)

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from bullpen.errors import ConfigError
 from bullpen.model.activity import LONGEST as LONGEST_ACTIVITY
+from bullpen.model.limits import NOT_RESERVED, RESERVED
 from bullpen.model.worker import Card, State
 
 LONGEST_NAME = 128  # of a key, an instance, a domain, a job, a capability, a build
@@ -27,12 +28,14 @@ Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_NUMBER)]
 
 
-class BadText(ConfigError, ValueError):
-    """A text has characters that are not allowed. As a ValueError it gets its path where msgspec decodes."""
+WORD = "be printable characters without spaces"
 
-    def __init__(self, field: str, text: str, *, spaces: bool) -> None:
-        kind = "printable characters" if spaces else "printable characters without spaces"
-        self.mistake = f"{_shown(text)} must be {kind}"
+
+class BadText(ConfigError, ValueError):
+    """A text is not allowed. As a ValueError it gets its path where msgspec decodes."""
+
+    def __init__(self, field: str, text: str, allowed: str) -> None:
+        self.mistake = f"{_shown(text)} must {allowed}"
         super().__init__(f"{field}: {self.mistake}", field=field)
 
 
@@ -68,7 +71,7 @@ class WorkerMetadata(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             _check_text(field, text)
         for name, value in self.extras.items():
             if not name:
-                raise BadText("extras", name, spaces=False)
+                raise BadText("extras", name, WORD)
             _check_word("extras", name)
             _check_text("extras", value)
 
@@ -142,6 +145,8 @@ class HeartbeatRequest(
     def __post_init__(self) -> None:
         # All at once: in nearly every beat nothing is wrong.
         words = f"{self.key}{self.request_id}{self.domain}"
+        if words.startswith(RESERVED):
+            raise BadText("workerInstanceKey", self.key, NOT_RESERVED)
         if words.isprintable() and " " not in words and (not self.activity or str(self.activity).isprintable()):
             return
         _check_word("workerInstanceKey", self.key)
@@ -207,12 +212,12 @@ def _value_at(fields: Any, path: str) -> Any:
 
 def _check_word(field: str, text: str) -> None:
     if not str(text).isprintable() or " " in str(text):  # no other space is printable
-        raise BadText(field, text, spaces=False)
+        raise BadText(field, text, WORD)
 
 
 def _check_text(field: str, text: str) -> None:
     if not str(text).isprintable():
-        raise BadText(field, text, spaces=True)
+        raise BadText(field, text, "be printable characters")
 
 
 def _shown(value: Any) -> str:

@@ -8,12 +8,11 @@ Killed in between, the debt stands and every sweeper pays it. The same request a
 that lost the answer repeats it.
 """
 
-from dataclasses import dataclass
-
 from bullpen.config import Settings
 from bullpen.errors import Conflict
 from bullpen.jobs.queries import policy_of
-from bullpen.liveness.lost_worker import settle, worker_losses
+from bullpen.lazy_dataclass import dataclass
+from bullpen.liveness.lost_worker import left_to_runs, settle
 from bullpen.model import job_policy
 from bullpen.model import worker as workers
 from bullpen.model.times import later
@@ -52,8 +51,8 @@ async def stop_worker(
 
 async def _give_back(ports: Ports, settings: Settings, worker: Worker) -> StoppedWorker:
     given: dict[str, None] = {}
-    if not worker.owes_reschedule or await worker_losses(ports, settings, [worker]):
-        return StoppedWorker(worker, ())  # nothing is owed, or the controller of a workflow run pays it
+    if not worker.owes_reschedule or await left_to_runs(ports, settings, [worker]):
+        return StoppedWorker(worker, ())  # nothing is owed, or the controllers pay it
     for _ in range(ROUNDS):
         held = await ports.jobs.held(worker.id, worker.lost_epoch, JOBS)
         if not held:

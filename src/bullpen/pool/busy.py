@@ -22,6 +22,7 @@ from bullpen.model import instance as instances
 from bullpen.model.activity import Activity, parse
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, Instance
 from bullpen.model.job import RUNNING as JOB_RUNNING
+from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.signal import Pulse
 from bullpen.model.transition import Change
 from bullpen.pool.watcher import Watcher
@@ -104,15 +105,18 @@ async def spare(
 ) -> None:
     """Extend the thresholds of the busy ones: an agent ends itself a minute after its threshold.
 
-    By `lasts` seconds, or the usual maximum runtime; again while its heartbeat names a job, and no longer than its run
-    asked for, because an agent may miss the end of its job. An instance that runs has that time already, and no more.
+    By `lasts` seconds, the maximum runtime of its scale set, or the usual one; again while its heartbeat names a job,
+    and no longer than its run asked for, because an agent may miss the end of its job. An instance that runs has that
+    time already, and no more.
     """
     now = ports.clock.now()
     lasts = max(lasts, settings.timings.max_runtime)
-    short = [one for one in held if one.id in busy and _is_short(one, now, lasts)]
-    limits = {one.id: await _limit(ports, one, busy[one.id], now, lasts) for one in short}
+    of_sets = await _runtimes_of_sets(ports, busy.values())
+    longest = {id: max(lasts, of_sets.get(job.label, 0.0)) for id, job in busy.items()}
+    short = [one for one in held if one.id in busy and _is_short(one, now, longest[one.id])]
+    limits = {one.id: await _limit(ports, one, busy[one.id], now, longest[one.id]) for one in short}
     changes = [
-        _sparing(one, busy[one.id], now, min(now + timedelta(seconds=lasts), limits[one.id]), by)
+        _sparing(one, busy[one.id], now, min(now + timedelta(seconds=longest[one.id]), limits[one.id]), by)
         for one in short
         if limits[one.id] > max(now, one.threshold)
     ]
@@ -135,10 +139,18 @@ def _is_short(one: Instance, now: datetime, lasts: float) -> bool:
     )
 
 
+async def _runtimes_of_sets(ports: Ports, jobs: Iterable[Activity]) -> dict[str, float]:
+    """How long a job of each scale set may last, by label; empty if no set has one of these jobs."""
+    if all(set_of_run_id(job.label) is None for job in jobs):
+        return {}
+    return {one.run_id: one.rules.max_runtime for one in (await ports.records.scale_sets()).values()}
+
+
 async def _limit(ports: Ports, one: Instance, activity: Activity, now: datetime, lasts: float) -> datetime:
     """Until when a job can last there: it began before the instance was given back, or before its provision's
     deadline."""
-    latest = await ports.records.told_provisions(activity.label, LATEST)
+    of_run = set_of_run_id(activity.label) is None  # a scale set has no provisions: `lasts` has its maximum runtime
+    latest = await ports.records.told_provisions(activity.label, LATEST) if of_run else []
     own = await ports.records.provision(one.provision_id) if one.provision_id else None
     began = one.owes.due_at if one.owes is not None else own.deadline if own is not None else now
     return began + timedelta(seconds=max(lasts, *(found.max_runtime for found in latest), 0.0))

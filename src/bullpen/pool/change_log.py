@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from bullpen.errors import Conflict
-from bullpen.model import instance, job, provision, worker
+from bullpen.model import instance, job, provision, repository, worker
 from bullpen.model.transition import Change, Check, StoryLine
 from bullpen.ports.store import Records
 from bullpen.structured_log import get_logger
@@ -25,6 +25,8 @@ LEVELS: dict[tuple[type[Any], str], tuple[int, str]] = {
     (instance.Instance, instance.expire.step): (logging.INFO, "instance discarded"),
     (worker.Worker, worker.lose_lease.step): (logging.WARNING, "lease lost"),
     (job.Job, job.reschedule.step): (logging.WARNING, "job rescheduled"),
+    (repository.Repository, repository.see.step): (logging.INFO, "repository seen for the first time"),
+    (repository.Repository, repository.meet.step): (logging.WARNING, "repository was created again"),
     (job.Job, job.give_up.step): (logging.INFO, "job given up"),
 }
 """By kind of record and step: the level, and the event of the line. All others are debug: "state changed"."""

@@ -6,7 +6,8 @@ late:
 
     the store has a clock   its answers show the skew (AWS: the `Date` of every answer of DynamoDB)
     one host                agents use the same clock. If no heartbeat is recent, they are watched: one that beats now,
-                            with another time than this process, shows the skew
+                            with another time than this process, shows the skew. An agent sends its first heartbeat
+                            after it has registered its runner, so one that has sent none is watched if it seems late
 
 If no agent beats, there is no evidence against the clock. With a skew of more than `timings.alive`, nothing is ended.
 """
@@ -67,16 +68,16 @@ class ClockCheck:
 async def _ahead_of_agents(ports: Ports, settings: Settings) -> float:
     """Seconds by which this clock is ahead of that of an agent that beats; 0 if none does."""
     loop, timings = asyncio.get_running_loop(), settings.timings
-    ids = [one.id for one in await ports.records.live(WITNESSES) if one.state is not TERMINATED]
-    pulses = await ports.signals.read(ids) if ids else {}
+    live = [one for one in await ports.records.live(WITNESSES) if one.state is not TERMINATED]
+    pulses = await ports.signals.read([one.id for one in live]) if live else {}
     now = ports.clock.now()
     if any(pulse.is_recent(now, timings.alive) for pulse in pulses.values()):
         return 0.0
-    seen = {id: pulse.heartbeat for id, pulse in pulses.items() if pulse.heartbeat is not None}
+    seen = {one.id: pulses[one.id].heartbeat for one in live if pulses[one.id].heartbeat or one.threshold <= now}
     until = loop.time() + max(timings.heartbeat * WATCHED, WATCHED_AT_LEAST)
     while seen and loop.time() < until:
         await ports.signals.wait(min(timings.tick_longest, until - loop.time()))
         for id, pulse in (await ports.signals.read(list(seen))).items():
-            if pulse.heartbeat is not None and pulse.heartbeat.seq != seen[id].seq:
+            if pulse.heartbeat is not None and pulse.heartbeat != seen[id]:
                 return (ports.clock.now() - pulse.heartbeat.at).total_seconds()
     return 0.0

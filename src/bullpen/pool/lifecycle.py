@@ -84,10 +84,13 @@ def postponing(decided: Provision, now: datetime, by: str) -> Change[Provision]:
     return provisions.postpone(decided, provisions.Postponed(at=now, by=by, due=later(now, busy.CHECK_AGAIN)))
 
 
-def give_back(ports: Ports, settings: Settings, held: Instance, now: datetime, by: str, why: str) -> Change[Instance]:
-    """The change that gives a claimed or running instance back to be cleaned."""
+def give_back(
+    ports: Ports, settings: Settings, held: Instance, now: datetime, by: str, why: str, *, lasts: float = 0.0
+) -> Change[Instance]:
+    """The change that gives a claimed or running instance back to be cleaned, within `lasts` seconds if the usual time
+    is too short."""
     fresh = ports.chance.token()
-    until = later(now, settings.timings.cleaning)
+    until = later(now, lasts or settings.timings.cleaning)
     due = later(now, settings.timings.takeover)
     if held.state is RUNNING:
         return instances.release(

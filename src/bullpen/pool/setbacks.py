@@ -6,9 +6,9 @@ Kept in memory only: another process, or this one after a restart, tries at once
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from bullpen.errors import BullpenError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.structured_log import get_logger
 
 FIRST_PAUSE = 1.0  # seconds; doubled with each failure

@@ -6,10 +6,10 @@ where the engine has events. Otherwise its ticks grow from a tenth of a second t
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 from bullpen.config import Timings
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.signal import Kind, Pulse
 from bullpen.ports import Clock, Signals
 

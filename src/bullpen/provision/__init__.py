@@ -1,6 +1,7 @@
 """Provision: a run requests N instances and gets N verified ones, reused where one fits, created where none does.
 
-count what the run has → open the record → select, create → validate → settle: commit, roll back or dump → count
+complete what the run inherits → count what it has → open the record → select, create → validate → settle: commit, roll
+back or dump → count
 """
 
 import asyncio
@@ -8,7 +9,7 @@ from dataclasses import replace
 
 from bullpen.config import Settings
 from bullpen.model.progress import Tell
-from bullpen.pool import debts
+from bullpen.pool import debts, repositories
 from bullpen.ports import Ports
 from bullpen.provision.call import ProvisionCall
 from bullpen.provision.existing_members import ExistingMembers
@@ -31,6 +32,8 @@ async def provision(
     began = asyncio.get_running_loop().time()
     ports.infrastructure.check()
     await debts.pay_due(ports, settings, TAKE_OVER, by="provision")
+    needs = await repositories.with_inherited(ports, settings, request.needs, by="provision")
+    request = replace(request, needs=needs)
     existing = ExistingMembers(ports, settings, request, tell)
     outcome = await ProvisionCall(ports, settings, request, stop, tell, existing).serve()
     return replace(outcome, duration=asyncio.get_running_loop().time() - began)

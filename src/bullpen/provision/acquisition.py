@@ -11,11 +11,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.concurrency import Arm, gather_or_cancel
 from bullpen.config import Settings, Timings
 from bullpen.errors import ProvisionFailed
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
 from bullpen.model.progress import Tell, WorkPhase, acquiring
 from bullpen.model.provision import Origin

@@ -9,13 +9,14 @@ attempts from each other if both open within its lag.)
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 
 from bullpen.concurrency import Arm, Halt, gather_or_cancel, on_event
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, Conflict, Interrupted, LimitReached, ProvisionFailed, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Origin

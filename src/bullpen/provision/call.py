@@ -12,11 +12,12 @@ run before. If some are missing, one more attempt with a record of its own follo
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bullpen.concurrency import Arm, gather_or_cancel
 from bullpen.config import Settings
 from bullpen.errors import ProvisionFailed, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.times import later
 from bullpen.ports import Ports

@@ -12,11 +12,12 @@ it needs on offer, and no idle instance above the idle target, which those in fr
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from bullpen.config import Settings
 from bullpen.errors import LimitReached, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import Place

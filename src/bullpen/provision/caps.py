@@ -3,11 +3,11 @@ front."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bullpen.config import Settings
 from bullpen.errors import LimitReached
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance, State
 from bullpen.model.provision import Provision
 

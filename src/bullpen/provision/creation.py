@@ -6,10 +6,11 @@ the last try falls short, everything is rolled back.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.concurrency import on_event
 from bullpen.errors import BullpenError, ConfigError, Refused
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.fleet import Tries
 from bullpen.model.instance import Instance
 from bullpen.provision.fleets import FLEET_LIMIT, Fleets

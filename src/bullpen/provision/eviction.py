@@ -15,12 +15,12 @@ from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, LimitReached
-from bullpen.inventory import every_live
 from bullpen.model.instance import LIVE, Instance
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.model.provision import FleetState, Provision
 from bullpen.model.ticket import Verdict, judge
 from bullpen.pool import clock_skew, lifecycle
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.provision.caps import (
     LONG_AGO,

@@ -107,7 +107,12 @@ class ExistingMembers:
                 await debts.settle_provision(self._ports, self._settings, earlier, by=BY)
         running = await self._ports.records.run_instances(self._request.run_id)
         over = {earlier.id for earlier in found if earlier.is_over}
-        serving = [one for one in running if one.state is RUNNING and one.provision_id not in over and self._fits(one)]
+        serving = [
+            one
+            for one in running
+            # One without a provision serves a scale set.
+            if one.state is RUNNING and one.provision_id and one.provision_id not in over and self._fits(one)
+        ]
         if serving:
             leaving = await leaving_instances(self._ports)
             serving = [one for one in serving if one.id not in leaving]

@@ -6,7 +6,7 @@ this process dies, each machine has a record, or carries a tag whose provision s
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.config import Settings
 from bullpen.errors import (
@@ -18,6 +18,7 @@ from bullpen.errors import (
     Throttled,
     Unavailable,
 )
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.fleet import Cause, FleetAnswer, FleetPlan, LaunchedMachine, decisive, shortfall

@@ -1,8 +1,9 @@
 """What is asked of provision, and what became of it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bullpen.errors import BullpenError, FailureCause, Interrupted, ProvisionFailed, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.progress import WorkPhase
 from bullpen.model.provision import Origin

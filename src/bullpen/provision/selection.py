@@ -8,10 +8,11 @@ heartbeat, it is hedged at once: an instance that died in the pool costs almost 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.config import Settings, Timings
 from bullpen.errors import Conflict
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance, InstanceFate
 from bullpen.model.provision import Origin, Provision
@@ -72,6 +73,8 @@ class ClaimWorker:
     watcher: Watcher
     holdings: Holdings
     by: str
+    excuse: Callable[[], str] = lambda: ""  # why no runner can register now; one that is late for it is not ended
+    on_claim: Callable[[Instance], None] = lambda claimed: None  # called as soon as a claim has landed
     unanswered: set[str] = field(default_factory=set)  # places without an acknowledged claim
 
     async def select(self) -> Member | None:
@@ -90,6 +93,7 @@ class ClaimWorker:
                 claimed = await self._claim(claimed.found)
             if isinstance(claimed, Instance):
                 if self.pickup.fits(claimed, self.ports.clock.now()):
+                    self.on_claim(claimed)
                     return claimed
                 await self._give_back(claimed, "its record does not match its ticket")
         return None
@@ -164,7 +168,9 @@ class ClaimWorker:
         """End the contenders that did not register in time; draw one more for each that does not answer."""
         now, timings = asyncio.get_running_loop().time(), self.settings.timings
         for id, one in list(contenders.items()):
-            if one.until <= now:
+            if one.until <= now and one.acknowledged and (excuse := self.excuse()):
+                await self._part_with(contenders.pop(id).claimed, why=f"did not register in time: {excuse}")
+            elif one.until <= now:
                 await self.condemn(contenders.pop(id).claimed, "did not register in time")
             elif one.hedge_at is not None and one.hedge_at <= now:
                 if one.acknowledged and self.unanswered:
@@ -194,7 +200,9 @@ class ClaimWorker:
         drawn before the winner has had more time than the winner needed."""
         return max(loser.since + self.settings.timings.hedge - asyncio.get_running_loop().time(), 0.0)
 
-    async def _part_with(self, loser: Instance, patience: float = 0.0) -> None:
+    async def _part_with(
+        self, loser: Instance, patience: float = 0.0, why: str = "surplus: another was faster"
+    ) -> None:
         """Give back a hedge that was not needed, unless it already has a job of the run: then it stays held, and the
         commit keeps it. One that never answered is ended, because it may still register."""
         if await self._is_at_work(loser):
@@ -202,7 +210,7 @@ class ClaimWorker:
         if await self.watcher.first({loser.id: reaching(Kind.CLAIM_SEEN, loser.round)}, patience) is None:
             await self.condemn(loser, "never acknowledged its claim; another was faster")
         else:
-            await self._give_back(loser, "surplus: another was faster")
+            await self._give_back(loser, why)
 
     async def _is_at_work(self, claimed: Instance) -> bool:
         return bool(await busy.at_work(self.ports, self.settings, [claimed.id]))

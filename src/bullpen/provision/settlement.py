@@ -8,10 +8,11 @@ dump        an unexpected error: everything held is marked for its end, and the 
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, ProvisionFailed, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import instance as instances
 from bullpen.model import provision as provisions
 from bullpen.model.instance import IDLE, RUNNING, TERMINATED, Instance, InstanceFate

@@ -1,23 +1,23 @@
 """Refresh: desired against actual. Idempotent, every action with its reason, and a dry run for all of it.
 
     infrastructure → queues → debts → overdue → machines, records and registrations → tickets → leases → workflow runs
-    → warm → stranded jobs → purge
+    → scale sets → warm → stranded jobs → purge
 
 Each phase reads, plans and performs before the next one reads, so that one refresh completes work that takes several
 phases.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError
-from bullpen.inventory import every_live
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import clock_skew
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
-from bullpen.refresh import desired, leases, reap, reconcile, warm
+from bullpen.refresh import desired, leases, reap, reconcile, scale_sets, warm
 from bullpen.refresh.action import BY, Action, Hindered, Plan, PlanRunner, alarm, mend
 from bullpen.sources.upkeep import tidy
 from bullpen.workflows.controller import WorkflowController
@@ -30,10 +30,16 @@ VARYING = re.compile(r"\b[ip]-[0-9a-f]{16,17}\b|\d+(\.\d+)?")
 
 
 async def refresh(
-    ports: Ports, settings: Settings, *, dry_run: bool = False, tell: Tell = lambda report: None
+    ports: Ports,
+    settings: Settings,
+    *,
+    dry_run: bool = False,
+    adopt: Collection[str] = (),
+    tell: Tell = lambda report: None,
 ) -> list[Action]:
     """Bring the pool to the state that the settings describe; returns what was done, or with `dry_run` what would be.
 
+    `adopt` names scale sets of the settings that exist at the CI, and that are to be this pool's from now on.
     `tell` is called before each action. A dry run performs none, so it does not call `tell`: the list is its answer.
 
     Raise Hindered for what failed, once everything else is done: a class that cannot be launched, a machine that does
@@ -58,7 +64,7 @@ async def refresh(
         return actions  # there is nothing to read yet
     await clock_skew.require_right(ports, settings)
     runner = PlanRunner(failures)
-    async for plan in _plans(ports, settings, dry_run):
+    async for plan in _plans(ports, settings, dry_run, adopt):
         if dry_run or plan.is_certain:
             note(plan.actions)
         if not dry_run:
@@ -72,7 +78,7 @@ async def refresh(
     return actions
 
 
-async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterator[Plan]:
+async def _plans(ports: Ports, settings: Settings, dry_run: bool, adopt: Collection[str]) -> AsyncIterator[Plan]:
     async for plan in desired.plans(ports, settings):
         yield plan
     async for plan in reap.decisions(ports, settings):
@@ -94,6 +100,8 @@ async def _plans(ports: Ports, settings: Settings, dry_run: bool) -> AsyncIterat
     if settings.on_github and (actions := await _workflow_runs(ports, settings, dry_run)):
         yield alarm(*actions)
         has_acted = True
+    async for plan in scale_sets.plans(ports, settings, adopt=adopt, dry_run=dry_run):
+        yield plan
     live = await every_live(ports) if has_acted else live
     async for plan in warm.plans(ports, settings, live, dry_run=dry_run):
         yield plan

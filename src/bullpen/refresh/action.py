@@ -1,11 +1,11 @@
 """Actions of refresh, each with its reason; and plans, which a dry run shows and a real run performs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError, Outdated, Refused, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import Instance
 from bullpen.pool import lifecycle
 from bullpen.pool.setbacks import reason_of

@@ -6,21 +6,13 @@ takes the runner from the image, the directory or the archive that the settings 
 one machine after the other would not help: so a young machine is spared, and an alarm is raised for the operator.
 """
 
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 
 from bullpen.config import Settings
 from bullpen.model.instance import Instance
-from bullpen.model.signal import Pulse
-from bullpen.model.times import later
+from bullpen.pool.runner_versions import advice, is_young, version_of
 from bullpen.ports import Ports, Sighting
 from bullpen.refresh.action import Action, Plan, alarm, ending
-
-YOUNG = 3600.0
-"""Seconds after its launch in which a machine shows which version a new one would have. So it is replaced hourly at
-most."""
-VERSION = re.compile(r"\brunner=([0-9]+(?:\.[0-9]+){1,3})\b", re.ASCII)
 
 
 async def plans(
@@ -38,19 +30,7 @@ async def plans(
         if version not in refused:
             continue
         reason = f"GitHub refuses its runner {version} from {refused[version]:%Y-%m-%d} on"
-        if _is_young(sightings.get(one.id), now):
-            source = "github.runner-url" if settings.github.runner_url else "the image or github.runner-directory"
-            advice = f"{reason}, and new machines have it too: put a newer one into {source}"
-            yield alarm(Action("outdated", one.id, advice))
+        if is_young(sightings.get(one.id), now):
+            yield alarm(Action("outdated", one.id, f"{reason}, and {advice(settings)}"))
         else:
             yield ending(ports, settings, [one], reason)
-
-
-def version_of(pulse: Pulse) -> str:
-    """The version of the runner, from the last signal; empty if that does not name it."""
-    found = VERSION.search(pulse.signal.text) if pulse.signal is not None and not pulse.signal.kind.is_failure else None
-    return found[1] if found else ""
-
-
-def _is_young(seen: Sighting | None, now: datetime) -> bool:
-    return seen is not None and later(seen.launched_at, YOUNG) > now

@@ -17,11 +17,13 @@ from collections.abc import Iterable
 
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, InsufficientCapacity, LimitReached, Throttled
-from bullpen.inventory import every_live
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import provision as provisions
 from bullpen.model.provision import FleetState, Provision
+from bullpen.model.ticket import UsageClass
 from bullpen.model.times import later
 from bullpen.pool import lifecycle
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.provision.creation import Creation
 from bullpen.provision.eviction import Headroom
@@ -29,59 +31,70 @@ from bullpen.provision.fleets import Fleets
 from bullpen.provision.holdings import Holdings
 from bullpen.provision.record import ProvisionRecord
 from bullpen.refresh.action import BY, Action, PlanReport
+from bullpen.refresh.lack import lacking, set_lacks
 
 PASSING = (InsufficientCapacity, LimitReached, Throttled)
 """Why a launch may fall short for now: the next refresh tries again. Anything else needs an operator."""
 TRIES = 3  # launches that one refresh opens: if others fill the pool each time, the next refresh does the rest
 
 
-async def under_way(ports: Ports, resource_class: str) -> int:
-    """Machines that open launches have yet to register."""
-    return _to_come(await _launches(ports, resource_class))
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """Machines to launch, and why."""
+
+    resource_class: str
+    usage_class: UsageClass
+    count: int
+    why: str
 
 
-async def launch(ports: Ports, settings: Settings, resource_class: str, count: int) -> PlanReport:
-    """Launch up to `count` machines; reports how many, and what refused the rest. Once they have booted, the next
+async def under_way(ports: Ports, resource_class: str) -> Counter[UsageClass]:
+    """Machines that open launches have yet to register, by usage class."""
+    found = Counter[UsageClass]()
+    for one in await _launches(ports, resource_class):
+        found[one.needs.usage_class] += _to_come([one])
+    return found
+
+
+async def launch(ports: Ports, settings: Settings, order: LaunchOrder) -> PlanReport:
+    """Launch as many machines as ordered; reports how many, and what refused the rest. Once they have booted, the next
     process that warms the pool adopts them."""
-    missing = count
+    missing = order.count
     for _ in range(TRIES):
-        record = await _opened(ports, settings, resource_class, missing)
+        record = await _opened(ports, settings, order, missing)
         if await _has_place(ports, settings, record.stored):
             created, refusal = await _create(ports, settings, record)
-            actions = _actions(settings, resource_class, created, missing - created if refusal else 0, refusal)
+            actions = _actions(order, created, missing - created if refusal else 0, refusal)
             return PlanReport(actions, None if isinstance(refusal, PASSING) else refusal)
         await _abort(ports, settings, record, "others fill the pool")
-        missing = await _still_missing(ports, settings, resource_class, await _launches(ports, resource_class))
+        launches = await _launches(ports, order.resource_class, order.usage_class)
+        missing = await _still_missing(ports, settings, record.stored, launches)
         if missing <= 0:
             break
     return PlanReport()
 
 
-async def foresee(
-    ports: Ports, settings: Settings, resource_class: str, count: int, foreseen: Counter[str]
-) -> tuple[Action, ...]:
+async def foresee(ports: Ports, settings: Settings, order: LaunchOrder, foreseen: Counter[str]) -> tuple[Action, ...]:
     """What a launch would create within the caps, and what not. `foreseen` is how many more or fewer there are of each
     class by then: what is created here is added."""
     headroom = Headroom(ports, settings, evicts=False, by=BY)
-    short = await headroom.shortage(resource_class, count, foreseen)
-    over = min(short.over, count) if short else 0
-    foreseen[resource_class] += count - over
-    return _actions(settings, resource_class, count - over, over, short.error if short else None)
+    short = await headroom.shortage(order.resource_class, order.count, foreseen)
+    over = min(short.over, order.count) if short else 0
+    foreseen[order.resource_class] += order.count - over
+    return _actions(order, order.count - over, over, short.error if short else None)
 
 
-def _actions(
-    settings: Settings, name: str, created: int, refused: int, refusal: BullpenError | None
-) -> tuple[Action, ...]:
-    target = f"the idle target is {settings.resource_class(name).idle_target}"
-    done = (Action("create", f"{created} × {name}", target),) if created else ()
-    cannot = (Action("cannot create", f"{refused} × {name}", str(refusal), is_done=False),) if refused else ()
+def _actions(order: LaunchOrder, created: int, refused: int, refusal: BullpenError | None) -> tuple[Action, ...]:
+    kind = order.resource_class + ("" if order.usage_class is UsageClass.ON_DEMAND else f" {order.usage_class}")
+    done = (Action("create", f"{created} × {kind}", order.why),) if created else ()
+    cannot = (Action("cannot create", f"{refused} × {kind}", str(refusal), is_done=False),) if refused else ()
     return done + cannot
 
 
-async def _opened(ports: Ports, settings: Settings, resource_class: str, count: int) -> ProvisionRecord:
+async def _opened(ports: Ports, settings: Settings, order: LaunchOrder, count: int) -> ProvisionRecord:
     now = ports.clock.now()
     deadline = later(now, settings.timings.provision)
-    needs = settings.requirements(resource_class)
+    needs = settings.requirements(order.resource_class, order.usage_class, fallback=())
     asked = provisions.absent(f"p-{ports.chance.token()}", "", count, needs, deadline, 0.0)
     (record,) = await ports.records.apply(provisions.open_(asked, provisions.Opened(at=now, by=BY, why="warm")))
     return ProvisionRecord(ports, record)
@@ -89,31 +102,34 @@ async def _opened(ports: Ports, settings: Settings, resource_class: str, count: 
 
 async def _has_place(ports: Ports, settings: Settings, own: Provision) -> bool:
     """True if an open launch, which others can see by now, may go ahead."""
-    name = own.needs.resource_class
+    name, usage = own.needs.resource_class, own.needs.usage_class
     loop = asyncio.get_running_loop()
     # One whose process was killed never gives up: its deadline ends it.
     patience = loop.time() + settings.timings.takeover
     while True:
-        others = [one for one in await _launches(ports, name) if one.id != own.id]
-        if await _still_missing(ports, settings, name, others) >= own.want:
+        others = [one for one in await _launches(ports, name, usage) if one.id != own.id]
+        if await _still_missing(ports, settings, own, others) >= own.want:
             return True
         firm = [one for one in others if one.fleets or one.id < own.id]
-        if await _still_missing(ports, settings, name, firm) < own.want or loop.time() >= patience:
+        if await _still_missing(ports, settings, own, firm) < own.want or loop.time() >= patience:
             return False
         await asyncio.sleep(settings.timings.tick_first)
 
 
-async def _still_missing(ports: Ports, settings: Settings, resource_class: str, launches: Iterable[Provision]) -> int:
-    """How many more the idle target needs beside these launches, which were listed before: a machine that is registered
-    in between counts twice, and is never missed."""
-    standing = sum(
-        one.resource_class == resource_class and (one.is_claimable or one.is_pending) for one in await every_live(ports)
-    )
-    return settings.resource_class(resource_class).idle_target - standing - _to_come(launches)
+async def _still_missing(ports: Ports, settings: Settings, own: Provision, launches: Iterable[Provision]) -> int:
+    """How many more the pool needs beside these launches, which were listed before: a machine that is registered in
+    between counts twice, and is never missed."""
+    name = own.needs.resource_class
+    lacks = await set_lacks(ports, settings)
+    ready = [
+        one for one in await every_live(ports) if one.resource_class == name and (one.is_claimable or one.is_pending)
+    ]
+    return lacking(settings, name, ready, lacks)[own.needs.usage_class] - _to_come(launches)
 
 
-async def _launches(ports: Ports, resource_class: str) -> list[Provision]:
-    return [one for one in await ports.records.open_provisions(resource_class) if not one.run_id]
+async def _launches(ports: Ports, resource_class: str, usage_class: UsageClass | None = None) -> list[Provision]:
+    opened = [one for one in await ports.records.open_provisions(resource_class) if not one.run_id]
+    return [one for one in opened if usage_class in (None, one.needs.usage_class)]
 
 
 def _to_come(launches: Iterable[Provision]) -> int:

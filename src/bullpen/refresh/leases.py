@@ -15,7 +15,8 @@ from bullpen.liveness import LivenessController
 from bullpen.liveness.interruption import end_leaving, leaving_instances
 from bullpen.liveness.lease import Stillness
 from bullpen.liveness.lost_instances import is_unowned
-from bullpen.liveness.lost_worker import worker_losses
+from bullpen.liveness.lost_worker import left_to_runs
+from bullpen.model.activity import names_job
 from bullpen.model.instance import IDLE, Instance
 from bullpen.model.worker import Worker
 from bullpen.ports import Ports
@@ -72,7 +73,7 @@ async def _unsettled(ports: Ports, settings: Settings) -> dict[str, str]:
     if settings.liveness.reschedule:
         owing = await ports.workers.owing(PAGE)
         # Those that are lost to a workflow run wait for its end, perhaps for hours: this phase does not settle them.
-        left = {loss.worker.id for loss in await worker_losses(ports, settings, owing)}
+        left = await left_to_runs(ports, settings, owing)
         found |= {one.id: "it is lost, and its jobs are not all given away" for one in owing if one.id not in left}
     return found
 
@@ -82,7 +83,7 @@ def _missed(settings: Settings, suspects: Sequence[Worker], records: Mapping[str
     if not settings.on_github:
         return {}
     serving = {id for id, record in records.items() if record.run_id}
-    missed = [one for one in suspects if one.activity or one.instance_id in serving]
+    missed = [one for one in suspects if names_job(one.activity) or one.instance_id in serving]
     return {one.id: f"{_silence(one)}, and its run may miss it" for one in missed}
 
 

@@ -8,10 +8,11 @@ from functools import partial
 
 from bullpen.config import Settings
 from bullpen.errors import Refused
+from bullpen.liveness.lost_instances import is_member
 from bullpen.model import provision as provisions
 from bullpen.model.instance import TERMINATED, Instance
 from bullpen.ports import Ports, Sighting
-from bullpen.refresh import drift, registrations, tickets
+from bullpen.refresh import drift, lost_members, registrations, tickets
 from bullpen.refresh.action import Action, Plan, alarm, ending
 from bullpen.refresh.sightings import seen_twice
 
@@ -61,7 +62,11 @@ async def _gone(
     for one in gone:
         signal = pulses[one.id].signal
         failure = f": {signal.text}" if signal is not None and signal.fails(one.round) and signal.text else ""
-        yield ending(ports, settings, [one], f"its machine is gone{failure}")
+        why = f"its machine is gone{failure}"
+        if is_member(one):
+            yield lost_members.ending(ports, settings, [one], {one.id: why}, machine_is_gone=True)
+        else:
+            yield ending(ports, settings, [one], why)
 
 
 async def _orphans(

@@ -4,6 +4,9 @@ GitHub also says which runners are online, and that decides. A runner that is of
 serves another run by now, is a ghost: it is deregistered. A runner that is online without an instance runs on an
 unknown machine: refresh raises an alarm and leaves it alone. An instance whose runner GitHub does not see gets no job,
 and its run would wait in vain: it is ended.
+
+A member of a scale set registers for one job at a time, and GitHub lists its runner without a label. So its label
+proves nothing, and it is not listed while it is cleaned between two jobs.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +16,7 @@ from bullpen.config import Settings
 from bullpen.errors import Outdated, Refused, Unavailable
 from bullpen.liveness.protection import FEW
 from bullpen.model.instance import RUNNING, TERMINATED, Instance
+from bullpen.model.set_member import set_of
 from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, Registration
 from bullpen.refresh.action import BY, Action, Plan, alarm
@@ -62,7 +66,10 @@ async def _ghosts(
     outlived = [
         found
         for found in listed
-        if found.online is False and found.name in standing and found.label != standing[found.name].run_id
+        if found.online is False
+        and (owner := standing.get(found.name)) is not None
+        and set_of(owner) is None
+        and found.label != owner.run_id
     ]
     ghosts = [found.handle for found in (*strangers, *outlived) if not found.online]
     for handle in await seen_twice(ports, settings, "registration without instance", ghosts, dry_run):
@@ -77,9 +84,15 @@ async def _unseen(
     """Instances that serve a run and are alive, and that GitHub does not list, or not as online."""
     online = {found.name for found in listed if found.online is not False}
     missing = {one.id: one for one in live if one.state is RUNNING and one.id not in online}
-    # Such a runner is cleaned between two jobs, and is not registered then.
-    longer = settings.timings.cleaning if settings.github.registration == "jit" else 0.0
-    confirmed = await seen_twice(ports, settings, "instance unknown to the CI", list(missing), dry_run, longer=longer)
+    # A runner for one job is cleaned between two jobs, and is not registered then.
+    between_jobs = settings.timings.cleaning
+    longer = between_jobs if settings.github.registration == "jit" else 0.0
+    of_runs = [id for id, one in missing.items() if set_of(one) is None]
+    of_sets = [id for id, one in missing.items() if set_of(one) is not None]
+    confirmed = [
+        *await seen_twice(ports, settings, "instance unknown to the CI", of_runs, dry_run, longer=longer),
+        *await seen_twice(ports, settings, "set member unknown to the CI", of_sets, dry_run, longer=between_jobs),
+    ]
     if not confirmed:
         return
     running = sum(one.state is RUNNING for one in live)

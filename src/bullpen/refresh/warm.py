@@ -1,6 +1,8 @@
-"""Warm: each class has its idle target on offer. The youngest instances are kept, and only the surplus expires.
+"""Warm: each class has on offer what its idle target and scale sets need. The youngest instances are kept, and only the
+surplus expires.
 
-An instance whose worker is lost does not count: it is ended, and another one is launched in its place.
+An instance whose worker is lost does not count: it is ended, and another one is launched in its place. A member of a
+scale set is ended in the same way if it has no job (lost_members.py), and its set claims another.
 """
 
 from collections import Counter
@@ -9,14 +11,16 @@ from datetime import datetime
 from functools import partial
 
 from bullpen.config import Settings
-from bullpen.liveness.lost_instances import lost_instances
+from bullpen.liveness.lost_instances import is_member, lost_instances
 from bullpen.model import instance as instances
 from bullpen.model.instance import Instance
 from bullpen.model.times import later
 from bullpen.pool import offering
 from bullpen.ports import Ports
-from bullpen.refresh import launch
+from bullpen.refresh import launch, lost_members
 from bullpen.refresh.action import BY, Action, Plan, ending
+from bullpen.refresh.lack import lacking, reason, set_lacks
+from bullpen.refresh.launch import LaunchOrder
 
 
 async def plans(
@@ -27,7 +31,11 @@ async def plans(
     lost = await lost_instances(ports, live) if settings.liveness.tracking else {}
     if gone := [one for one in live if one.id in lost]:
         foreseen.subtract(one.resource_class for one in gone)
-        yield ending(ports, settings, gone, lost)
+        if members := [one for one in gone if is_member(one)]:
+            yield lost_members.ending(ports, settings, members, lost)
+        if others := [one for one in gone if not is_member(one)]:
+            yield ending(ports, settings, others, lost)
+    lacks = await set_lacks(ports, settings)
     for name, own_class in settings.classes.items():
         of_class = [one for one in live if one.resource_class == name and one.id not in lost]
         pending = [one for one in of_class if one.is_pending]
@@ -41,10 +49,14 @@ async def plans(
         if expired := [one for one in surplus if one.threshold <= now]:
             foreseen.subtract([name] * len(expired))
             yield ending(ports, settings, expired, "idle past its threshold")
-        missing = own_class.idle_target - len(on_offer) - len(pending)
-        if missing > 0 and (missing := missing - await launch.under_way(ports, name)) > 0:
-            actions = await launch.foresee(ports, settings, name, missing, foreseen) if dry_run else ()
-            yield Plan(actions, partial(launch.launch, ports, settings, name, missing), is_certain=False)
+        missing = lacking(settings, name, [*on_offer, *pending], lacks)
+        if any(missing.values()):
+            missing.subtract(await launch.under_way(ports, name))
+        for usage_class, count in missing.items():
+            if count > 0:
+                order = LaunchOrder(name, usage_class, count, reason(settings, name, lacks))
+                actions = await launch.foresee(ports, settings, order, foreseen) if dry_run else ()
+                yield Plan(actions, partial(launch.launch, ports, settings, order), is_certain=False)
 
 
 async def _finish(ports: Ports, settings: Settings, pending: Sequence[Instance]) -> Plan:

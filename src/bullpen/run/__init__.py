@@ -12,13 +12,14 @@ everything back and ends the jobs.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bullpen import jobs
 from bullpen.config import Settings
 from bullpen.errors import BullpenError, ConfigError
 from bullpen.jobs.request import JobRequest
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.job import FINISHED, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import field
 from typing import Self
 
 from bullpen import jobs
@@ -11,19 +10,18 @@ from bullpen.config import Settings
 from bullpen.jobs.files import unable
 from bullpen.jobs.log_tail import JobLogTail
 from bullpen.jobs.request import JobRequest
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import LivenessController
-from bullpen.model import job as steps
 from bullpen.model.job import FINISHED, QUEUED, RUNNING, Job, Result
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 from bullpen.pool import lifecycle
 from bullpen.ports import Ports
 from bullpen.provision import Request
-from bullpen.run.replacement import Replacements, runners_of
+from bullpen.run.replacement import KeptJobs, PoolRunners, Replacements, runners_of
 
 BY = "run"
 POLL_EVERY = 0.25  # seconds; output is shown this much later at most
 SWEEP_EVERY = 0.5  # seconds; at least four times in a confirm window, because a sweeper starts again after a gap
-KEEP_FOR = 30.0  # seconds that a lost job is kept for a replacement at a time: if this process dies, it is free then
 
 Write = Callable[[Job, str], None]
 """Takes a line that a job printed."""
@@ -71,11 +69,11 @@ class Watch:
     _write: Write
     _followed: list[FollowedJob]
     _replacements: Replacements
+    _kept: KeptJobs
     _liveness: LivenessController
     _began: float
     _sweep_at: float = 0.0
     _used: dict[str, None] = field(default_factory=dict)
-    _let_go: set[str] = field(default_factory=set)  # lost jobs that any runner may have
     failed_first: Job | None = None
 
     @classmethod
@@ -92,10 +90,12 @@ class Watch:
         submitted = await jobs.submit(ports, wanted, by=BY)
         read = ports.logs.read
         followed = [FollowedJob(one, job, JobLogTail(read, job.id)) for one, job in zip(wanted, submitted, strict=True)]
-        replacements = Replacements(ports, settings, request, tell, options.one_each)
+        runners = PoolRunners(ports, settings, request)
+        replacements = Replacements(runners, request.count, tell, options.one_each)
         began = asyncio.get_running_loop().time()
         liveness = LivenessController(ports, settings)
-        return cls(ports, settings, options, tell, write, followed, replacements, liveness, began)
+        kept = KeptJobs(replacements)
+        return cls(ports, settings, options, tell, write, followed, replacements, kept, liveness, began)
 
     @property
     def jobs(self) -> list[Job]:
@@ -193,7 +193,7 @@ class Watch:
             await self._end_unable()
             await self._replacements.replace_lost(time, self.jobs, self._used, self.earlier)
         if self._options.one_each:
-            await self._keep_for_replacements()
+            await self._keep_for_replacements(time)
 
     async def _end_unable(self) -> None:
         """End runners that take no job with files, so that others replace them: their agents are older than this."""
@@ -202,25 +202,10 @@ class Watch:
             why = "its agent is of an earlier version, and cannot unpack the files of a project"
             await lifecycle.expire_and_terminate(self._ports, self._settings, old, why, by=BY)
 
-    async def _keep_for_replacements(self) -> None:
-        """A lost job waits for the runner that replaces the lost one, for as long as one may come."""
-        now = self._ports.clock.now()
+    async def _keep_for_replacements(self, time: float) -> None:
         first = [one.job for one in self._followed if not one.earlier]
-        lost = [job for job in first if job.state is QUEUED and job.losses and job.id not in self._let_go]
-        changes = []
-        for position, job in enumerate(lost):
-            due = job.not_before or now
-            if position < self._replacements.fresh or self._replacements.has_failed:
-                self._let_go.add(job.id)
-                until, why = min(due, now), "a runner is free"
-            else:
-                until, why = now + timedelta(seconds=KEEP_FOR), "kept for the replacement of its runner"
-                if due > now + timedelta(seconds=KEEP_FOR / 2):
-                    continue
-            if until != job.not_before:
-                changes.append(steps.postpone(job, steps.JobPostponed(at=now, by=BY, why=why, not_before=until)))
-        if changes:
-            await self._ports.records.apply_each(changes)  # one that was taken meanwhile is not postponed
+        for job, seconds in self._kept.to_postpone(time, first):
+            await jobs.postpone(self._ports, job.id, seconds, by=BY)
 
     async def _cancel(self, why: str) -> None:
         self._tell(ProgressReport(WorkPhase.CANCEL, f"cancelling the jobs: {why}"))

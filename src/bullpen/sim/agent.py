@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen import jobs
 from bullpen.agent.decide import (
@@ -22,15 +22,19 @@ from bullpen.config import Settings
 from bullpen.engines.memory import Memory
 from bullpen.engines.memory.ci import MemoryCI
 from bullpen.engines.memory.records import MemoryRecords
+from bullpen.errors import NotFound
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job as steps
-from bullpen.model.activity import Activity
+from bullpen.model.activity import Activity, Listening
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Result
 from bullpen.model.job_policy import Assignment
+from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.signal import Heartbeat, Kind, Signal, direct_key
-from bullpen.ports import Ports
+from bullpen.ports import Ports, Removal
 
 LOOK_FOR_JOBS = 1.0  # seconds: a job may become free by time alone
+REGISTER_AGAIN = 10.0  # seconds after a registration of a scale set that the CI dropped
 RESULTS = {End.CANCELLED: Result.CANCELLED, End.TIMED_OUT: Result.TIMED_OUT, End.RELEASED: Result.CANCELLED}
 
 
@@ -47,11 +51,17 @@ class Temper:
     skew: float = 0.0  # seconds by which its clock is wrong
     version: str = ""  # of the CI's runner
     activity: Activity | None = None  # the job that a CI with jobs of its own runs there
+    dropped: str = ""  # the runner whose registration the CI has removed by itself
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     def work(self, activity: Activity | None) -> None:
         """A job begins there, or with None ends, and a heartbeat says so at once."""
         self.activity = activity
+        self.stirred.set()
+
+    def drop(self, runner: str) -> None:
+        """The CI removes the registration of a runner that waits, and the runner ends."""
+        self.dropped = runner
         self.stirred.set()
 
 
@@ -70,6 +80,8 @@ class SimulatedAgent:
         self._key = direct_key(id)
         self._job_ends = 0.0
         self._exit_code = 0
+        self._runner: Listening | None = None  # registered with a scale set
+        self._register_at = 0.0
         timings = settings.timings
         self._limits = SelfStopLimits(timings.provision + timings.claim_grace, timings.max_runtime, timings.idle)
 
@@ -81,8 +93,7 @@ class SimulatedAgent:
             found = (await self._ports.records.instances([self._id])).get(self._id)
             seen = _as_read(found, await self._has_job(found)) if found else None
             progress = progress.saw(seen) if seen else progress
-            if progress.activity != self._temper.activity:
-                progress = progress.bound(self._temper.activity, loop.time())
+            progress = self._follow(progress)
             if progress.job is not None:
                 progress = await self._look_at_job(progress, progress.job)
             now = self._ports.clock.now().timestamp()
@@ -97,10 +108,59 @@ class SimulatedAgent:
                 case _:
                     progress = await self._do(action, seen, progress)
 
+    def _follow(self, progress: AgentProgress) -> AgentProgress:
+        """Bind and unbind the job of the CI. A registration of a scale set is for one job, and ends with it."""
+        temper, runner, now = self._temper, self._runner, asyncio.get_running_loop().time()
+        has_ended = progress.activity is not None and temper.activity is None
+        if progress.activity != temper.activity:
+            progress = progress.bound(temper.activity, now)
+        if runner is None or not (has_ended or temper.dropped == runner.listens):
+            return progress
+        self._register_at = now if has_ended else now + REGISTER_AGAIN
+        self._end_runner()
+        return progress.hung_up().deregistered() if progress.is_hanging_up else progress.forgotten()
+
+    def _end_runner(self) -> None:
+        self._runner = None
+        self._temper.stirred.set()
+
+    async def _register_for_set(self, record: InstanceRecord, progress: AgentProgress) -> AgentProgress:
+        """Ask for a registration, and start a runner with it."""
+        temper, hub, loop = self._temper, self._memory.hub, asyncio.get_running_loop()
+        assert hub is not None, "only GitHub has scale sets"
+        await asyncio.sleep(max(temper.registers_in, self._register_at - loop.time()))
+        if temper.registration_failure:
+            return progress.registered(record, temper.registration_failure)
+        try:
+            given = await self._ci.register(self._id, record.run_id, record.round)
+        except NotFound:
+            await asyncio.sleep(LOOK_FOR_JOBS)
+            return progress
+        found = (await self._ports.records.instances([self._id])).get(self._id)
+        if found is None or found.round != record.round:  # as the server does: the record has moved on meanwhile
+            hub.set_runners.remove(given.runner)
+            return progress
+        self._runner = Listening(given.runner, given.id)
+        temper.dropped = ""
+        progress = progress.registering(record, given.runner).listening()
+        hub.set_runners.connect(given.jit)
+        temper.stirred.set()
+        return progress
+
+    async def _hang_up(self, progress: AgentProgress) -> AgentProgress:
+        """The CI removes the registration first. A job that it gave to the runner meanwhile goes on."""
+        runner = self._runner
+        if runner is not None and await self._ci.remove(runner.listens) is Removal.BUSY:
+            return progress
+        if self._temper.activity is not None:
+            return progress
+        self._end_runner()
+        return progress.hung_up()
+
     def _patience(self, seconds: float, progress: AgentProgress) -> float:
         if progress.job is not None:
             return min(seconds, max(self._job_ends - asyncio.get_running_loop().time(), 0.001))
-        may_change = progress.activity is not None or self._memory.tables.jobs
+        may_change = progress.activity is not None or self._runner is not None or self._memory.tables.jobs
         return min(seconds, LOOK_FOR_JOBS) if may_change else seconds
 
     async def _has_job(self, found: Instance | None) -> bool:
@@ -166,6 +226,10 @@ class SimulatedAgent:
                 signal = Signal(self._id, Kind(kind.value), record.run_id, record.round, self._seq, text)
                 await self._ports.signals.report(signal)
                 return progress.reported(kind, record.round, asyncio.get_running_loop().time())
+            case Step.REGISTER if set_of_run_id(record.run_id) is not None and self._memory.hub is not None:
+                return await self._register_for_set(record, progress)
+            case Step.HANG_UP | Step.WITHDRAW:
+                return await self._hang_up(progress)
             case Step.REGISTER:
                 await asyncio.sleep(temper.registers_in)
                 if not temper.registration_failure:
@@ -190,7 +254,7 @@ class SimulatedAgent:
         while True:
             seq += 1
             activity = self._temper.activity
-            said = activity.text() if activity else ""
+            said = activity.text() if activity else self._runner.text() if self._runner else ""
             await self._ports.signals.beat(Heartbeat(self._id, self._ports.clock.now(), seq, said))
             if not self._settings.on_github:
                 await asyncio.sleep(self._settings.timings.heartbeat)

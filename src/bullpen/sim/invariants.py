@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bullpen.engines.memory import Memory
 from bullpen.model import provision as provisions
 from bullpen.model.instance import CLAIMED, CREATED, IDLE, RUNNING, TERMINATED, Instance
+from bullpen.model.set_member import set_of
 from bullpen.model.ticket import Ticket, parse_ticket
 
 
@@ -23,13 +24,26 @@ def at_rest(memory: Memory, want: dict[str, int]) -> list[str]:
 
 def _owners(memory: Memory) -> Iterator[str]:
     for one in memory.tables.instances.values():
-        owner = memory.tables.provisions.get(one.provision_id)
-        if one.state is RUNNING and not (owner and owner.state is provisions.COMMITTED and one.id in owner.members):
-            yield f"{one.id} runs for {one.run_id}, but no committed provision has it as a member"
-        if one.state is RUNNING and owner and owner.run_id != one.run_id:
-            yield f"{one.id} runs for {one.run_id}, but was committed to {owner.run_id}"
+        if one.state is RUNNING:
+            yield from _owner_of_set(memory, one) if set_of(one) is not None else _owner_of_run(memory, one)
         if one.state is not TERMINATED and one.id not in memory.yard.sightings:
             yield f"{one.id} is {one.state}, but there never was such a machine"
+
+
+def _owner_of_run(memory: Memory, one: Instance) -> Iterator[str]:
+    owner = memory.tables.provisions.get(one.provision_id)
+    if not (owner and owner.state is provisions.COMMITTED and one.id in owner.members):
+        yield f"{one.id} runs for {one.run_id}, but no committed provision has it as a member"
+    if owner and owner.run_id != one.run_id:
+        yield f"{one.id} runs for {one.run_id}, but was committed to {owner.run_id}"
+
+
+def _owner_of_set(memory: Memory, one: Instance) -> Iterator[str]:
+    owner = memory.tables.scale_sets.get(one.run_id)
+    if owner is None or not owner.may_have_runners:
+        yield f"{one.id} runs for {one.run_id}, but that is {owner.state if owner else 'absent'}"
+    if one.provision_id:
+        yield f"{one.id} runs for {one.run_id}, and for {one.provision_id} as well"
 
 
 def _machines_have_records(memory: Memory) -> Iterator[str]:

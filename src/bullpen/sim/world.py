@@ -6,11 +6,12 @@ Everything but the engines is the real thing: the use cases run unchanged, and e
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from bullpen.config import Settings
 from bullpen.engines.memory import Faults, LoopClock, Memory, Rates, SeededChance, Yard
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.activity import Activity
 from bullpen.model.fleet import FleetPlan, LaunchedMachine
 from bullpen.ports import Ports
@@ -41,9 +42,10 @@ class World:
 
     def __post_init__(self) -> None:
         yard = Yard(capacity=self.capacity, on_launch=self._launch, on_end=self._end)
-        self.memory = Memory(index_lag=self.index_lag, yard=yard, github=self.settings.on_github)
+        self.memory = Memory(index_lag=self.index_lag, yard=yard, github=self.settings.on_github, seed=self.seed)
         if self.memory.hub is not None:
             self.memory.hub.on_work = self._work
+            self.memory.hub.set_runners.on_drop = self._drop
 
     def ports(self, skew: float = 0.0, rates: Rates | None = None) -> Ports:
         """The access of a new process, with chances and faults of its own."""
@@ -70,6 +72,13 @@ class World:
         """The CI gave a runner a job, or it has ended."""
         if machine_id in self.tempers:
             self.tempers[machine_id].work(activity)
+
+    def _drop(self, runner: str) -> None:
+        """The CI removed the registration of a runner that waits for a job of its scale set."""
+        hub = self.memory.hub
+        machine_id = hub.instance_of(runner) if hub is not None else None
+        if machine_id is not None and machine_id in self.tempers:
+            self.tempers[machine_id].drop(runner)
 
     def _end(self, machine_id: str) -> None:
         self.agents[machine_id].kill()

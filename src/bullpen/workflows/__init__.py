@@ -1,6 +1,7 @@
 """Workflow runs of GitHub: their runners are released when they end, and their lost jobs are run again.
 
     controller        which runs to reconcile, and when: a webhook wakes it, polling finds the rest
+    lasting_jobs      members of scale sets that have reported the same job for minutes
     holdings          what the pool holds for each run: live instances, open provisions, lost workers
     machine_state     whether the machine of a lost worker is gone; a runner that GitHub sees online is left alone
     reconcile_run     one run: ask GitHub for its status, and act on it

@@ -1,7 +1,9 @@
 """What the workflow controller reports: what it did, and what an operator must know."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from bullpen.lazy_dataclass import dataclass
 
 AGAIN = 3600.0  # seconds until the same alarm is worth another line: a run is reconciled every minute
 

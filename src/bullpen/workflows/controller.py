@@ -12,6 +12,7 @@ for new runners takes minutes; but each run only once at a time.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from bullpen.ports import Ports
 from bullpen.workflows import holdings
 from bullpen.workflows.alerts import ControllerReport, ReportCollector
 from bullpen.workflows.holdings import RunHoldings
+from bullpen.workflows.lasting_jobs import LastingJobs
 from bullpen.workflows.machine_state import MachineStates
 from bullpen.workflows.reconcile_run import RunReconciler
 
@@ -37,15 +39,21 @@ LONGEST_BACKOFF = 60.0
 
 
 class WorkflowController:
-    """Call `run_once()` every other second, and `stop()` at the end."""
+    """Call `run_once()` every other second, and `stop()` at the end.
 
-    def __init__(self, ports: Ports, settings: Settings) -> None:
+    `on_queued` is called with the label of a scale set for which a job waits that was run again.
+    """
+
+    def __init__(
+        self, ports: Ports, settings: Settings, on_queued: Callable[[str], object] = lambda label: None
+    ) -> None:
         self._ports = ports
         self._settings = settings
         self._report = ReportCollector()
         self._stopped = asyncio.Event()
         self._machines = MachineStates(ports, settings, self._report)
-        self._runs = RunReconciler(ports, settings, self._machines, self._report, self._stopped)
+        self._runs = RunReconciler(ports, settings, self._machines, self._report, self._stopped, on_queued)
+        self._lasting = LastingJobs(ports, settings)
         self._noted: dict[str, str] = {}
         self._woken = False
         self._poll_at = 0.0
@@ -131,7 +139,7 @@ class WorkflowController:
         if polls or fresh:
             # Before the runners of a label are counted: an instance that is gone does not serve it.
             await self._machines.gather(losses)
-        held = await holdings.gather(self._ports, self._settings, losses)
+        held = await holdings.gather(self._ports, self._settings, losses, self._lasting)
         self._held, self._lossy = frozenset(held), frozenset(loss.run for loss in losses)
         self._strangers_at = asyncio.get_running_loop().time() + STRANGERS
         known = self._repositories | noted

@@ -5,17 +5,19 @@ workers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bullpen.config import Settings
-from bullpen.inventory import every_live
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.lost_worker import WorkerLoss, only_repository, settle
 from bullpen.model import label as labels
 from bullpen.model.instance import IDLE, LIVE, RUNNING, Instance
 from bullpen.model.times import later
 from bullpen.pool import busy
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.workflows.alerts import ReportCollector
+from bullpen.workflows.lasting_jobs import LastingJobs
 
 
 @dataclass(slots=True)
@@ -23,7 +25,8 @@ class RunHoldings:
     """What the pool holds for one run.
 
     `labels` have live instances or an open provision. `served` have running instances that are not lost. `stale`
-    instances were given back, but their agents still report a job of the run.
+    instances were given back, but their agents still report a job of the run. `lasting` instances serve a scale set,
+    and their agents have reported a job of the run for minutes.
     """
 
     run: str
@@ -32,10 +35,14 @@ class RunHoldings:
     served: set[str] = field(default_factory=set)
     losses: list[WorkerLoss] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    lasting: list[str] = field(default_factory=list)
 
 
-async def gather(ports: Ports, settings: Settings, losses: Sequence[WorkerLoss]) -> dict[str, RunHoldings]:
-    """The holdings by run. `losses` are all losses that there are."""
+async def gather(
+    ports: Ports, settings: Settings, losses: Sequence[WorkerLoss], lasting: LastingJobs | None = None
+) -> dict[str, RunHoldings]:
+    """The holdings by run. `losses` are all losses that there are. Without `lasting`, members of scale sets are held
+    for no run."""
     found: dict[str, RunHoldings] = {}
     live = [one for one in await every_live(ports) if one.state in LIVE]
     open_provisions = [one for name in settings.classes for one in await ports.records.open_provisions(name)]
@@ -48,6 +55,9 @@ async def gather(ports: Ports, settings: Settings, losses: Sequence[WorkerLoss])
         _holdings_of(found, loss.run, loss.repository).losses.append(loss)
     for id, job in (await busy.at_work(ports, settings, _overdue(ports, settings, live), hurry=True)).items():
         _holdings_of(found, job.run, job.repository).stale.append(id)
+    for id, job in (await lasting.find(live)).items() if lasting is not None else ():
+        if id not in lost:
+            _holdings_of(found, job.run, job.repository).lasting.append(id)
     for held in found.values():
         held.repository = held.repository or only_repository(settings)
     return found

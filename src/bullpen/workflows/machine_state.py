@@ -12,12 +12,13 @@ other controller. A machine that is known to be gone is not checked again, becau
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Refused, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness import evidence
 from bullpen.liveness.evidence import Evidence
 from bullpen.liveness.lost_worker import WorkerLoss

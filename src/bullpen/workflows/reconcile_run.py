@@ -8,7 +8,7 @@ so with a re-run, and then GitHub's answer shows that.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from bullpen.config import Settings
 from bullpen.errors import NotFound
@@ -29,10 +29,17 @@ TIMES = 3  # that a run may change during its reconciliation before it is left t
 
 
 class RunReconciler:
-    """`stop` ends provisions at work."""
+    """`stop` ends provisions at work. `on_queued` is called with the label of a scale set for which a job waits that
+    was run again."""
 
     def __init__(
-        self, ports: Ports, settings: Settings, machines: MachineStates, report: ReportCollector, stop: asyncio.Event
+        self,
+        ports: Ports,
+        settings: Settings,
+        machines: MachineStates,
+        report: ReportCollector,
+        stop: asyncio.Event,
+        on_queued: Callable[[str], object],
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -41,7 +48,7 @@ class RunReconciler:
         """Runs that GitHub did not find when they were last reconciled, and its message."""
         runners = RunnerProvider(ports, settings, stop)
         self._rescue = Rescue(ports, settings, machines, runners, report)
-        self._replacement = RunnerReplacement(ports, settings, machines, runners, report)
+        self._replacement = RunnerReplacement(ports, settings, machines, runners, report, on_queued)
 
     async def reconcile(self, held: RunHoldings) -> None:
         """`held` names its repository."""
@@ -59,6 +66,8 @@ class RunReconciler:
             await self._replacement.replace_lost(run, held)
             return False
         await release_ended.end_stale(self._ports, self._settings, run, held.stale, self._report)
+        if held.lasting:
+            await release_ended.end_busy(self._ports, self._settings, run, held.lasting, self._report)
         status = await self._rescue.rescue(run, held)
         if status is RescueStatus.NOTHING:
             await self._give_back(held, run)

@@ -16,6 +16,7 @@ from bullpen.model import label as labels
 from bullpen.model.activity import Activity
 from bullpen.model.instance import IDLE, RUNNING, Instance, InstanceFate
 from bullpen.model.label import Label
+from bullpen.model.set_member import set_of
 from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle
 from bullpen.ports import Ports, WorkflowRun
@@ -57,8 +58,8 @@ async def _labels(ports: Ports, settings: Settings, run: WorkflowRun, held: RunH
 async def end_busy(
     ports: Ports, settings: Settings, run: WorkflowRun, ids: Sequence[str], report: ReportCollector
 ) -> None:
-    """As `end_stale`, for instances that a completed run still has because their agents report a job of it: only once
-    its last job ended so long ago that every runner should know."""
+    """As `end_stale`, for instances that still run for a completed run or for a scale set because their agents report a
+    job of it: only once its last job ended so long ago that every runner should know."""
     jobs = await ports.workflows.jobs(run.repository, run.run, run.attempt)
     ends = [job.completed_at for job in jobs if job.completed_at is not None]
     if ends and later(max(ends), settings.timings.orphan) <= ports.clock.now():
@@ -80,9 +81,11 @@ async def end_stale(
 
 
 def _is_stale(one: Instance, run: WorkflowRun) -> bool:
-    """True if it still belongs to this run, or was given back and is not clean."""
+    """True if it still belongs to this run or to a scale set, or was given back and is not clean."""
     if one.state is IDLE:
         return not one.attested
+    if set_of(one) is not None:
+        return one.state is RUNNING
     label = labels.parse(one.run_id)
     return one.state is RUNNING and label is not None and label.run == run.run
 

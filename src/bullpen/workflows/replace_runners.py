@@ -6,13 +6,17 @@ waiting in vain. Otherwise it raises an alarm, and the next pass tries again.
 
 Where lost jobs were run again, the jobs that need them come later, and may wait for labels that were released in
 between. These labels get their runners in the same way, until the run has completed once more.
+
+Jobs of a scale set need no replacement: the process that listens to the set supplies runners. Only a job that was run
+again may have to be pointed out to it, because GitHub does not announce such a job to a set without a runner.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import field
 
 from bullpen.config import Settings
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.lost_worker import WorkerLoss
 from bullpen.model import label as labels
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
@@ -43,6 +47,8 @@ class RunnerReplacement:
     _machines: MachineStates
     _runners: RunnerProvider
     _report: ReportCollector
+    _on_queued: Callable[[str], object] = lambda label: None
+    """Called with the label of a scale set for which a job waits that was run again."""
     _refused: dict[str, RefusedLabel] = field(default_factory=dict)
     """By label. Each try leaves a record: one at every pass, for a day, would be too many."""
 
@@ -50,8 +56,10 @@ class RunnerReplacement:
         """Replace the lost runners of a run in progress where jobs wait for them."""
         deserted: dict[str, None] = {}
         supplied: dict[str, str] = {}
-        for label in dict.fromkeys(loss.label for loss in held.losses):
-            if label in held.served:  # an open provision proves nothing: its process may be dead
+        for label, set_name in dict.fromkeys((loss.label, loss.set_name) for loss in held.losses):
+            if set_name is not None:
+                supplied[label] = f"scale set {set_name} has other runners"
+            elif label in held.served:  # an open provision proves nothing: its process may be dead
                 supplied[label] = f"label {label} has other runners"
             elif not await self._runners.wanted(label):
                 supplied[label] = f"label {label} was released"
@@ -67,10 +75,17 @@ class RunnerReplacement:
             job = loss.last(jobs) if loss.activity is None else None
             if job is None or job.conclusion is Conclusion.SUCCESS or loss.outlived(job):
                 await settle_losses(self._ports, [loss], supplied[loss.label], self._report, by=BY)
+        self._point_out([loss for loss in held.losses if _may_be_past(run, loss)], jobs)
         if run_again:
             asked_for = [label for job in jobs if job.waits for label in job.labels if _is_label_of(run, label)]
             deserted |= dict.fromkeys(label for label in asked_for if label not in held.served)
         await self._replace(run, list(deserted), jobs, held)
+
+    def _point_out(self, losses: Sequence[WorkerLoss], jobs: Sequence[WorkflowJob]) -> None:
+        """Report the scale sets whose lost jobs were run again and wait."""
+        for name in dict.fromkeys(loss.set_name for loss in losses if loss.set_name is not None):
+            if any(job.waits and _asks_for(job, name) for job in jobs):
+                self._on_queued(name)
 
     def _is_needless(self, run: WorkflowRun, loss: WorkerLoss, acts: bool) -> bool:
         """True if nothing is owed for it, unless GitHub lists a job on its runner. Either it reported no job, and

@@ -6,14 +6,16 @@ part of theirs, go back to the pool first: GitHub gives a job to any runner of i
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bullpen.concurrency import on_event
 from bullpen.config import Settings
 from bullpen.errors import ConfigError, Outdated, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import label as labels
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.provision import COMMITTED, Provision
+from bullpen.model.scale_set import set_of_run_id
 from bullpen.model.times import later
 from bullpen.pool import busy, lifecycle, offering
 from bullpen.ports import Ports
@@ -85,8 +87,10 @@ class RunnerProvider:
         """Make sure that a label has at least `count` runners. None if it has.
 
         Raise Unavailable where a later try may succeed. A silent runner of the label is not counted, and not ended:
-        GitHub may see it online.
+        GitHub may see it online. A scale set is not provided for: the process that listens to it supplies its runners.
         """
+        if set_of_run_id(label) is not None:
+            return None
         models = await self._models(label) or await self._ports.records.told_provisions(label, 1)
         if not models:
             return Refusal("the records of its provisions are purged, so its runners cannot be provisioned again")

@@ -12,7 +12,7 @@ in progress. Then all losses of this attempt are judged together:
     it must not be repeated                    not opted in, too many attempts, an environment, other failures: it is
                                                left as it is, with an alarm
     otherwise                                  new runners first, because no other process provides them; then one
-                                               request for all
+                                               request for all. Jobs of a scale set get theirs from the set
 
 One lost job is re-run by itself. Several jobs, or one because of which others were cancelled, need GitHub's "re-run
 failed jobs", which includes everything that failed or was cancelled. So that is requested only if nothing failed by
@@ -27,11 +27,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from bullpen.config import Settings
 from bullpen.errors import Conflict, PermissionDenied, Refused, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.lost_worker import LAG, LONG_AGO, WorkerLoss
 from bullpen.model.times import later
 from bullpen.ports import Conclusion, Ports, WorkflowJob, WorkflowRun
@@ -108,8 +109,8 @@ class Rescue:
             elif judgement.verdict is LossVerdict.WAIT:
                 waits = True
             else:
-                if loss.activity is not None:
-                    await self._remove(loss, loss.activity.runner)
+                if loss.runner:
+                    await self._remove(loss, loss.runner)
                 await self._settle([loss], judgement.why)
         if waits:
             return RescueStatus.WAITS  # all lost jobs are run again together: each attempt allows one request

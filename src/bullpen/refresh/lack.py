@@ -1,0 +1,82 @@
+"""How many machines a class lacks: those of its idle target, and those that scale sets asked the pool for in vain.
+
+The holder of a set writes how many runners the pool did not have into the session's record. So every process can launch
+for it, also while the holder is being replaced. What is on offer or on its way counts for a set only if the set could
+use it: an instance of another trust domain does not help.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from bullpen.config import Settings
+from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model.instance import Instance
+from bullpen.model.scale_set import READY
+from bullpen.model.ticket import Requirements, UsageClass
+from bullpen.model.times import later
+from bullpen.pool.repositories import with_inherited
+from bullpen.ports import Ports
+from bullpen.refresh.action import BY
+from bullpen.scale_sets.claims import needs_of
+
+HEARD_WITHIN = 300.0  # seconds: older numbers of a set decide nothing
+
+
+@dataclass(frozen=True, slots=True)
+class SetLack:
+    """What one scale set asked the pool for in vain."""
+
+    name: str
+    needs: Requirements
+    missing: int
+
+
+async def set_lacks(ports: Ports, settings: Settings) -> list[SetLack]:
+    """Of every set that a process listens to."""
+    if not settings.on_github or not settings.github.scale_sets:
+        return []
+    sessions, sets = await ports.records.set_sessions(), await ports.records.scale_sets()
+    oldest = later(ports.clock.now(), -HEARD_WITHIN)
+    found = []
+    for name, session in sorted(sessions.items()):
+        scale_set = sets.get(name)
+        is_fresh = session.heard_at is not None and session.heard_at >= oldest
+        if scale_set is None or scale_set.state is not READY or not session.missing or not is_fresh:
+            continue
+        try:
+            needs = needs_of(settings, scale_set)
+        except ConfigError:  # its class is not configured any more: the set is corrected, or retires
+            continue
+        found.append(SetLack(name, await with_inherited(ports, settings, needs, BY), session.missing))
+    return found
+
+
+def lacking(
+    settings: Settings, resource_class: str, ready: Iterable[Instance], lacks: Sequence[SetLack]
+) -> Counter[UsageClass]:
+    """How many more machines a class needs beside those that are on offer or on their way there, by usage class."""
+    left, found = list(ready), Counter[UsageClass]()
+    for lack in lacks:
+        if lack.needs.resource_class != resource_class:
+            continue
+        fitting = {one.id for one in [one for one in left if _fits(one, lack.needs)][: lack.missing]}
+        left = [one for one in left if one.id not in fitting]
+        found[lack.needs.usage_class] += lack.missing - len(fitting)
+    found[UsageClass.ON_DEMAND] += max(0, settings.resource_class(resource_class).idle_target - len(left))
+    return found
+
+
+def reason(settings: Settings, resource_class: str, lacks: Sequence[SetLack]) -> str:
+    """Why machines of a class are launched, for people."""
+    target = settings.resource_class(resource_class).idle_target
+    sets = [f"{one.name} lacks {one.missing}" for one in lacks if one.needs.resource_class == resource_class]
+    return ", ".join([*([f"the idle target is {target}"] if target or not sets else []), *sets])
+
+
+def _fits(one: Instance, needs: Requirements) -> bool:
+    return (
+        one.usage_class in (needs.usage_class, *(needs.fallback or ()))
+        and one.trust_domain in needs.acceptable_domains
+        and one.image_generation == needs.image_generation
+    )

@@ -1,0 +1,22 @@
+"""Scale sets: what a workflow names in `runs-on`, kept as the settings ask, and served by the pool's runners.
+
+    rules             what the settings say about each set
+    desired           sets at the CI and in the records against the settings
+    set_writes        the steps of a set, each with its side at the CI
+    retirement        the end of a set at the CI, after its last runner
+    stillness         since when no process has listened to a set
+    session           one process of `serve` holds a set: the lease among replicas
+    listener          hears of the set's jobs, writes that down, and only then acknowledges it
+    job_board         the jobs that wait and those that started, by the messages
+    started_jobs      jobs that a runner was given, until no rescue can need them
+    queued_labels     labels of queued jobs that webhooks show
+    members           which instances serve a set, and what each of them does
+    supply            how many runners the set needs, and which of them it does not need: pure
+    supplier          renews, recalls and withdraws members, and begins claims
+    claims            idle instances of the pool become members
+    refused_versions  machines of a runner version that the CI refuses are retired
+    holder            listener, supplier and lease of one set in one process
+    controller        all sets of one process
+
+`model.scale_set`, `model.set_session` and `model.set_member` have the records, `ports.ScaleSets` the CI's side.
+"""

@@ -1,0 +1,147 @@
+"""Claims for a set: idle instances of the pool, claimed and verified as for a run, and engaged one by one.
+
+A run gets all its runners or none. A set has no such number: each runner serves as soon as it is registered, whatever
+becomes of the others. So there is no provision record. A claim that its process does not finish is engaged by the next
+holder if its runner has registered, and rolled back at its threshold otherwise.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from bullpen.config import Settings
+from bullpen.errors import Conflict
+from bullpen.model import provision as provisions
+from bullpen.model import set_member
+from bullpen.model.instance import Instance
+from bullpen.model.scale_set import ScaleSet, must_be_ready
+from bullpen.model.ticket import Requirements
+from bullpen.model.times import later
+from bullpen.pool.repositories import with_inherited
+from bullpen.pool.watcher import Watcher
+from bullpen.ports import Ports
+from bullpen.provision.holdings import Holdings
+from bullpen.provision.pickup import TicketPickup
+from bullpen.provision.selection import ClaimWorker
+from bullpen.scale_sets.supply import MARGIN
+
+
+def needs_of(settings: Settings, scale_set: ScaleSet) -> Requirements:
+    """What an instance must be to serve the set. Raise ConfigError if its class is not configured any more."""
+    rules = scale_set.rules
+    return settings.requirements(rules.resource_class, rules.usage_class, trust_domain=rules.trust_domain)
+
+
+def engaged_until(scale_set: ScaleSet, now: datetime) -> datetime:
+    return later(now, scale_set.rules.max_runtime + MARGIN)
+
+
+async def engage(ports: Ports, scale_set: ScaleSet, claimed: Instance, *, by: str) -> Instance | None:
+    """Let the CI's jobs have it; None if it was moved meanwhile, or the set does not want it any more."""
+    now = ports.clock.now()
+    event = set_member.Engaged(
+        at=now,
+        by=by,
+        why="its runner is registered",
+        round=claimed.round,
+        scale_set=scale_set,
+        until=engaged_until(scale_set, now),
+    )
+    try:
+        change = set_member.engage(claimed, event)
+        (landed,) = await ports.records.apply(change, checks=[must_be_ready(scale_set.name)])
+    except Conflict:
+        return None
+    return landed  # type: ignore[no-any-return]
+
+
+class ClaimBurst:
+    """Some claims at once, which share the candidates of the pool. `excuse` says why registrations fail at the moment:
+    what could not register for that reason is not ended."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        current: Callable[[], ScaleSet],
+        excuse: Callable[[], str],
+        *,
+        by: str,
+    ) -> None:
+        self.open_places = 0  # claims that are neither engaged nor given up
+        self._ports = ports
+        self._settings = settings
+        self._set = current()
+        self._current = current  # its rules may change while a runner registers
+        self._excuse = excuse
+        self._by = by
+        self._holdings = Holdings(ports)
+
+    @property
+    def held(self) -> set[str]:
+        """Instances that are claimed here and not engaged yet."""
+        return set(self._holdings.held)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why instances could not serve the set, by id."""
+        return {one.instance_id: one.reason for one in self._holdings.discarded}
+
+    async def run(self, count: int, on_change: Callable[[], None]) -> int:
+        """Returns how many the pool did not have. Raise as the store does: then what was claimed is left to the next
+        holder, or to its threshold."""
+        self.open_places = count
+        ports, settings = self._ports, self._settings
+        try:
+            needs = await with_inherited(ports, settings, needs_of(settings, self._set), self._by)
+            # Another place of the index each time: two sets of one class do not collide on its first entries.
+            pickup = TicketPickup(ports, settings, needs, f"{self._set.run_id}{ports.chance.token()}", by=self._by)
+            async with Watcher(ports.signals, ports.clock, settings.timings) as watcher:
+                worker = self._worker(needs, pickup, watcher, on_change)
+                try:
+                    ones = (self._one(worker, on_change) for _ in range(count))
+                    found = await asyncio.gather(*ones, return_exceptions=True)
+                finally:
+                    await pickup.close()
+        finally:
+            self.open_places = 0
+        for failure in [one for one in found if isinstance(one, BaseException)]:
+            raise failure
+        return sum(one is None for one in found)
+
+    def _worker(
+        self, needs: Requirements, pickup: TicketPickup, watcher: Watcher, on_change: Callable[[], None]
+    ) -> ClaimWorker:
+        ports = self._ports
+
+        def begin(claimed: Instance) -> None:
+            """What the pool lacks is less by one from now on, and the registration may begin."""
+            ports.ci.prepare(claimed.id, claimed.run_id, claimed.round)
+            on_change()
+
+        # The claim itself has to outlast its registration, and the hedges of it.
+        deadline = later(ports.clock.now(), 3 * self._settings.timings.registration)
+        return ClaimWorker(
+            ports,
+            self._settings,
+            provisions.absent("", self._set.run_id, 0, needs, deadline, 0.0),
+            pickup,
+            watcher,
+            self._holdings,
+            self._by,
+            # GitHub may be slow without failing: a machine is never ended for that.
+            excuse=lambda: self._excuse() or "the CI did not register it in time",
+            on_claim=begin,
+        )
+
+    async def _one(self, worker: ClaimWorker, on_change: Callable[[], None]) -> Instance | None:
+        try:
+            while (member := await worker.select()) is not None:
+                landed = await engage(self._ports, self._current(), member.instance, by=self._by)
+                self._holdings.held.pop(member.instance.id, None)
+                if landed is not None:
+                    on_change()
+                    return landed
+            return None
+        finally:
+            self.open_places -= 1

@@ -1,0 +1,158 @@
+"""The scale sets of one process of `serve`: which of them it holds, and which it watches in case their holder dies.
+
+Any number of processes may run this. Of each set one is the holder; the others read its record every few seconds and
+take it over once it has stood still for a whole lease.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+from bullpen.config import Settings
+from bullpen.model.scale_set import WANTED, ScaleSet
+from bullpen.ports import Ports
+from bullpen.scale_sets.desired import DesiredSets
+from bullpen.scale_sets.holder import SetHolder, is_served
+from bullpen.scale_sets.queued_labels import QueuedLabels
+from bullpen.scale_sets.rules import lingers
+from bullpen.scale_sets.session import StandBy
+from bullpen.structured_log import get_logger
+
+RECONCILED = 60.0  # seconds between two comparisons with the settings: later only accidents change a set
+MISSING = 10.0  # seconds between two attempts to create a set that the CI does not have
+RESTED = 30.0  # seconds after giving up a set that is still served: another process goes first
+
+log = get_logger("bullpen.scale_sets")
+
+
+class ScaleSetController:
+    """Call `run_once()` every other second, and `stop()` at the end. `process` is unique among all replicas."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        process: str,
+        *,
+        on_missing: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._process = process
+        self._lingers = lingers(settings)
+        self._on_missing = on_missing
+        self._desired = DesiredSets(ports, settings, by=process, holds=self._rounds)
+        self._compare_at = 0.0
+        self._failed: dict[str, str] = {}
+        self._stand_by = StandBy(ports, settings.timings.lease, process)
+        self._holders: dict[str, SetHolder] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._not_before: dict[str, float] = {}
+        self._queued = QueuedLabels()
+        self._names: frozenset[str] = frozenset()  # of the sets, without regard to case
+        self._is_stopping = False
+
+    @property
+    def held(self) -> Mapping[str, SetHolder]:
+        """The sets that this process holds, by name."""
+        return self._holders
+
+    def note_queued(self, label: str) -> bool:
+        """A queued job asks for this label. True if a set has it. Any label may be noted: most are none of a set's."""
+        self._queued.note(label, asyncio.get_running_loop().time())
+        return label.casefold() in self._names
+
+    async def run_once(self) -> None:
+        """Compare the sets with the settings now and then, take what is free, and follow changes of what is held."""
+        self._reap()
+        if self._is_stopping:
+            return
+        found = await self._ports.records.scale_sets()
+        time = asyncio.get_running_loop().time()
+        is_missing = (
+            any(one.state is WANTED for one in found.values()) and time >= self._compare_at - RECONCILED + MISSING
+        )
+        if time >= self._compare_at or is_missing:
+            self._compare_at = time + RECONCILED
+            await self._compare()
+            found = await self._ports.records.scale_sets()
+        served = {name: one for name, one in found.items() if is_served(one)}
+        for name in [name for name in self._holders if name not in served]:
+            self._tasks[name].cancel()
+        for name, holder in self._holders.items():
+            if name in served and served[name] != holder.scale_set:
+                holder.adopt(served[name], self._linger(name))
+        self._heed_queued([name for name, one in found.items() if one.may_have_runners])
+        free = {name: one for name, one in served.items() if name not in self._holders}
+        if free:
+            await self._take(free)
+
+    async def stop(self) -> None:
+        """Give up every set, so that another process can take it at once."""
+        self._is_stopping = True
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+        self._holders.clear()
+
+    async def _compare(self) -> None:
+        """Bring the sets to what the settings say. A set that fails stops no other one, and is tried again."""
+        report = await self._desired.run_once()
+        for action in report.actions:
+            if action.is_done:
+                log.info(action.what, set=action.name, reason=action.reason)
+        failed = {name: str(failure) for name, failure in report.failures.items()}
+        for name, why in failed.items():
+            if self._failed.get(name) != why:
+                log.error("scale set is not as the settings say", set=name, error=why)
+        self._failed = failed
+
+    def _rounds(self) -> dict[str, str]:
+        return {name: holder.record.stored.round for name, holder in self._holders.items()}
+
+    def _heed_queued(self, known: Collection[str]) -> None:
+        """Pass on what was noted about queued jobs. `known` are the names of all sets."""
+        self._names = frozenset(name.casefold() for name in known)
+        time = asyncio.get_running_loop().time()
+        for label in self._queued.mistaken(known):
+            log.error("job asks for a label that no scale set has", label=label, sets=", ".join(sorted(known)))
+        for name, at in self._queued.take(self._holders, known, time).items():
+            self._holders[name].supplier.note_queued(at)
+
+    def _linger(self, name: str) -> float:
+        return self._lingers.get(name, 0.0)  # a set that retires keeps no runner
+
+    async def _take(self, free: Mapping[str, ScaleSet]) -> None:
+        sessions = await self._ports.records.set_sessions()
+        time = asyncio.get_running_loop().time()
+        for name, scale_set in free.items():
+            if time < self._not_before.get(name, 0.0):
+                continue
+            record = await self._stand_by.try_take(name, sessions.get(name))
+            if record is None:
+                continue
+            log.info("holds scale set", set=name, epoch=record.stored.epoch)
+            holder = self._holders[name] = SetHolder(
+                self._ports,
+                self._settings,
+                scale_set,
+                record,
+                linger=self._linger(name),
+                on_missing=self._on_missing,
+            )
+            self._tasks[name] = asyncio.get_running_loop().create_task(holder.run())
+
+    def _reap(self) -> None:
+        """Forget holders that have ended. Raise their unexpected errors."""
+        ended = {name: task for name, task in self._tasks.items() if task.done()}
+        for name in ended:
+            holder = self._holders.pop(name)
+            del self._tasks[name]
+            # Another process has it, or should try; a set that is missing is taken again once it exists.
+            rest = RESTED
+            if holder.listener.is_missing:
+                rest = self._compare_at = 0.0
+            self._not_before[name] = asyncio.get_running_loop().time() + rest
+        for task in ended.values():
+            if not task.cancelled():
+                task.result()

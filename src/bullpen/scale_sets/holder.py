@@ -1,0 +1,91 @@
+"""The holder of one set: listener, supplier and lease of this process, from taking the set to giving it up."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from bullpen.config import Settings
+from bullpen.errors import BullpenError, Outdated
+from bullpen.model.scale_set import READY, RETIRING, ScaleSet
+from bullpen.ports import Ports
+from bullpen.scale_sets.listener import SetListener
+from bullpen.scale_sets.session import SessionLost, SessionRecord
+from bullpen.scale_sets.supplier import Supplier
+from bullpen.structured_log import get_logger
+
+log = get_logger("bullpen.scale_sets")
+
+
+class SetHolder:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        scale_set: ScaleSet,
+        record: SessionRecord,
+        *,
+        linger: float,
+        on_missing: Callable[[], None],
+    ) -> None:
+        self._ports = ports
+        self._lease = settings.timings.lease
+        self.record = record
+        self.listener = SetListener(ports, scale_set, record, self._wake)
+        self.supplier = Supplier(ports, settings, self.listener, linger, on_missing)
+
+    @property
+    def scale_set(self) -> ScaleSet:
+        return self.listener.scale_set
+
+    def adopt(self, scale_set: ScaleSet, linger: float) -> None:
+        """The record of the set has changed: other rules, or it retires."""
+        before, after = self.scale_set.rules, scale_set.rules
+        self.listener.scale_set = scale_set
+        has_other_rules = (before.events, before.repositories) != (after.events, after.repositories)
+        self.supplier.adopt(linger=linger, has_other_rules=has_other_rules)
+
+    async def run(self) -> None:
+        """Hold the set until it is cancelled, lost or missing, or the CI does not answer; then give it up."""
+        loop = asyncio.get_running_loop()
+        work = [
+            loop.create_task(work) for work in (self.listener.run(), self.supplier.run(), self.record.keep(self._lease))
+        ]
+        ended = asyncio.Event()
+        for task in work:
+            task.add_done_callback(lambda _: ended.set())
+        try:
+            await ended.wait()
+        finally:
+            for task in work:
+                task.cancel()
+            results = await asyncio.gather(*work, return_exceptions=True)
+            await self._give_up()
+        for result in results:
+            if isinstance(result, Outdated) or (
+                isinstance(result, Exception) and not isinstance(result, BullpenError | SessionLost)
+            ):
+                raise result
+
+    async def _give_up(self) -> None:
+        """Close the session, and let the next process have the set at once. If that fails, its lease runs out."""
+        if self.listener.is_missing:
+            await self._recall_idle()
+        closed = await self.listener.close()
+        if not self.record.is_lost:
+            with suppress(BullpenError, SessionLost):
+                await self.record.yield_(closed=closed)
+
+    async def _recall_idle(self) -> None:
+        """The CI has deleted the set: idle runners register with the one that is created in its place. That it is
+        missing is written by `desired`, which also looks whether another owner has taken its name."""
+        log.error("scale set was deleted at the CI", set=self.scale_set.name, id=self.scale_set.ci_id)
+        with suppress(BullpenError):
+            await self.supplier.recall_idle("its scale set was deleted")
+
+    def _wake(self) -> None:
+        self.supplier.wake()
+
+
+def is_served(scale_set: ScaleSet) -> bool:
+    """Whether a process should listen to it."""
+    return scale_set.state in (READY, RETIRING) and scale_set.ci_id > 0

@@ -1,0 +1,125 @@
+"""Which instances serve a set, and what each of them does, by its record and the heartbeats of its agent.
+
+    starting   claimed, or engaged and not listening yet
+    idle       a living agent reports that its runner listens
+    busy       a living agent reports the job that it executes, or stopped listening a moment ago: it has got one
+    cleaning   between two jobs, or without a sign of life: it counts towards the largest number only
+
+GitHub's counts of runners include registrations of dead machines, so they are never used.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from enum import StrEnum
+
+from bullpen.config import Settings
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model.activity import Activity, Listening, parse, parse_listening
+from bullpen.model.instance import CLAIMED, RUNNING, Instance
+from bullpen.model.signal import Heartbeat, Pulse
+from bullpen.ports import Ports
+from bullpen.scale_sets.started_jobs import RunnerWord
+
+ADMITTED = 10.0  # seconds from the moment that a runner gets a job until its agent has admitted and reported the job
+
+
+class MemberState(StrEnum):
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    CLEANING = "cleaning"
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """`since` is when this process first saw it in this state, by the event loop."""
+
+    instance: Instance
+    state: MemberState
+    since: float
+    listening: Listening | None = None
+    activity: Activity | None = None
+
+    @property
+    def id(self) -> str:
+        return self.instance.id
+
+
+@dataclass(slots=True)
+class _Seen:
+    round: str
+    state: MemberState
+    since: float
+    heartbeat: Heartbeat | None = None
+    moved_at: float | None = None  # when the heartbeat last changed
+    had_job: bool = False  # in this state, by a heartbeat
+
+
+class MemberWatch:
+    """Reads the members of one set again and again, and remembers since when each is what it is."""
+
+    def __init__(self, ports: Ports, settings: Settings, run_id: str) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._run_id = run_id
+        self._seen: dict[str, _Seen] = {}
+        self.pulses: dict[str, Pulse] = {}
+
+    async def read(self) -> list[SetMember]:
+        listed = await self._ports.records.run_instances(self._run_id)
+        found = [one for one in listed if one.run_id == self._run_id and one.state in (CLAIMED, RUNNING)]
+        self.pulses = await self._ports.signals.read([one.id for one in found]) if found else {}
+        self._seen = {one.id: self._seen[one.id] for one in found if one.id in self._seen}
+        return [self._view(one, self.pulses[one.id]) for one in found]
+
+    def words(self) -> dict[str, RunnerWord]:
+        """What living agents last reported about their runners, by instance, as of the last reading."""
+        now, found = asyncio.get_running_loop().time(), {}
+        for id, seen in self._seen.items():
+            if seen.heartbeat is not None and self._lives(seen, now):
+                said = seen.heartbeat.activity
+                job, listening = parse(said), parse_listening(said)
+                runner = job.runner if job is not None else listening.listens if listening is not None else ""
+                found[id] = RunnerWord(runner, now if seen.moved_at is None else seen.moved_at)
+        return found
+
+    def _view(self, one: Instance, pulse: Pulse) -> SetMember:
+        now = asyncio.get_running_loop().time()
+        seen = self._seen.get(one.id)
+        if seen is None:
+            seen = self._seen[one.id] = _Seen(one.round, MemberState.STARTING, now, pulse.heartbeat)
+            is_recent = pulse.is_recent(self._ports.clock.now(), self._settings.timings.alive)
+            seen.moved_at = now if is_recent else None
+        elif pulse.heartbeat != seen.heartbeat:
+            seen.heartbeat, seen.moved_at = pulse.heartbeat, now
+        said = pulse.heartbeat.activity if pulse.heartbeat is not None and self._lives(seen, now) else ""
+        activity, listening = parse(said), parse_listening(said)
+        state = self._state(one, seen, activity, listening, now)
+        if (state, one.round) != (seen.state, seen.round):
+            seen.state, seen.round, seen.since, seen.had_job = state, one.round, now, False
+        seen.had_job |= activity is not None
+        return SetMember(one, state, seen.since, listening, activity)
+
+    def _state(
+        self, one: Instance, seen: _Seen, activity: Activity | None, listening: Listening | None, now: float
+    ) -> MemberState:
+        if activity is not None:
+            return MemberState.BUSY
+        if one.state is RUNNING and listening is not None and listening.is_of(one.round):
+            return MemberState.IDLE
+        was_idle = seen.state is MemberState.IDLE or (seen.state is MemberState.BUSY and not seen.had_job)
+        if was_idle and one.round == seen.round and (seen.state is MemberState.IDLE or now - seen.since < ADMITTED):
+            return MemberState.BUSY
+        is_new = seen.state is MemberState.STARTING or one.round != seen.round
+        since = seen.since if one.round == seen.round else now
+        if is_new and now - since < self._settings.timings.registration:
+            return MemberState.STARTING
+        return MemberState.CLEANING
+
+    def _lives(self, seen: _Seen, now: float) -> bool:
+        return seen.moved_at is not None and now - seen.moved_at <= self._settings.timings.alive
+
+
+def runners_at_work(members: Sequence[SetMember]) -> set[str]:
+    """The names of runners whose job a heartbeat names."""
+    return {one.activity.runner for one in members if one.activity is not None}

@@ -1,0 +1,307 @@
+"""The supplier of one set: it reads demand and members, asks `supply` what to do, and does it.
+
+It works while the listener polls: at each message, at each changed heartbeat, and at least every few seconds. All that
+it does is conditional on the records, so a process that lost the set meanwhile does no harm: its claims are surplus to
+the next holder.
+
+A member is withdrawn or recalled in this order: the CI removes the registration, unless it knows that a job runs; then
+the record is released or gets a new round; then the agent waits for its runner to end by itself. So a job that the CI
+gave to the runner in between still runs, whichever of them noticed it first.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from bullpen.concurrency import gather_or_cancel
+from bullpen.config import Settings
+from bullpen.errors import BullpenError, Conflict, Outdated
+from bullpen.model import set_member
+from bullpen.model import set_session as sessions
+from bullpen.model.instance import CLAIMED, Instance
+from bullpen.model.scale_set import READY
+from bullpen.model.signal import Kind
+from bullpen.pool import lifecycle
+from bullpen.ports import Ports, Removal
+from bullpen.scale_sets.claims import ClaimBurst, engage, engaged_until
+from bullpen.scale_sets.listener import SetListener
+from bullpen.scale_sets.members import MemberState, MemberWatch, SetMember, runners_at_work
+from bullpen.scale_sets.refused_versions import RefusedVersions
+from bullpen.scale_sets.session import SessionLost
+from bullpen.scale_sets.supply import QueuedHint, SupplyMemory, SupplyPlan, plan
+from bullpen.structured_log import get_logger
+
+SOON = 1.0  # seconds between two turns while a job waits or a member starts
+QUIET = 5.0  # seconds otherwise; a message or a heartbeat comes first
+FAILED = 2.0  # seconds after a turn that failed
+TIDIED = 60.0  # seconds between two looks at whether a rescue still needs what is known of a job
+OWING = 1000  # lost workers looked through
+WITHDRAWAL = 60.0  # seconds that an agent waits for its runner to end by itself, besides its cleaning
+
+log = get_logger("bullpen.scale_sets")
+
+
+class Supplier:
+    def __init__(
+        self, ports: Ports, settings: Settings, listener: SetListener, linger: float, on_missing: Callable[[], None]
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._listener = listener
+        self.linger = linger
+        self._on_missing = on_missing
+        phantom = listener.record.stored.phantom
+        # Since when is not known: from now on, one job that was queued before ends it.
+        self._memory = SupplyMemory(phantom, ports.clock.now() if phantom else None)
+        self._must_recall = False
+        self._watch = MemberWatch(ports, settings, listener.scale_set.run_id)
+        self._news = asyncio.Event()
+        self._bursts: dict[asyncio.Task[int], ClaimBurst] = {}
+        self._lacking = 0  # claims of the last burst that found nothing in the pool
+        self._claim_at = 0.0  # not before: a pool that had nothing a moment ago has nothing now
+        self._tidy_at = 0.0
+        self._versions = RefusedVersions(ports, settings, listener.name, by=listener.record.by)
+        self.members: list[SetMember] = []
+        self.plan: SupplyPlan | None = None
+        listener.rests = self._may_rest
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def adopt(self, *, linger: float, has_other_rules: bool) -> None:
+        """The record of the set has changed. Runners judge jobs by the rules that came with their registration."""
+        self.linger = linger
+        self._must_recall |= has_other_rules
+        self.wake()
+
+    def note_queued(self, time: float) -> None:
+        """A job of the set was queued, as something other than the CI's messages shows."""
+        before = self._memory.queued
+        hint = before.again(time) if before is not None else QueuedHint(time, time)
+        self._memory = replace(self._memory, queued=hint)
+
+    async def run(self) -> None:
+        """Supply until it is cancelled. Raise SessionLost and Outdated."""
+        try:
+            while True:
+                try:
+                    pause = await self.turn()
+                except (SessionLost, Outdated):
+                    raise
+                except BullpenError as exc:
+                    log.warning("cannot supply scale set", set=self._listener.name, error=exc)
+                    pause = FAILED
+                await self._wait(pause)
+        finally:
+            for task in list(self._bursts):
+                task.cancel()
+            await asyncio.gather(*self._bursts, return_exceptions=True)
+
+    async def turn(self) -> float:
+        """One look and what follows from it; returns for how many seconds there is nothing to do unless something
+        happens."""
+        self._news.clear()
+        self._reap()
+        listener, loop = self._listener, asyncio.get_running_loop()
+        self.members = members = await self._watch.read()
+        await self._finish_claims(members)
+        held = {id for burst in self._bursts.values() for id in burst.held}
+        known = [one for one in members if one.id not in held]
+        claiming = sum(burst.open_places for burst in self._bursts.values())
+        self.plan = made = plan(
+            listener.scale_set,
+            listener.current(),
+            known,
+            self._memory,
+            claiming=claiming,
+            linger=self.linger,
+            time=loop.time(),
+            now=self._ports.clock.now(),
+        )
+        self._memory = made.memory
+        await self._versions.retire([one.instance for one in known], self._watch.pulses)
+        trouble = self._ports.ci.failing() or self._versions.hindrance
+        claims = 0 if trouble else made.claims
+        await self._forget_started(members)
+        listener.board.why = self._why(made, trouble)
+        if claims and loop.time() >= self._claim_at:
+            self._begin(claims)
+        by_id = {one.id: one for one in members}
+        await self._renew([by_id[id] for id in made.renew])
+        if self._must_recall:
+            await self.recall_idle("the rules of its scale set have changed")
+            self._must_recall = False
+        await self._recall([by_id[id] for id in made.recall], "a job waits although its runner listens")
+        await self._withdraw([by_id[id] for id in made.withdraw])
+        await self._give_back([by_id[id].instance for id in made.release])
+        # A place that holds a machine already lacks none, however long that takes to register.
+        empty = sum(max(0, burst.open_places - len(burst.held)) for burst in self._bursts.values())
+        await self._note(0 if trouble else min(self._lacking, made.claims + empty))
+        for line in listener.board.late(self._ports.clock.now()):
+            log.warning("job of scale set waits", set=listener.name, what=line)
+        is_busy = made.waiting or made.claims or self._bursts or any(_is_on_its_way(one) for one in members)
+        return SOON if is_busy else QUIET
+
+    # ---- claims
+
+    def _begin(self, count: int) -> None:
+        burst = ClaimBurst(
+            self._ports,
+            self._settings,
+            lambda: self._listener.scale_set,
+            self._ports.ci.failing,
+            by=self._listener.record.by,
+        )
+        task = asyncio.get_running_loop().create_task(burst.run(count, self.wake))
+        self._bursts[task] = burst
+        task.add_done_callback(lambda _: self.wake())
+
+    def _reap(self) -> None:
+        """Take note of bursts that have ended."""
+        for task in [task for task in self._bursts if task.done()]:
+            for id, why in self._bursts.pop(task).failures.items():
+                self._versions.note(id, why)
+            if task.cancelled():
+                continue
+            failure = task.exception()
+            if failure is None:
+                self._lacking = task.result()
+                self._claim_at = asyncio.get_running_loop().time() + SOON if self._lacking else 0.0
+            elif isinstance(failure, Outdated) or not isinstance(failure, BullpenError):
+                raise failure
+            else:
+                self._claim_at = asyncio.get_running_loop().time() + FAILED
+                log.warning("cannot claim for scale set", set=self._listener.name, error=failure)
+
+    async def _finish_claims(self, members: Sequence[SetMember]) -> None:
+        """Engage what an earlier holder claimed, and whose runner is registered."""
+        held = {id for burst in self._bursts.values() for id in burst.held}
+        left = [one.instance for one in members if one.instance.state is CLAIMED and one.id not in held]
+        if self._listener.scale_set.state is not READY:
+            return
+        for one in left:
+            signal = self._watch.pulses[one.id].signal
+            if signal is not None and signal.proves(Kind.REG_OK, one.round):
+                await engage(self._ports, self._listener.scale_set, one, by=self._listener.record.by)
+
+    # ---- members
+
+    async def _renew(self, members: Sequence[SetMember]) -> None:
+        now = self._ports.clock.now()
+        until = engaged_until(self._listener.scale_set, now)
+        changes = [
+            set_member.renew(
+                one.instance,
+                set_member.Extended(at=now, by=self._listener.record.by, round=one.instance.round, until=until),
+            )
+            for one in members
+            if one.instance.threshold < until
+        ]
+        if changes:
+            await self._ports.records.apply_each(changes)
+
+    async def recall_idle(self, why: str) -> None:
+        """Let every member that waits register again."""
+        await self._recall([one for one in self.members if one.state is MemberState.IDLE], why)
+
+    async def _recall(self, members: Sequence[SetMember], why: str) -> None:
+        for one in await self._deregistered(members):
+            event = set_member.Recalled(
+                at=self._ports.clock.now(),
+                by=self._listener.record.by,
+                why=why,
+                old_round=one.round,
+                round=self._ports.chance.token(),
+            )
+            with suppress(Conflict):
+                await self._ports.records.apply(set_member.recall(one, event))
+                log.warning("runner of scale set registers again", set=self._listener.name, instance=one.id, why=why)
+
+    async def _withdraw(self, members: Sequence[SetMember]) -> None:
+        await self._give_back(await self._deregistered(members))
+
+    async def _give_back(self, free: Sequence[Instance]) -> None:
+        now, timings = self._ports.clock.now(), self._settings.timings
+        why = "surplus" if self._listener.scale_set.state is READY else "its scale set retires"
+        changes = [
+            lifecycle.give_back(
+                self._ports,
+                self._settings,
+                one,
+                now,
+                self._listener.record.by,
+                why,
+                lasts=timings.cleaning + WITHDRAWAL,
+            )
+            for one in free
+        ]
+        if changes:
+            await self._ports.records.apply_each(changes)
+
+    async def _deregistered(self, members: Sequence[SetMember]) -> list[Instance]:
+        """Those whose registration the CI has removed: it knows of no job there."""
+        listening = [one for one in members if one.state is MemberState.IDLE and one.listening is not None]
+        if not listening:
+            return []
+        remove = self._ports.scale_sets.remove_runner
+        found = await gather_or_cancel([remove(one.listening.id) for one in listening if one.listening])
+        return [one.instance for one, removal in zip(listening, found, strict=True) if removal is Removal.REMOVED]
+
+    # ---- the record
+
+    async def _forget_started(self, members: Sequence[SetMember]) -> None:
+        """Forget jobs that the CI gave to runners once records of workers have them, or no rescue needs them."""
+        given, time = self._listener.board.given, asyncio.get_running_loop().time()
+        given.bound(runners_at_work(members))
+        given.hear(self._watch.words())
+        left = given.left({one.id for one in members}, self._ports.clock.now())
+        if left and time >= self._tidy_at:
+            self._tidy_at = time + TIDIED
+            owing = {one.instance_id for one in await self._ports.workers.owing(OWING)}
+            given.forget([id for id in left if id not in owing])
+
+    async def _note(self, missing: int) -> None:
+        """Write what others act on, if it has changed."""
+        record, board = self._listener.record, self._listener.board
+        now = self._ports.clock.now()
+        news = {
+            "missing": missing,
+            "phantom": self._memory.phantom,
+            "waiting": sessions.fitting_waiting(board.waiting(now)),
+            "started": sessions.fitting_started(board.started()),
+        }
+        stored = record.stored
+        rises = missing > stored.missing
+        told = (stored.missing, stored.phantom, stored.waiting, stored.started)
+        if tuple(news.values()) != told:
+            await record.write(sessions.renew, sessions.SessionRenewed, **news)
+        if rises:
+            self._on_missing()
+
+    # ---- helpers
+
+    def _why(self, made: SupplyPlan, trouble: str) -> str:
+        """Why jobs wait, for people."""
+        rules = self._listener.scale_set.rules
+        if trouble or self._listener.trouble:
+            return trouble or self._listener.trouble
+        if made.capped:
+            return f"the set has {rules.max} runners, the largest number that its settings allow"
+        if self._lacking and made.claims:
+            return f"the pool has no free {rules.resource_class} instance: {self._lacking} to launch"
+        return "a runner is starting" if self._bursts else ""
+
+    def _may_rest(self) -> bool:
+        """Whether the next job needs nothing of this process: then messages may gather for a moment."""
+        idles = any(one.state is MemberState.IDLE for one in self.members)
+        return idles and self.plan is not None and not self.plan.waiting
+
+    async def _wait(self, timeout: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
+
+
+def _is_on_its_way(one: SetMember) -> bool:
+    return one.state in (MemberState.STARTING, MemberState.CLEANING)

@@ -1,0 +1,187 @@
+"""Supply: how many runners a set needs, and which members it does not need. Pure.
+
+    waiting = assigned − running, of one snapshot, without phantoms and without jobs that began since
+    need    = waiting + min
+    have    = idle + starting
+    missing = need − have, as far as `max` allows: claimed from the pool, or launched
+
+Four things may make the CI's numbers wrong for long, and none may cost a machine or a job:
+
+- *A ghost*: a runner listens and the CI does not know it. A job that waits beside an idle member for long has the one
+  that idled longest register again, and one more member is claimed.
+- *A phantom*: after an incident the CI counts jobs that do not exist. What waits for ten minutes beside idle members
+  counts as phantom. It never exceeds what waits, and one old job that starts ends it. One member stays as a probe.
+- *Silence*: a re-run is not announced to a set without a runner. If a webhook shows a queued job, and none begins, one
+  member waits for it.
+- *An outage*: without an answer of the CI nothing is claimed, withdrawn or launched.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bullpen.lazy_dataclass import dataclass
+from bullpen.model.instance import RUNNING
+from bullpen.model.scale_set import READY, ScaleSet
+from bullpen.ports.demand import JobDemand
+from bullpen.scale_sets.members import MemberState, SetMember
+
+ANNOUNCED = 60.0  # seconds for which a job that was announced beside a count of 0 is believed
+OUTAGE = 300.0  # seconds without an answer after which nothing is decided by old numbers
+GHOST = 30.0  # seconds that a job may wait beside an idle member: the CI gives it one within one
+GHOST_AGAIN = 300.0  # seconds between two recalls: a job may also wait for a reason of its own
+PHANTOM = 600.0  # seconds that jobs may wait beside idle members: the CI takes an assignment back after 300
+PROBED = 300.0  # seconds after a session began in which one member waits for jobs that were never announced
+QUEUED = 20.0  # seconds that a job may be queued before the CI has announced it for sure
+UNANNOUNCED = 300.0  # seconds in which one member waits for a queued job that the CI did not announce
+MARGIN = 900.0  # seconds of a member's threshold beyond the longest job
+RENEWED_BELOW = 300.0  # seconds of that margin that may be left
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedHint:
+    """A webhook, or the rescue of a lost job, showed a job of the set that waits."""
+
+    since: float  # when it was first shown
+    at: float  # when it was last shown
+
+    def again(self, time: float) -> "QueuedHint":
+        return QueuedHint(self.since, time) if time - self.at < UNANNOUNCED else QueuedHint(time, time)
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyMemory:
+    """What one plan leaves to the next. Times are the event loop's, but for `phantom_at`."""
+
+    phantom: int = 0
+    phantom_at: datetime | None = None  # when it last rose, on the wall clock: jobs say when they were queued
+    beside_since: float | None = None  # since when jobs wait although a member idles
+    recalled_at: float | None = None
+    queued: QueuedHint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SupplyPlan:
+    """`claims` are wanted beyond what is being claimed. The others are members, by id."""
+
+    memory: SupplyMemory
+    waiting: int = 0
+    claims: int = 0
+    withdraw: tuple[str, ...] = ()  # idle, and not needed
+    release: tuple[str, ...] = ()  # not registered, and their set does not take them any more
+    recall: tuple[str, ...] = ()
+    renew: tuple[str, ...] = ()
+    capped: bool = False  # jobs wait because the set has as many members as it may have
+    is_frozen: bool = False  # the CI has not answered for long
+
+
+def plan(
+    scale_set: ScaleSet,
+    demand: JobDemand | None,
+    members: Sequence[SetMember],
+    memory: SupplyMemory,
+    *,
+    claiming: int,
+    linger: float,
+    time: float,
+    now: datetime,
+) -> SupplyPlan:
+    """`claiming` claims are under way and not among the members yet."""
+    renew = _ids(one for one in members if _is_short(one, scale_set, now))
+    if demand is None or time - demand.heard_at > OUTAGE:
+        return SupplyPlan(replace(memory, beside_since=None), renew=renew, is_frozen=True)
+    memory = _fallen(_heeded(memory, demand, members, time), demand)
+    listening = sorted(_in(members, MemberState.IDLE), key=lambda one: (one.since, one.id))
+    # One of another domain must not get a job of the set any more, and serves no need.
+    idle = [one for one in listening if one.instance.trust_domain == scale_set.rules.trust_domain]
+    strange = _ids(one for one in listening if one not in idle)
+    starting = _in(members, MemberState.STARTING)
+    waiting = _waiting(demand, members, memory, time)
+    if scale_set.state is not READY:
+        release = (*starting, *_in(members, MemberState.CLEANING))
+        return SupplyPlan(memory, waiting, withdraw=_ids(listening), release=_ids(release), renew=renew)
+    memory = _beside(memory, demand, bool(waiting and idle), time)
+    if waiting and memory.beside_since is not None and time - memory.beside_since >= PHANTOM:
+        memory = replace(memory, phantom=memory.phantom + waiting, phantom_at=now, beside_since=None)
+        waiting = 0
+    recall = _ghost(idle, memory, time) if waiting else ()
+    memory = replace(memory, recalled_at=time) if recall else memory
+    need = max(waiting + scale_set.rules.min, _probes(scale_set, demand, memory, time))
+    have = len(idle) - len(recall) + len(starting) + claiming
+    room = max(0, scale_set.rules.max - len(members) - claiming)
+    claims = min(max(0, need - have), room)
+    spare = max(0, len(idle) - need) if not waiting else 0
+    lingered = [one.id for one in idle if time - one.since >= linger]
+    return SupplyPlan(
+        memory,
+        waiting,
+        claims=claims,
+        withdraw=(*strange, *lingered[:spare]),
+        recall=recall,
+        renew=renew,
+        capped=bool(waiting) and need > have and not room,
+    )
+
+
+def _ids(members: Iterable[SetMember]) -> tuple[str, ...]:
+    return tuple(one.id for one in members)
+
+
+def _in(members: Sequence[SetMember], state: MemberState) -> list[SetMember]:
+    return [one for one in members if one.state is state]
+
+
+def _waiting(demand: JobDemand, members: Sequence[SetMember], memory: SupplyMemory, time: float) -> int:
+    began = sum(one.since >= demand.counted_at for one in _in(members, MemberState.BUSY))
+    waiting = max(0, demand.assigned - demand.running - memory.phantom - began)
+    announced = demand.announced_at is not None and time - demand.announced_at <= ANNOUNCED
+    return 1 if announced and not waiting and not began else waiting
+
+
+def _heeded(memory: SupplyMemory, demand: JobDemand, members: Sequence[SetMember], time: float) -> SupplyMemory:
+    """Without the hint about a queued job, if it is old or a job has begun since."""
+    hint = memory.queued
+    if hint is None:
+        return memory
+    began = any(one.since > hint.at for one in _in(members, MemberState.BUSY))
+    began = began or any(one.heard_at > hint.at for one in demand.starts)
+    return replace(memory, queued=None) if began or time - hint.at >= UNANNOUNCED else memory
+
+
+def _fallen(memory: SupplyMemory, demand: JobDemand) -> SupplyMemory:
+    """Phantoms never exceed what waits by the CI's count, and there are none if an old job starts."""
+    phantom, rose = min(memory.phantom, max(0, demand.assigned - demand.running)), memory.phantom_at
+    if rose is not None and any(one.queued_at is not None and one.queued_at < rose for one in demand.starts):
+        phantom = 0
+    return replace(memory, phantom=phantom, phantom_at=rose if phantom else None)
+
+
+def _beside(memory: SupplyMemory, demand: JobDemand, is_beside: bool, time: float) -> SupplyMemory:
+    """Since when jobs wait although a member idles. A job that starts begins it again: the CI works."""
+    if not is_beside:
+        return replace(memory, beside_since=None)
+    last_start = max((one.heard_at for one in demand.starts), default=0.0)
+    since = time if memory.beside_since is None else memory.beside_since
+    return replace(memory, beside_since=max(since, last_start))
+
+
+def _ghost(idle: Sequence[SetMember], memory: SupplyMemory, time: float) -> tuple[str, ...]:
+    """The member to recall: the one that idled longest, and the CI gave it no job."""
+    waits = memory.beside_since is not None and time - memory.beside_since >= GHOST
+    again = memory.recalled_at is None or time - memory.recalled_at >= GHOST_AGAIN
+    return (idle[0].id,) if waits and again and idle and time - idle[0].since >= GHOST else ()
+
+
+def _probes(scale_set: ScaleSet, demand: JobDemand, memory: SupplyMemory, time: float) -> int:
+    """Members that wait for jobs which the CI does not announce: while it counts phantoms, after a new session, and
+    while a queued job was shown and has not begun."""
+    if memory.queued is not None and time - memory.queued.since >= QUEUED:
+        return 1
+    return 1 if memory.phantom or time - demand.listens_since < PROBED else 0
+
+
+def _is_short(one: SetMember, scale_set: ScaleSet, now: datetime) -> bool:
+    """Whether a job that begins now might meet the member's threshold."""
+    if one.instance.state is not RUNNING or one.state is MemberState.BUSY:
+        return False
+    return one.instance.threshold - now < timedelta(seconds=scale_set.rules.max_runtime + RENEWED_BELOW)
