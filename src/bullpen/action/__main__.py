@@ -47,6 +47,8 @@ def _main() -> int:
             workflow_commands.put_out(os.environ, {"label": label})  # first, so that a release finds it after a failure
         return _perform(asked, job, label, stopping)
     except BullpenError as exc:
+        if isinstance(exc, Refusals) and exc.word:
+            mode = exc.word
         for one in exc.found if isinstance(exc, Refusals) else [exc]:
             workflow_commands.error(f"Bullpen: {mode}", f"{one}. {one.remedy}" if one.remedy else str(one))
         # The work has not begun, so nothing was done.

@@ -5,10 +5,11 @@ Bullpen does anyway, or is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from bullpen.action.input_specs import MACHULAV, NAMECHEAP, NEXT_CHAPTER, OMSF
+from bullpen.lazy_dataclass import dataclass
 
 Values = Mapping[str, Mapping[str, str]]
 

@@ -69,7 +69,7 @@ def _request(asked: StepInputs, job: JobContext, label: str, settings: Settings)
         asks["resource-class"],
         UsageClass(asks["usage-class"]),
         tuple(asks["allowed-instance-types"]),
-        trust_domain=trust_domain(job.repository, job.event, job.ref, job.actor),
+        trust_domain=trust_domain(job.repository, job.repository_id, job.event, job.ref, job.actor),
         repository=job.repository,
     )
     runtime = settings.timings.max_runtime if minutes is None else 60.0 * minutes

@@ -5,10 +5,10 @@ meaning. Inputs of other actions are here if they mean the same in Bullpen, else
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from bullpen.action.input_types import InputType, classes, flag, one_of, tags, text, waiting, whole, words
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
 
 BULLPEN = "Bullpen"

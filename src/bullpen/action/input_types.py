@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
 from bullpen.model.times import WAITS, parse_wait
 

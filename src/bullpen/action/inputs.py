@@ -7,13 +7,13 @@ refused here. An input that the workflow does not set arrives as an empty text; 
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bullpen.action.aliases import ALIASES, Alias
 from bullpen.action.input_specs import INPUTS, MODES, NO_MODES, PROVISION
 from bullpen.action.input_types import Unreadable
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 
 UNCHANGED = "Use the action unchanged: its action.yml passes the inputs on."
 SHOWN = 60  # characters of a value in a message: enough to recognise it
@@ -35,13 +35,15 @@ class StepInputs:
 
 
 class Refusals(ConfigError):
-    """All errors in the inputs at once, so that a workflow can be corrected in one go."""
+    """All errors in the inputs at once, so that a workflow can be corrected in one go. `word` is the workflow's name
+    for the mode; empty if it is not one."""
 
-    def __init__(self, found: list[ConfigError]) -> None:
+    def __init__(self, found: list[ConfigError], word: str = "") -> None:
         super().__init__(
             "; ".join(map(str, found)), remedy=" ".join(dict.fromkeys(e.remedy for e in found if e.remedy))
         )
         self.found = found
+        self.word = word
 
 
 def secrets_of(document: Mapping[str, str]) -> list[str]:
@@ -93,7 +95,7 @@ def read(document: Mapping[str, str]) -> StepInputs:
         except Unreadable as exc:
             wrong.append(_refusal(name, said, value, str(exc)))
     if wrong:
-        raise Refusals(wrong)
+        raise Refusals(wrong, word if word in MODES else "")
     return StepInputs(mode, word, given, {name: said for name, (_, said) in raw.items()}, tuple(notes))
 
 

@@ -1,12 +1,14 @@
 """The job in which the step runs: its run, attempt and repository, from the environment that GitHub sets."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from bullpen.action.input_specs import REFRESH
 from bullpen.action.inputs import StepInputs
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.label import Label, parse
+from bullpen.model.limits import REPOSITORY_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,7 @@ class JobContext:
     run: str
     attempt: int
     repository: str
+    repository_id: int  # 0: not known, as on an old runner
     event: str
     ref: str
     actor: str
@@ -24,7 +27,7 @@ class JobContext:
 def job_of(environ: Mapping[str, str]) -> JobContext:
     """The context from the environment. Raise ConfigError outside of a workflow."""
     run, attempt = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_RUN_ATTEMPT", "1")
-    repository = environ.get("GITHUB_REPOSITORY", "")
+    repository, id = environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_REPOSITORY_ID", "")
     if parse(run) != Label(run) or not repository or not (attempt.isascii() and attempt.isdigit()):
         found = (
             f"GITHUB_RUN_ID {run[:40]!r}, GITHUB_RUN_ATTEMPT {attempt[:40]!r}, GITHUB_REPOSITORY {repository[:80]!r}"
@@ -35,6 +38,7 @@ def job_of(environ: Mapping[str, str]) -> JobContext:
         run,
         int(attempt),
         repository,
+        int(id) if re.fullmatch(REPOSITORY_ID, id) else 0,
         environ.get("GITHUB_EVENT_NAME", ""),
         environ.get("GITHUB_REF", ""),
         environ.get("GITHUB_ACTOR", ""),

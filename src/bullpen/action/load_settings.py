@@ -21,6 +21,7 @@ from bullpen.errors import ConfigError
 from bullpen.ports import Ports
 from bullpen.settings import NOTHING, Layer, Loaded, Publication, collect, load, settings_file
 from bullpen.settings.github import covers
+from bullpen.settings.setting import put
 
 CREDENTIALS = tuple(f"github.{key}" for key in ["token", "app-id", "private-key", "installation-id", "webhook-secret"])
 UNPUBLISHED = ("aws.pool", "aws.region", "aws.endpoints", *CREDENTIALS)
@@ -89,10 +90,7 @@ def published_of(loaded: Loaded) -> dict[str, Any]:
     for name, found in loaded.values.items():
         if found.origin == "default" or name in UNPUBLISHED:
             continue
-        table, _, key = name.rpartition(".")
-        above, _, kind = table.partition(".")
-        branch = document.setdefault(above, {})
-        (branch.setdefault(kind, {}) if kind else branch)[key] = found.value
+        put(document, name, found.value)
     return document
 
 

@@ -4,9 +4,10 @@ Standard library only. A field that an older server does not send has a default,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import WorkPhase
 
 SELECTED, CREATED = "selected", "created"

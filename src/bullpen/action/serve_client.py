@@ -6,7 +6,7 @@ refusal is raised by its kind: ConfigError, PermissionDenied, NotFound, Conflict
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from bullpen.errors import (
     Refused,
     Unavailable,
 )
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import ProgressReport, Tell, WorkPhase
 
 PATIENCE = 30.0  # seconds without an answer: enough for a restart of the server

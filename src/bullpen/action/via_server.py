@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from bullpen.action.oidc import DEFAULT_AUDIENCE, job_token, run_token
 from bullpen.action.result import StepResult
 from bullpen.action.serve_client import LOST, RUNNING, SUCCEEDED, Answer, Server
 from bullpen.errors import BullpenError, ConfigError, Conflict, Interrupted, NotFound
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.progress import Tell
 from bullpen.model.trust import trust_domain
 
@@ -170,7 +171,7 @@ def _request(asked: StepInputs, job: JobContext) -> dict[str, Any]:
         body["usageClass"] = "on-demand"
     if "server-token" in asked.given:
         body["repository"] = job.repository
-        body["trustDomain"] = trust_domain(job.repository, job.event, job.ref, job.actor)
+        body["trustDomain"] = trust_domain(job.repository, job.repository_id, job.event, job.ref, job.actor)
     return body
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from bullpen.host.subordinate_ids import FILE, Uids, shared_by, uids_of
+from bullpen.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

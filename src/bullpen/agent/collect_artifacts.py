@@ -11,6 +11,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from http.client import HTTPException
@@ -23,6 +24,7 @@ from bullpen.agent.config import Config
 from bullpen.agent.forked import CannotDo, become, say
 from bullpen.agent.unpack_source import authorization, connected, patiently
 from bullpen.host.packs import bundle_head
+from bullpen.host.stored_files import FULL_REMEDY, no_room, stored_size
 from bullpen.model.manifest import BLOCK, PATH_BYTES, FileEntry, Manifest, encode
 
 if TYPE_CHECKING:
@@ -43,11 +45,15 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def collect(config: Config, order: Order, account: Account | None, directory: Path) -> str:
     """Write the bundle to where `part_of` says, or send it to the server; returns how many files it has. Raise
     CannotDo or OSError."""
+    taken = 0 if config.serve_url else stored_size(config.home)  # before: the user of the jobs may not read it
     with tempfile.TemporaryFile(dir=config.directory) as content, _target(config, order) as target:
         become(account)
         manifest = _Collector(order.artifacts, content).walk(directory)
         if not manifest.files:
             return "0"
+        size = content.tell()
+        if not config.serve_url and taken + size > config.room:  # a server looks for room itself
+            raise CannotDo(f"no artifacts: {no_room(size, taken, config.room)}. {FULL_REMEDY}")
         target.write(bundle_head(encode(manifest)))
         content.seek(0)
         while piece := content.read(PIECE):
@@ -74,6 +80,13 @@ def publish(config: Config, order: Order) -> None:
             part.rename(part.with_suffix(".artifacts"))
         else:
             part.unlink()
+
+
+def discard(config: Config, order: Order) -> None:
+    """Remove what is left of a bundle that did not become whole."""
+    if not config.serve_url:
+        with suppress(OSError):  # it goes with the job
+            part_of(config, order).unlink()
 
 
 def _target(config: Config, order: Order) -> BinaryIO:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
+
+from bullpen.host.stored_files import ROOM
+from bullpen.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Config:
     verify: float = 120.0  # within so long after taking a job the agent reports that it runs
     purge: float = 3600.0  # how long a finished job stays readable
     losses: int = 3  # how many workers a job may lose before it fails
+    room: int = ROOM  # bytes that the files of projects and artifacts may take at `home`
     capabilities: tuple[str, ...] = ()  # what jobs may ask of this machine
     serve_url: str = ""  # where `bullpen serve` is; empty: the store is used as it lies at `home`
     token: str = ""  # what `bullpen serve` knows the agent by; empty: it gives one for proof of identity

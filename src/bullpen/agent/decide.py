@@ -24,15 +24,19 @@ GitHub gives its jobs to a runner of its own, which the agent starts and stops. 
 registration may be under way. The runner is not stopped while a job runs on it, even if the instance is released. A
 runner for one job is followed by the next in the same round, with a cleaning in between. If it cannot go on, the agent
 stops, so that the control plane replaces the instance.
+
+The runner of a scale set may be given a job until the moment it ends, and GitHub learns late that it has one. So the
+agent withdraws it in another order: the server removes the registration first, then the runner has a minute to end by
+itself or to report a job, and only then it is interrupted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from math import inf
 
 from bullpen.agent.progress import AgentProgress, End, InstanceRecord, InstanceState, Phase, SignalKind
+from bullpen.lazy_dataclass import dataclass
 
 GRACE = 60.0
 """Seconds past a threshold in which the control plane ends an instance properly before it ends itself."""
@@ -71,6 +75,7 @@ class Step(StrEnum):
     TAKE_JOB = "take a job"
     SETTLE_JOB = "report the job's end"
     HANG_UP = "stop listening for the CI's jobs"
+    WITHDRAW = "have the registration removed, and let its runner end by itself"
     DEREGISTER = "deregister"
 
 
@@ -116,7 +121,7 @@ def decide(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) 
         return Step.RUN_SCRIPT
     if end := _reason_to_end_the_job(sight, progress):
         return EndJob(end)
-    action = _next(sight.record, progress, sight.notice) if isinstance(sight.record, InstanceRecord) else None
+    action = _next(sight, sight.record, progress) if isinstance(sight.record, InstanceRecord) else None
     return action or Wait(_until_something_is_due(sight, progress, limits))
 
 
@@ -126,13 +131,14 @@ def _reason_to_end_the_job(sight: Observation, progress: AgentProgress) -> End |
         return None
     if job.holder != progress.holder:
         return End.LOST
-    if job.is_over:
-        return None
-    return progress.told or (End.TIMED_OUT if sight.monotonic >= job.times_out_at else None)
+    is_late = sight.monotonic >= job.times_out_at and not job.is_over
+    return progress.told or (End.TIMED_OUT if is_late else None)
 
 
 def _until_something_is_due(sight: Observation, progress: AgentProgress, limits: SelfStopLimits) -> float | None:
     left, job = _until_next_judgement(sight, progress, limits), progress.job
+    if progress.asks_at[1] > sight.monotonic:
+        left = min(inf if left is None else left, progress.asks_at[1] - sight.monotonic)
     if job is None or not job.timeout or job.is_over or job.exit_code is not None:
         return left
     return min(inf if left is None else left, job.times_out_at - sight.monotonic)
@@ -183,7 +189,8 @@ def _awaits_its_offer(record: InstanceRecord, progress: AgentProgress) -> bool:
     )
 
 
-def _next(record: InstanceRecord, progress: AgentProgress, notice: str) -> Action | None:
+def _next(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
+    notice = sight.notice
     if notice and _is_being_verified(record, progress):
         # Instead of an acknowledgement: the provision looks for another machine while there is time.
         return _once(SendSignal(SignalKind.REG_FAILED, notice), record, progress)
@@ -201,8 +208,8 @@ def _next(record: InstanceRecord, progress: AgentProgress, notice: str) -> Actio
     if progress.cleaning is not None and progress.cleaning.phase is Phase.UNDER_WAY:
         return None
     if record.state is InstanceState.IDLE:
-        return _give_back(record, progress)
-    return _serve(record, progress, notice) if record.run_id else None
+        return _give_back(sight, record, progress)
+    return _serve(sight, record, progress) if record.run_id else None
 
 
 def _is_being_verified(record: InstanceRecord, progress: AgentProgress) -> bool:
@@ -211,12 +218,13 @@ def _is_being_verified(record: InstanceRecord, progress: AgentProgress) -> bool:
     return is_on_its_way and not progress.has_reported(SignalKind.REG_OK, record.round)
 
 
-def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Action | None:
+def _serve(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
     """The instance has an owner: register under its label, then take its jobs."""
+    notice = sight.notice
     if progress.job is not None and progress.job.round != record.round:
         return EndJob(End.RELEASED)
     if progress.registered_for not in ("", record.round):
-        return _deregister(record, progress)
+        return _deregister(sight, record, progress)
     attempt = progress.registration
     if attempt is not None and attempt.round == record.round and attempt.phase is Phase.FAILED:
         return _cannot_serve(attempt.text, record, progress)
@@ -224,12 +232,14 @@ def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Acti
         return None
     if progress.runner and not progress.listens:
         # It ended as if the CI had removed it. That is made sure before the agent registers under another name.
-        return _deregister(record, progress)
+        return _deregister(sight, record, progress)
     if notice and progress.activity is None:
         # A runner that listens would be given a job that cannot end in time.
-        return _deregister(record, progress) if progress.runner else None
+        return _deregister(sight, record, progress) if progress.runner else None
     if not progress.registered_for:
-        return _prepare(record, progress) if _meets_leftovers(record, progress) else Step.REGISTER
+        if _meets_leftovers(record, progress):
+            return _prepare(record, progress)
+        return None if progress.must_wait(record.round, sight.monotonic) else Step.REGISTER
     if not progress.has_reported(SignalKind.REG_OK, record.round):
         return SendSignal(SignalKind.REG_OK)
     if record.state is InstanceState.RUNNING and record.has_job and progress.job is None and not notice:
@@ -238,8 +248,10 @@ def _serve(record: InstanceRecord, progress: AgentProgress, notice: str) -> Acti
 
 
 def _cannot_serve(why: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
-    """Report it to the provision that waits. After a first REG_OK none waits any more: then the agent stops."""
-    if progress.has_reported(SignalKind.REG_OK, record.round):
+    """Report it to the process that waits. After a first REG_OK none waits any more: then the agent stops. For the
+    member of a set none waits in any later round either."""
+    is_member = record.serves_set and record.state is InstanceState.RUNNING
+    if is_member or progress.has_reported(SignalKind.REG_OK, record.round):
         return Stop(why)
     return _once(SendSignal(SignalKind.REG_FAILED, why), record, progress)
 
@@ -257,12 +269,12 @@ def _prepare(record: InstanceRecord, progress: AgentProgress) -> Action | None:
     return CleanInstance(keep=progress.kept_for == record.trust_domain)
 
 
-def _give_back(record: InstanceRecord, progress: AgentProgress) -> Action | None:
+def _give_back(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
     """No run owns the instance: end its jobs, deregister, clean, and attest in this round."""
     if progress.job is not None:
         return EndJob(End.RELEASED)
     if progress.registered_for:
-        return _deregister(record, progress)
+        return _deregister(sight, record, progress)
     if record.attested and not progress.is_used:
         return None
     if not progress.has_reported(SignalKind.REMOVE_REG_OK, record.round):
@@ -274,7 +286,7 @@ def _give_back(record: InstanceRecord, progress: AgentProgress) -> Action | None
     return _once(SendSignal(SignalKind.CLEAN_OK, _versions(progress)), record, progress)
 
 
-def _deregister(record: InstanceRecord, progress: AgentProgress) -> Action | None:
+def _deregister(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
     if (activity := progress.activity) is not None:
         attempt = progress.registration
         if attempt is not None and attempt.phase is Phase.FAILED:
@@ -282,14 +294,35 @@ def _deregister(record: InstanceRecord, progress: AgentProgress) -> Action | Non
         if progress.is_ending:
             return None  # the control plane may have heard of the end of the job before the agent did
         busy = f"busy: job {activity.job} of {activity.repository}, run {activity.run}, has not ended yet"
-        return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, busy), record, progress)
+        return _busy(busy, record, progress)
     if progress.is_hanging_up:
         return None
     if progress.listens:
-        return Step.HANG_UP
+        return _withdraw(sight, record, progress) if progress.serves_set else Step.HANG_UP
     if progress.left_registered:
         return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, progress.left_registered), record, progress)
     return Step.DEREGISTER
+
+
+def _withdraw(sight: Observation, record: InstanceRecord, progress: AgentProgress) -> Action | None:
+    """Not while its runner has a job, or may have one: neither a look nor a removal stops a runner."""
+    attempt = progress.registration
+    if attempt is not None and attempt.phase is Phase.FAILED:
+        return Step.HANG_UP  # its runner is dead: nothing can begin there
+    if progress.is_withdrawn or progress.has_begun:
+        return None
+    if not progress.is_held:
+        return Step.WITHDRAW
+    busy = f"busy: GitHub has given {progress.runner} a job, which has not begun here yet"
+    waits = progress.must_wait(record.round, sight.monotonic)
+    return _busy(busy, record, progress) or (None if waits else Step.WITHDRAW)
+
+
+def _busy(text: str, record: InstanceRecord, progress: AgentProgress) -> Action | None:
+    """Report it to the process that waits for the instance. None waits while the instance goes on serving its set."""
+    if record.serves_set and record.state is InstanceState.RUNNING:
+        return None
+    return _once(SendSignal(SignalKind.REMOVE_REG_FAILED, text), record, progress)
 
 
 def _versions(progress: AgentProgress) -> str:

@@ -13,12 +13,12 @@ import signal
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from traceback import format_exc
 from typing import TYPE_CHECKING, NoReturn
 
 from bullpen.agent.child_process import Child
 from bullpen.agent.store.base import Sink
+from bullpen.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -116,6 +116,16 @@ class Forked(Child):
             with suppress(ChildProcessError):
                 self._note(os.waitpid(self.pid, 0)[1])
         self._hear_no_more()
+
+
+class Nowhere:
+    """A log that keeps nothing."""
+
+    def write(self, content: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def _live(work: Callable[[], str], output: int, report: int) -> NoReturn:

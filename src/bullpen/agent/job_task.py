@@ -122,11 +122,7 @@ class JobTask:
     def end(self, progress: AgentProgress, why: End) -> AgentProgress:
         """Kill what is under way, with everything it started."""
         if progress.job is not None and progress.job.is_over:
-            # The command had ended before: its result stands, without artifacts.
-            if self._child is not None:
-                self._child.end()
-            code, ended, text = self._ended
-            return self._finished(progress, code, End.LOST if why is End.LOST else ended, text)
+            return self._end_collecting(progress, why)
         found, is_running = None, self._step == self._has_run
         if self._child is not None:
             self._child.end()
@@ -226,8 +222,23 @@ class JobTask:
             return self._finished(progress, code, end, why)
         return progress.job_is_over()
 
+    def _end_collecting(self, progress: AgentProgress, why: End) -> AgentProgress:
+        """The command had ended before: its result stands, without artifacts. Only one that succeeded and is cancelled
+        now did not: what it left is a part of that."""
+        from bullpen.agent.collect_artifacts import discard
+
+        if self._child is not None:
+            self._child.end()
+        discard(self._config, self._taken)
+        if self._job_log is not None:
+            self._job_log.write(b"[bullpen: no artifacts: the job was ended while they were collected]\n")
+        code, ended, text = self._ended
+        if why is End.LOST or (why is End.CANCELLED and ended is End.RAN and code == 0):
+            ended = why
+        return self._finished(progress, code, ended, text)
+
     def _has_collected(self, progress: AgentProgress, child: Child, code: int) -> AgentProgress:
-        from bullpen.agent.collect_artifacts import publish
+        from bullpen.agent.collect_artifacts import discard, publish
 
         said = _report_of(child)
         self._log(f"artifacts of job {self._taken.job.id}: {said.why or f'files: {said.result}'}")
@@ -236,6 +247,8 @@ class JobTask:
                 publish(self._config, self._taken)
             except OSError as exc:
                 self._log(f"artifacts of job {self._taken.job.id} could not be stored: {exc}")
+        else:
+            discard(self._config, self._taken)
         return self._finished(progress, *self._ended)
 
     def _not_started(self, progress: AgentProgress, exc: Exception) -> AgentProgress:
@@ -265,7 +278,7 @@ class JobTask:
         return progress.job_ended(code, end, why)
 
     def _remove(self, directory: Path) -> None:
-        from bullpen.agent.forked import Forked
+        from bullpen.agent.forked import Forked, Nowhere
         from bullpen.host.sweep import remove_tree
 
         def remove() -> str:
@@ -273,7 +286,7 @@ class JobTask:
             return ""
 
         with suppress(OSError):  # the cleaning removes it
-            removal = Forked(remove, _Nowhere())
+            removal = Forked(remove, Nowhere())
             self._removals.append(removal)
             self._reads(removal)
 
@@ -288,13 +301,3 @@ def _report_of(child: Child) -> Report:
 
     assert isinstance(child, Forked), "a command makes no report"
     return child.report()
-
-
-class _Nowhere:
-    """A log that keeps nothing."""
-
-    def write(self, content: bytes) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

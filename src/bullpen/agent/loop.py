@@ -37,7 +37,7 @@ from bullpen.agent.job_task import Log
 from bullpen.agent.preload import load_everything
 from bullpen.agent.progress import AgentProgress, InstanceRecord, InstanceState, LeaseHolder
 from bullpen.agent.shutdown import Journal, leave
-from bullpen.agent.store.base import AgentJobs, AgentStore, StoreUnreachable
+from bullpen.agent.store.base import AgentJobs, AgentStore, StillBusy, StoreUnreachable
 from bullpen.agent.tasks import Tasks, unexpected
 from bullpen.agent.wakeup import UnixSignals
 from bullpen.host.processes import become_subreaper, reap
@@ -156,12 +156,12 @@ class AgentLoop:
         now = time.monotonic()
         if now < self._beat_at or self._progress.seen is None:
             return False
-        before, activity = self._progress.holder, self._progress.activity
+        before = self._progress.holder
         if before == LeaseHolder():
             load_everything(self._config)
         leaving = self._notice.at if self._notice else None
         try:
-            grant = self._store.beat(self._progress.job, leaving, activity.text() if activity is not None else "")
+            grant = self._store.beat(self._progress.job, leaving, self._progress.beats)
         except StoreUnreachable as exc:
             if self._beat_wait == RETRY_FIRST:
                 self._log(f"cannot reach the store with a heartbeat: {exc}")
@@ -218,9 +218,10 @@ class AgentLoop:
                     self._progress = self._tasks.ci.register(self._store, progress, record)
                 case Step.HANG_UP:
                     self._progress = self._tasks.github.hang_up(progress)
+                case Step.WITHDRAW:
+                    self._progress = self._tasks.github.withdraw(self._store, progress, record)
                 case Step.DEREGISTER:
-                    self._store.deregister(progress.runner)
-                    self._progress = progress.deregistered()
+                    self._deregister()
                 case Step.TAKE_JOB:
                     self._take_job(record)
                 case Step.SETTLE_JOB:
@@ -230,6 +231,24 @@ class AgentLoop:
                     self._progress = self._tasks.cleaning.begin(progress, record, keep)
         except StoreUnreachable as exc:
             self._lose_sight(exc)
+        self._beat_soon(progress)
+
+    def _deregister(self) -> None:
+        progress = self._progress
+        try:
+            self._store.deregister(progress.runner)
+        except StillBusy:
+            if not progress.serves_set:
+                raise
+            # Its runner is gone, and no other one gets this name: the control plane removes it, once GitHub gives the
+            # job up.
+            self._log(f"leaves {progress.runner} behind: GitHub says that it has a job")
+        self._progress = progress.deregistered()
+
+    def _beat_soon(self, before: AgentProgress) -> None:
+        """The control plane may wait for this runner to be free, or to listen."""
+        if self._progress.beats != before.beats:
+            self._beat_at = 0.0
 
     def _admit(self) -> None:
         """Admit or refuse a job of GitHub. The control plane hears of it first, in case the agent dies under it."""
@@ -274,10 +293,9 @@ class AgentLoop:
     def _take_events(self) -> None:
         if self._wakeups.drain():
             self._must_look = True
-        before = self._progress.activity
+        before = self._progress
         self._progress = self._tasks.check(self._progress)
-        if self._progress.activity is not before:
-            self._beat_at = 0.0  # the control plane may wait for this runner to be free
+        self._beat_soon(before)
         if self._tasks.is_asked:
             self._admit()
         heard = self._signals.take()

@@ -34,7 +34,9 @@ def load_everything(config: Config) -> None:
     if config.ci == "github":
         import bullpen.agent.github.runner
 
-        if not config.serve_url:
+        if config.serve_url:
+            import bullpen.model.served_set
+        else:
             import bullpen.agent.github.token_source
         if config.runner_url:
             import bullpen.agent.github.fetch

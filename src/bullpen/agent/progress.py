@@ -5,13 +5,15 @@ It names rounds, never "current": a deed done for an earlier owner must not pass
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, StrEnum, auto
 from math import inf
 from typing import TYPE_CHECKING
 
+from bullpen.lazy_dataclass import dataclass
+
 if TYPE_CHECKING:
-    from bullpen.model.activity import Activity
+    from bullpen.model.activity import Activity, Listening
 
 
 class InstanceState(StrEnum):
@@ -23,6 +25,9 @@ class InstanceState(StrEnum):
     RUNNING = "running"
     TERMINATED = "terminated"
 
+
+OF_SET = "set:"
+"""How the run id of an instance begins that serves a scale set: `model.scale_set.ID_PREFIX`."""
 
 SERVING = (InstanceState.CREATED, InstanceState.CLAIMED, InstanceState.RUNNING)
 """A run has the instance, or is about to."""
@@ -62,6 +67,11 @@ class InstanceRecord:
     trust_domain: str = ""
     has_job: bool = False  # a job of its run waits for a runner
     repository: str = ""  # whose run it is, where the CI has several
+
+    @property
+    def serves_set(self) -> bool:
+        """Whether its owner is a scale set of the CI, not a run."""
+        return self.run_id.startswith(OF_SET)
 
 
 class Phase(Enum):
@@ -112,7 +122,7 @@ class HeldJob:
     exit_code: int | None = None
     end: End = End.RAN
     why: str = ""  # what to say about the exit code, where that says too little
-    is_over: bool = False  # its command has ended, and what it leaves is being collected: nothing ends it any more
+    is_over: bool = False  # its command has ended, and what it leaves is being collected: it cannot time out any more
 
     @property
     def times_out_at(self) -> float:
@@ -126,6 +136,13 @@ class AgentProgress:
     boot: RoundAttempt = RoundAttempt("", Phase.DUE)
     registration: RoundAttempt | None = None  # the CI knows the agent by the label of this round, or will, or refused
     runner: str = ""  # the name by which it knows the agent, where it has names of its own
+    serves_set: bool = False  # that registration is for one job of a scale set
+    waits: Listening | None = None  # its runner listens, and has not been given that job yet
+    has_begun: bool = False  # the CI has given its runner a job; until its hook asks, it has no activity
+    is_withdrawn: bool = False  # the CI has removed the registration, and its runner has not ended yet
+    is_held: bool = False  # the CI did not remove it: it says that the runner has a job
+    asks_at: tuple[str, float] = ("", 0.0)  # a round, and the monotonic reading at which to ask the CI again in it
+    refused_job: str = ""  # a job of a set that was refused, and why: the next request reports it
     listens: bool = False  # a runner of the CI runs here, or its files lie here: it ends before the agent deregisters
     activity: Activity | None = None  # the job that the CI runs here
     activity_began: float = 0.0  # monotonic reading
@@ -147,6 +164,17 @@ class AgentProgress:
         """The round whose label the CI knows the agent by, or may know it by; empty if it does not know it."""
         attempt = self.registration
         return attempt.round if attempt and (attempt.phase is Phase.DONE or self.runner) else ""
+
+    @property
+    def beats(self) -> str:
+        """What a heartbeat says of the CI's jobs: the one that runs, or that the runner of a set waits for one."""
+        if self.activity is not None:
+            return self.activity.text()
+        return self.waits.text() if self.waits is not None and not self.is_withdrawn else ""
+
+    def must_wait(self, round: str, now: float) -> bool:
+        """Whether the CI is not to be asked yet in this round."""
+        return self.asks_at[0] == round and now < self.asks_at[1]
 
     def has_reported(self, kind: SignalKind, round: str) -> bool:
         """True if `round` has come as far as `kind`. A failure implies what came before it, not what it failed at."""
@@ -177,8 +205,9 @@ class AgentProgress:
 
     def registering(self, record: InstanceRecord, runner: str, *, keeps: bool = False) -> AgentProgress:
         """The CI may know the agent by this name from now on; until the runner listens, time passes."""
-        begun = self.registered(record, keeps=keeps)
-        return replace(begun, registration=RoundAttempt(record.round, Phase.UNDER_WAY), runner=runner, listens=True)
+        begun = replace(self.registered(record, keeps=keeps), serves_set=record.serves_set)
+        attempt = RoundAttempt(record.round, Phase.UNDER_WAY)
+        return replace(begun, registration=attempt, runner=runner, listens=True, refused_job="")
 
     def listening(self, failure: str = "") -> AgentProgress:
         """What `registering` began is done, or has failed, also later."""
@@ -186,17 +215,35 @@ class AgentProgress:
         phase = Phase.FAILED if failure else Phase.DONE
         return replace(self, registration=RoundAttempt(self.registration.round, phase, failure))
 
+    def following(self, *, waits: Listening | None, has_begun: bool) -> AgentProgress:
+        """What the runner of a set is at."""
+        return replace(self, waits=waits, has_begun=has_begun)
+
+    def asking_at(self, round: str, at: float) -> AgentProgress:
+        """The CI is not asked again in this round before that."""
+        return replace(self, asks_at=(round, at))
+
+    def held(self) -> AgentProgress:
+        return replace(self, is_held=True)
+
+    def withdrawn(self) -> AgentProgress:
+        return replace(self, is_withdrawn=True, is_held=False)
+
+    def refused(self, job: str) -> AgentProgress:
+        return replace(self, refused_job=job)
+
     def hanging_up(self) -> AgentProgress:
         return replace(self, is_hanging_up=True)
 
     def hung_up(self, left_registered: str = "") -> AgentProgress:
         """Nothing listens any more. `left_registered` says why the registration stays at the CI, if it does."""
         left = left_registered or self.left_registered
-        return replace(self, is_hanging_up=False, left_registered=left, listens=False, activity=None)
+        ended = replace(self, waits=None, has_begun=False, is_withdrawn=False, is_held=False)
+        return replace(ended, is_hanging_up=False, left_registered=left, listens=False, activity=None)
 
     def forgotten(self) -> AgentProgress:
         """The CI has removed the runner by itself: a registration may have been for one job."""
-        return replace(self.deregistered(), listens=False, activity=None)
+        return self.deregistered().hung_up()
 
     def bound(self, activity: Activity | None, at: float) -> AgentProgress:
         return replace(self, activity=activity, activity_began=at, is_ending=False)
@@ -205,7 +252,7 @@ class AgentProgress:
         return replace(self, is_ending=True)
 
     def deregistered(self) -> AgentProgress:
-        return replace(self, registration=None, is_hanging_up=False, runner="")
+        return replace(self, registration=None, is_hanging_up=False, runner="", serves_set=False)
 
     def cleaning_began(self, record: InstanceRecord) -> AgentProgress:
         return replace(self, cleaning=RoundAttempt(record.round, Phase.UNDER_WAY))

@@ -13,6 +13,7 @@ from bullpen.auth.tokens import Operator, RunIdentity
 from bullpen.config import Settings
 from bullpen.errors import ConfigError
 from bullpen.model import label as labels
+from bullpen.model.trust import bare
 from bullpen.schema.requests import ProvisionRun
 from bullpen.server.authentication import forbidden
 from bullpen.settings.github import covers
@@ -36,7 +37,7 @@ def entitled(settings: Settings, speaker: Operator | RunIdentity, label: str, da
 
 
 def _of_run(settings: Settings, speaker: RunIdentity, label: str, data: ProvisionRun) -> ProvisionRun:
-    if data.trust_domain not in (None, speaker.trust):
+    if data.trust_domain not in (None, speaker.trust, bare(speaker.trust)):  # a bare name means the token's repository
         error = f"trustDomain: the token is for {speaker.trust}, and no other can be requested"
         raise forbidden(error, LEAVE_IT_OUT, "trustDomain")
     if data.repository.casefold() not in ("", speaker.repository.casefold()):

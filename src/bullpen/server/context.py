@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from bullpen.auth.tokens import Keys, Operator, RunIdentity, Scope, Speaker
 from bullpen.config import Settings
 from bullpen.controllers import Service
 from bullpen.errors import ConfigError
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import limits
 from bullpen.ports import Ports
 from bullpen.ports.callers import Verifiers
@@ -27,7 +28,7 @@ from bullpen.server.problems import Problem
 from bullpen.server.readiness import Readiness
 from bullpen.settings.reloading import Reloader
 
-REMEMBERED = 1000  # deliveries
+REMEMBERED = 1000  # deliveries, and repositories
 
 Asking: TypeAlias = Request[Any, Any, Any]
 
@@ -46,6 +47,9 @@ class Context:
     admission: Admission = field(default_factory=Admission)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     deliveries: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # ids of GitHub's last webhooks
+    repositories: deque[tuple[str, int]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED)
+    )  # that webhooks named
     doorkeeper: Doorkeeper = field(init=False)
     operations: Operations = field(init=False)
     long_poll: LongPoll = field(init=False)
@@ -79,9 +83,8 @@ class Context:
     def of_run(self, request: Asking, run_id: str, scope: Scope) -> Operator | RunIdentity:
         """Such an operator, or the workflow run of this label. Raise ConfigError for what no run id can be."""
         speaker = must_serve_run(self.speaker(request), run_id, scope)
-        if not limits.is_word(run_id, limits.RUN_ID_LENGTH):
-            allowed = limits.word_allowed(limits.RUN_ID_LENGTH)
-            raise ConfigError(f"runId {run_id[:40]!r}: must be {allowed}", field="runId")
+        if not limits.is_run_id(run_id):
+            raise ConfigError(f"runId {run_id[:40]!r}: must be {limits.run_id_allowed()}", field="runId")
         return speaker
 
     @contextmanager

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from bullpen.errors import BullpenError
-from bullpen.inventory import every_live
+from bullpen.pool.live_instances import every_live
 from bullpen.ports import Ports
 from bullpen.schema.base import AnswerBody
 from bullpen.schema.event import EventKind, GoneEvent, TroubleEvent, WorkersEvent

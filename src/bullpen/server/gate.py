@@ -8,10 +8,10 @@ Without this, a client without a token could make the server read, collect and p
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from bullpen.auth.tokens import Speaker
+from bullpen.lazy_dataclass import dataclass
 from bullpen.server.authentication import Doorkeeper
 from bullpen.server.heartbeats import LARGEST as LARGEST_BEATS
 from bullpen.server.problems import bad_input, too_large

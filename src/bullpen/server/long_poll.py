@@ -1,11 +1,11 @@
 """Long polls of agents that wait for a change of their record: one read of the store serves all of them."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bullpen.errors import BullpenError, Unavailable
 from bullpen.jobs.assignment import CANDIDATES, Spread, capabilities_of, is_alone, spread
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.instance import RUNNING, Instance
 from bullpen.model.job import Job
 from bullpen.model.worker import Worker

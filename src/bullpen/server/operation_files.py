@@ -11,12 +11,12 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.operation import Operation, OperationState, ProgressAnswer, ProvisionOperation, ReleaseOperation
 from bullpen.schema.provision import ProvisionAnswer
 from bullpen.schema.release import ReleaseAnswer

@@ -10,13 +10,13 @@ import asyncio
 import copy
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
 from bullpen.errors import BullpenError, Conflict, FailureCause, NotFound, Unavailable
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import label as labels
 from bullpen.model.progress import ProgressReport, Tell
 from bullpen.model.ticket import format_time, parse_time

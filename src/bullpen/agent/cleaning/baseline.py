@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from bullpen.agent.cleaning import attributes
@@ -17,6 +17,7 @@ from bullpen.agent.cleaning.attributes import Attributes
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.host.processes import ProcessIdentity, descendants, identify, name_of
 from bullpen.host.sweep import DEEPEST, STRIDE, Path, enter, mount_of, reason_of, shown
+from bullpen.lazy_dataclass import dataclass
 
 
 class Fingerprint(NamedTuple):

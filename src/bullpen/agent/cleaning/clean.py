@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from bullpen.agent.cleaning.renewal import Renewal
 from bullpen.agent.cleaning.slices import Turn
 from bullpen.host.processes import TreeSurvived, end_tree, identify
 from bullpen.host.sweep import EntryFate, Judge, Path, sweep
+from bullpen.lazy_dataclass import dataclass
 
 # A process stuck in the kernel gets so many seconds in all; the heartbeat goes out between two turns.
 STRAY_TURNS = 5

@@ -14,11 +14,11 @@ import subprocess
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from tempfile import TemporaryFile
 
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Turn
+from bullpen.lazy_dataclass import dataclass
 
 PATIENCE = 30.0  # seconds for one command
 AT_ONCE = 100  # names in one command

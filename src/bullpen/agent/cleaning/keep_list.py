@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from bullpen.host.sweep import Path
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.keep import names_of
 
 

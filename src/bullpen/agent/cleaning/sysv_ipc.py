@@ -6,11 +6,11 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bullpen.agent.cleaning.keep_list import KeepList
 from bullpen.agent.cleaning.slices import Turn
 from bullpen.host.subordinate_ids import uids_of
+from bullpen.lazy_dataclass import dataclass
 
 SHOWN = "/proc/sysvipc"
 IPC_RMID = 0

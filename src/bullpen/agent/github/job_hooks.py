@@ -30,11 +30,12 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bullpen.agent.progress import SERVING, InstanceRecord
+from bullpen.agent.store.base import RunnerCredentials
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model.activity import Activity
 from bullpen.model.label import parse
 
@@ -47,9 +48,12 @@ ANSWER_WITHIN = 30  # seconds until there must be an answer: the agent reports t
 LOGGED_WITHIN = 2  # seconds for the worker to send the reason; one that is cancelled waits for more than 7
 AT_ONCE = 64 * 1024  # bytes: a pipe holds no more, unless its writer has made it larger
 LONGEST = 4096  # bytes that a pipe takes whole, and far more than a question has
+ABOUT = ("repository_id", "event", "ref", "actor")
+"""What a question also says of a job since there are scale sets: the last fields, in this order."""
 QUESTION = re.compile(
     r"([0-9]{1,10}-[0-9]{1,12})\t(started|completed)\t([0-9]{1,20})\t([0-9]{1,4})"  # id, event, run, attempt
     r"\t([A-Za-z0-9._-]{1,99}/[A-Za-z0-9._-]{1,100})\t([^\t]{0,64})\t([^\t]{0,200})"  # repository, runner, job
+    r"(?:\t([0-9]{0,20})\t([a-z_]{0,64})\t([^\x00-\x1f\x7f]{0,300})\t([A-Za-z0-9._\[\]-]{0,100}))?"  # see ABOUT
 )
 
 
@@ -65,6 +69,10 @@ class AdmissionRequest:
     runner: str
     job: str
     is_over: bool = False
+    repository_id: str = ""
+    event: str = ""  # what triggered the run
+    ref: str = ""
+    actor: str = ""
 
 
 def refusal(asked: AdmissionRequest, record: InstanceRecord | None, registered_for: str) -> str:
@@ -81,9 +89,27 @@ def refusal(asked: AdmissionRequest, record: InstanceRecord | None, registered_f
     return ""
 
 
-def activity_of(asked: AdmissionRequest, record: InstanceRecord, runner: str) -> Activity:
-    """What an admitted job is to the control plane; `runner` is the name of the registration."""
-    return Activity(asked.repository, asked.run, int(asked.attempt), record.run_id, runner, asked.job)
+def set_refusal(asked: AdmissionRequest, record: InstanceRecord | None, given: RunnerCredentials) -> str:
+    """The same for a registration of a scale set.
+
+    The record may say already that the instance is given back, or registers again: its agent has not attested yet, so
+    no other owner can have it, and the job has nowhere else to go.
+    """
+    from bullpen.model.served_set import SetJob
+
+    served = given.serves
+    if served is None or record is None or record.run_id not in ("", served.run_id):
+        return "This runner was given back before the job began. Run the job again."
+    if not asked.attempt.isdecimal():
+        return f"This runner serves the scale set {served.name}, and this is not a job of GitHub."
+    about = (asked.repository, asked.repository_id, asked.event, asked.ref, asked.actor, asked.runner)
+    return served.refusal(SetJob(*about), given.runner)
+
+
+def activity_of(asked: AdmissionRequest, label: str, runner: str) -> Activity:
+    """What an admitted job is to the control plane; `label` is the run id that its runner serves, `runner` the name of
+    the registration."""
+    return Activity(asked.repository, asked.run, int(asked.attempt), label, runner, asked.job)
 
 
 class Hooks:
@@ -171,17 +197,20 @@ def _parsed(line: bytes) -> AdmissionRequest | None:
     found = QUESTION.fullmatch(line.decode(errors="replace"))
     if found is None:
         return None
-    id_, event, run, attempt, repository, runner, job = found.groups()
-    return AdmissionRequest(id_, run, attempt, repository, runner, job, is_over=event == "completed")
+    id_, event, run, attempt, repository, runner, job, *about = found.groups(default="")
+    known = dict(zip(ABOUT, about, strict=True))
+    return AdmissionRequest(id_, run, attempt, repository, runner, job, is_over=event == "completed", **known)
 
 
 ASK = """
 here={here}
 id=$$-$RANDOM$RANDOM
-question=$(printf '%s\\t' "$id" {event} "$GITHUB_RUN_ID" "$GITHUB_RUN_ATTEMPT" "$GITHUB_REPOSITORY" "$RUNNER_NAME")
+question=$(printf '%s\\t' "$id" {event} "$GITHUB_RUN_ID" "$GITHUB_RUN_ATTEMPT" "$GITHUB_REPOSITORY" "$RUNNER_NAME" \\
+  "$GITHUB_JOB" "${{GITHUB_REPOSITORY_ID:0:20}}" "${{GITHUB_EVENT_NAME:0:64}}" "${{GITHUB_REF:0:300}}")
+question=$question${{GITHUB_ACTOR:0:100}}
 ask() {{
   [[ -p $here/ask ]] &&
-    QUESTION=$question$GITHUB_JOB timeout {patience} bash -c 'printf "%s\\n" "$QUESTION" >"$1"' ask "$here/ask"
+    QUESTION=$question timeout {patience} bash -c 'printf "%s\\n" "$QUESTION" >"$1"' ask "$here/ask"
 }}
 """
 STARTED = """#!/bin/bash

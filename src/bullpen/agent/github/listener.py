@@ -7,6 +7,9 @@
                                                                           └──▶ BROKEN: the same again would not help
     STOPPING ── SIGINT, its end ──▶ REMOVING ── config.sh remove ──▶ OVER
 
+The runner of a scale set has one more way to leave: its registration was removed, and it has a minute to end by itself
+or to report a job before it is stopped. One that ends without a job has not failed: GitHub drops idle ones.
+
 run.sh ends with 0 whatever happened, so what it printed and what it left on the disk tell more than its exit code. The
 one exception is a version that GitHub refuses. Secrets reach the scripts through their environment, never as arguments;
 run.sh is given none, but for a registration made for it, which is good for one job.
@@ -17,13 +20,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
 
 from bullpen.agent.child_process import Child
 from bullpen.agent.github.install import RegistrationFiles
 from bullpen.agent.store.base import RunnerCredentials, Sink
+from bullpen.lazy_dataclass import dataclass
 
 CONFIGURED_WITHIN = 60.0  # seconds for config.sh
 LISTENS_WITHIN = 60.0  # seconds for run.sh, from its start to its first words
@@ -31,6 +35,10 @@ STOPPED_WITHIN = 25.0  # seconds from SIGINT to the end: a job's step gets ten o
 REMOVED_WITHIN = 20.0  # seconds for config.sh remove
 MOST_RESTARTS, RESTARTS_WITHIN = 3, 60.0  # then something is wrong that a restart does not mend
 FIRST_PAUSE = 1.0  # seconds before the first of them; each further one takes twice as long
+WITHDRAWN_WITHIN = 60.0
+"""Seconds for the runner of a set to end by itself or to report a job, once its registration was removed: GitHub may
+have given it a job before, and shows that up to a minute late."""
+ENDS_WITHIN = 60.0  # seconds for the runner of a set to end after its one job
 DEPRECATED = 7  # the exit code of run.sh, for a version that GitHub refuses
 LONGEST_LINE = 8192
 SAID = re.compile(r"[0-9-]+ [0-9:]+Z: (?:(Listening for Jobs)|(Running job): .*|Job .* (completed with result): \w+)")
@@ -113,12 +121,18 @@ class RunnerListener:
         self._registration: RegistrationFiles | None = None
         self._lines = Lines()
         self._is_wanted = True
+        self._is_withdrawn = False
         self._has_listened = False
 
     @property
     def removes_itself(self) -> bool:
         """Only the agent can remove the registration: no service does it. That of a single job is never such a one."""
         return bool(self.given.removal) and not self.given.jit
+
+    @property
+    def waits(self) -> bool:
+        """It listens, and has had no job."""
+        return self.stage is ListenerStage.LISTENING and not self.jobs
 
     def begin(self, now: float) -> None:
         if self.stage is ListenerStage.STARTING:
@@ -140,7 +154,13 @@ class RunnerListener:
         code = self.child.exit_code()  # first: what it printed before its end is there by now
         self.child.pump()
         self._hear()
+        if self.given.serves is not None and self.jobs and self.stage is ListenerStage.LISTENING:
+            # A job takes its time; after it, this runner has nothing left to do.
+            self.until = 0.0 if self.has_job else self.until or now + ENDS_WITHIN
         if code is None and not (self.until and now >= self.until):
+            return
+        if code is None and self._is_withdrawn and self._is_wanted:
+            self.stop(now)
             return
         said = self._said()
         self.drop(self.child)
@@ -157,6 +177,14 @@ class RunnerListener:
             self.child.interrupt()
         elif self.stage in (ListenerStage.PAUSING, ListenerStage.LOST, ListenerStage.BROKEN):
             self._remove(now)
+
+    def withdraw(self, now: float) -> None:
+        """Its registration was removed. That stops no runner, and a job may be on its way: let it end by itself."""
+        if self.child is None or self.stage not in (ListenerStage.STARTING, ListenerStage.LISTENING):
+            self.stop(now)
+        elif not self._is_withdrawn:
+            self._is_withdrawn = True
+            self.until = 0.0 if self.has_job else now + WITHDRAWN_WITHIN
 
     def cut_off(self, why: str) -> None:
         """End it hard, with its job, of which nothing more runs: one that is asked to end has steps that always do."""
@@ -205,18 +233,19 @@ class RunnerListener:
                 self._remove(now)
             case ListenerStage.REMOVING:
                 self.stage, self.why = ListenerStage.OVER, "" if code == 0 else f"its registration stays behind: {said}"
-            case ListenerStage.STARTING if code != DEPRECATED and not self._has_listened:
+            case ListenerStage.STARTING if code != DEPRECATED and not self._has_listened and not self._is_withdrawn:
                 self._break(f"GitHub's runner does not listen for jobs: {said}")
             case _:
                 self._ended_by_itself(code, said, now)
 
     def _ended_by_itself(self, code: int | None, said: str, now: float) -> None:
         if code == DEPRECATED:
-            self._break(f"GitHub refuses runner version {self.version}: use a newer one")
+            # In this form, too: what the control plane reads to retire all machines of this version.
+            self._break(f"GitHub refuses runner version {self.version}: use a newer one; refused-runner={self.version}")
         elif self.has_job and self.is_bound:
             # GitHub does not learn how the job ended, and waits for minutes: the control plane should know now.
             self._break(f"GitHub's runner ended while its job ran: {said}")
-        elif self.given.jit and self.jobs and not self._is_configured:
+        elif self._is_withdrawn or self._is_used_up(code):
             self.stage = ListenerStage.LOST
         elif (pause := self.restarts.pause(now)) is None:
             self._break(f"GitHub's runner ended again and again: {said}")
@@ -225,6 +254,11 @@ class RunnerListener:
             self._remove(now)
         else:
             self.stage, self.until = ListenerStage.PAUSING, now + pause
+
+    def _is_used_up(self, code: int | None) -> bool:
+        """A registration for one job is gone after the job. That of a set also goes when GitHub drops an idle one."""
+        is_dropped = self.given.serves is not None and code == 0
+        return bool(self.given.jit) and not self._is_configured and (self.jobs > 0 or is_dropped)
 
     def _break(self, why: str) -> None:
         self.stage, self.why = ListenerStage.BROKEN, why
@@ -257,7 +291,10 @@ class RunnerListener:
             self.jobs += bool(begins)
             self.has_job = bool(begins)
             if listens and self.stage is ListenerStage.STARTING:
-                self.stage, self.until, self._has_listened = ListenerStage.LISTENING, 0.0, True
+                self.stage, self._has_listened = ListenerStage.LISTENING, True
+                self.until = self.until if self._is_withdrawn else 0.0
+            if begins and self._is_withdrawn:
+                self.until = 0.0  # it ends with its job
 
     def _said(self) -> str:
         """The last it printed, for people: no secret, whatever it printed."""

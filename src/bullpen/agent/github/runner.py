@@ -21,12 +21,13 @@ from bullpen.agent.cleaning.crontabs import UserCrontabs
 from bullpen.agent.cleaning.slices import CannotSettle, Turn
 from bullpen.agent.config import Config
 from bullpen.agent.github.install import PROGRAMS, RegistrationFiles, install, strip
-from bullpen.agent.github.job_hooks import AdmissionRequest, Hooks, activity_of, refusal
+from bullpen.agent.github.job_hooks import AdmissionRequest, Hooks, activity_of, refusal, set_refusal
 from bullpen.agent.github.listener import STOPPED_WITHIN, Lines, ListenerStage, Restarts, RunnerListener
 from bullpen.agent.progress import AgentProgress, InstanceRecord, Phase
-from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StoreUnreachable
+from bullpen.agent.store.base import NoCredentials, OwnList, RunnerCredentials, StillBusy, StoreUnreachable
 from bullpen.host.processes import ProcessIdentity, TreeSurvived, descendants, end_tree, identify, mark_of
 from bullpen.host.sweep import Path as Entry
+from bullpen.model.activity import Listening
 
 if TYPE_CHECKING:
     from bullpen.agent.account import Account
@@ -38,6 +39,9 @@ ENDED_WITHIN = 2.0  # seconds for what jobs left running; a heartbeat waits so l
 ASKED_WITHIN = 300.0  # seconds from a job's begin until its hook asks: what the job uses is downloaded before
 REFUSED_WITHIN = 10.0  # seconds for a refused job to end by itself: see `job_hooks`
 LOOK_AGAIN = 0.050  # seconds
+NEXT_AFTER = 10.0
+"""Seconds between two registrations of a set if no job came in between: GitHub drops idle ones, and limits calls."""
+ASK_AGAIN = 5.0  # seconds until the server is asked again to remove a registration, or whether the record moved on
 VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 
 
@@ -54,6 +58,7 @@ class Actions:
         self._listener: RunnerListener | None = None
         self._asking: Child | None = None  # for the runner's version
         self._restarts = Restarts()
+        self._registered_at = 0.0
         self._job = 0  # the number of the one that runs, since the registration
         self._judged = 0  # the number of the last one that was admitted or refused
         self._due, self._overdue = math.inf, ""  # by then it must have been judged, or have ended; what if not
@@ -106,14 +111,19 @@ class Actions:
         """Begin to appear at GitHub; `check` notes when it is done. Raise StoreUnreachable."""
         assert self._hooks is not None, "not settled"
         try:
-            given = store.register(record)
+            given = store.register(record, progress.refused_job)
         except NoCredentials as exc:
             return progress.registered(record, str(exc))
+        now, progress = time.monotonic(), progress.refused("")
         if given is OwnList.LISTED:
             return progress.registered(record, "launched for GitHub's jobs, before engines.ci changed")
         if given is OwnList.MOVED_ON:
-            return progress
+            # Of a set, the server may say so before the record does: it is given back in between.
+            return progress.asking_at(record.round, now + ASK_AGAIN) if record.serves_set else progress
+        if record.serves_set and given.serves is None:
+            return progress.registered(record, "the server does not say which jobs of the scale set may run here")
         began = progress.registering(record, given.runner, keeps=bool(self._config.keep))
+        self._registered_at = now
         if given.oldest and _number(self.version) < _number(given.oldest):
             why = f"runner {self.version} is too old: GitHub takes {given.oldest} or later"
             return began.hung_up().listening(why)
@@ -124,6 +134,19 @@ class Actions:
         self._listener = RunnerListener(self._launch, at, self.version, work, hooks, given, restarts, undo, removal)
         self._listener.begin(time.monotonic())
         return self._follow(began)
+
+    def withdraw(self, store: AgentStore, progress: AgentProgress, record: InstanceRecord) -> AgentProgress:
+        """Have the registration of a set removed, then let its runner end by itself. Raise StoreUnreachable."""
+        listener = self._listener
+        if listener is None:
+            return progress.hung_up()
+        try:
+            store.deregister(progress.runner)
+        except StillBusy:
+            self._log(f"GitHub keeps {progress.runner}: it has given it a job")
+            return progress.held().asking_at(record.round, time.monotonic() + ASK_AGAIN)
+        listener.withdraw(time.monotonic())
+        return self._follow(progress.withdrawn())
 
     def hang_up(self, progress: AgentProgress) -> AgentProgress:
         """Begin to leave GitHub; `check` notes when it is done."""
@@ -149,16 +172,20 @@ class Actions:
         assert self._hooks is not None, "not settled"
         assert self._listener is not None, "no runner could have asked"
         self._judged, self._due = self._job, math.inf
-        is_leaving = self._listener.stage is ListenerStage.STOPPING
-        why = refusal(asked, progress.seen, "" if is_leaving else progress.registered_for)
+        given, is_leaving = self._listener.given, self._listener.stage is ListenerStage.STOPPING
+        if given.serves is not None:
+            label, why = given.serves.run_id, set_refusal(asked, None if is_leaving else progress.seen, given)
+        else:
+            label = progress.seen.run_id if progress.seen is not None else ""
+            why = refusal(asked, progress.seen, "" if is_leaving else progress.registered_for)
         job = f"job {asked.job} of {asked.repository} run={asked.run} attempt={asked.attempt}"
         if why or progress.seen is None:
             self._log(f"refuses {job!r}: {why}")
             self._due, self._overdue = time.monotonic() + REFUSED_WITHIN, "a job that was refused does not end"
             self._hooks.answer(asked, why)
-            return progress
+            return progress.refused(f"{job}: {why}") if given.serves is not None and not is_leaving else progress
         self._log(f"admits {job!r}")
-        return progress.bound(activity_of(asked, progress.seen, progress.runner), time.monotonic())
+        return progress.bound(activity_of(asked, label, progress.runner), time.monotonic())
 
     def let_go(self) -> None:
         """Let the job begin that was admitted."""
@@ -203,6 +230,12 @@ class Actions:
             self._due, self._overdue = now + ASKED_WITHIN, "GitHub's runner did not ask whether a job may run here"
         elif self._job and now >= self._due:
             listener.cut_off(self._overdue)
+        if listener.given.serves is not None:
+            waits = Listening(listener.given.runner, listener.given.id) if listener.waits else None
+            progress = progress.following(waits=waits, has_begun=listener.has_job)
+            if progress.is_withdrawn and listener.stage is ListenerStage.STOPPING and not progress.is_hanging_up:
+                self._log("its runner goes on listening without a registration, and is stopped")
+                progress = progress.hanging_up()
         begun = progress.registration
         match listener.stage:
             case ListenerStage.LISTENING if begun is not None and begun.phase is Phase.UNDER_WAY:
@@ -214,14 +247,20 @@ class Actions:
             case ListenerStage.LOST if not progress.is_hanging_up:
                 self._log("GitHub has removed its registration")
                 self._hang_up()
-                return progress.forgotten()
+                return self._paused(progress, listener).forgotten()
             case ListenerStage.OVER:
                 self._log(f"stopped listening{f', but {listener.why}' if listener.why else ''}")
                 self._hang_up()
                 if listener.why and not progress.is_hanging_up:
                     progress = progress.listening(listener.why)  # the agent did not ask it to stop
-                return progress.hung_up(listener.why)
+                return self._paused(progress, listener).hung_up(listener.why)
         return progress
+
+    def _paused(self, progress: AgentProgress, listener: RunnerListener) -> AgentProgress:
+        """A registration of a set that got no job, and was not withdrawn, is not followed by the next one at once."""
+        if listener.given.serves is None or listener.jobs or progress.is_withdrawn or progress.is_hanging_up:
+            return progress
+        return progress.asking_at(progress.registered_for, self._registered_at + NEXT_AFTER)
 
     def give_up(self, progress: AgentProgress, why: str) -> AgentProgress:
         """An unexpected error costs the runner, never the agent. A registration that only the agent can remove is left

@@ -10,13 +10,17 @@ waits for longer than a few seconds, because the loop that calls it also sends t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bullpen.agent.decide import NoRecord
 from bullpen.agent.progress import End, HeldJob, InstanceRecord, LeaseHolder, SignalKind
+from bullpen.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from bullpen.model.served_set import ServedSet
 
 TEXT_LIMIT = 2000
 """Characters of a signal's text: the control plane shows them to people."""
@@ -24,6 +28,10 @@ TEXT_LIMIT = 2000
 
 class StoreUnreachable(Exception):
     """The store did not answer. Nothing is known; a write may or may not have landed."""
+
+
+class StillBusy(StoreUnreachable):
+    """The CI does not remove the registration: it says that its runner has a job. A retry may help, after the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +58,17 @@ class RunnerCredentials:
 
     runner: str  # the name that GitHub will know this agent by
     label: str  # the only one: what the run's jobs ask for
-    url: str  # the repository or organisation
+    url: str = ""  # the repository or organisation
     group: str = ""  # runner group; empty: the default one
     token: str = field(default="", repr=False)  # to register with
     removal: str = field(default="", repr=False)  # to remove the registration with; empty: the server removes it
     jit: str = field(default="", repr=False)  # the whole registration, already made: then there is no token
     oldest: str = ""  # the oldest version of the runner that GitHub goes on accepting; empty: not known
+    id: int = 0  # GitHub's, of the registration that `jit` is; 0: not known
+    serves: ServedSet | None = None  # the scale set whose jobs it gets; None: it serves a run
+
+
+NO_SETS = "an agent registers for a scale set through `bullpen serve` only: set agent.serve-url"
 
 
 class OwnList(Enum):
@@ -145,7 +158,8 @@ class AgentStore(Protocol):
         """Renew the lease, and report in the same write which job runs here and when the machine will be taken away.
 
         The first one registers the worker and describes it. `activity` is a job of a CI with jobs of its own; a
-        heartbeat without one reports that none runs. One that is repeated because its answer was lost counts once.
+        heartbeat without one reports that none runs; or which registration of a scale set waits for one. A beat that is
+        repeated because its answer was lost counts once.
         """
 
     def stop(self) -> None:
@@ -160,18 +174,19 @@ class AgentStore(Protocol):
         Its number is higher than that of every signal of the instance before it, also of an earlier process.
         """
 
-    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
         """Appear under the label of the record's run, or get what it takes to register with GitHub.
 
         Nothing is written, and no secret is given, for a record that has moved on. Raise NoCredentials, which says why,
-        where registering now cannot succeed.
+        where registering now cannot succeed. `refused_job` is a job of a scale set that this agent has refused since
+        the last call, and why: only `bullpen serve` takes it, and only it registers for sets.
         """
 
     def deregister(self, runner: str = "") -> None:
         """Leave Bullpen's own list; not being on it is success.
 
         `runner` is the name that GitHub knows this agent by. `bullpen serve` deregisters it there too; on the other
-        stores the agent does that itself.
+        stores the agent does that itself. Raise StillBusy if GitHub says that this runner has a job.
         """
 
     def removal_token(self) -> str:

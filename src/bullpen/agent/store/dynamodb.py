@@ -24,7 +24,15 @@ from bullpen.agent.build import build_id
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import SERVING, HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
+from bullpen.agent.store.base import (
+    NO_SETS,
+    TEXT_LIMIT,
+    Grant,
+    NoCredentials,
+    OwnList,
+    RunnerCredentials,
+    StoreUnreachable,
+)
 from bullpen.engines.aws.dynamodb import entries, items
 from bullpen.engines.aws.dynamodb.items import Item, Value, moment, number, raw_key, text
 from bullpen.errors import Refused as Unreadable
@@ -124,7 +132,9 @@ class DynamoStore:
             self._signals = _seq(found)
         raise StoreUnreachable(f"{kind} was overtaken {ATTEMPTS} times by another process")
 
-    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
+        if record.serves_set:
+            raise NoCredentials(NO_SETS)
         if self._config.ci == "github":
             return self._credentials(record)
         states = {f":{state}": text(state) for state in SERVING}

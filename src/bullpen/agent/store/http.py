@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import fields
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from bullpen.agent.config import Config
@@ -25,14 +26,20 @@ from bullpen.agent.store.base import (
     Order,
     OwnList,
     RunnerCredentials,
+    StillBusy,
     StoreUnreachable,
 )
 from bullpen.agent.store.connection import Answer, Caller, FixedToken, HttpLog, ServiceAway
 from bullpen.agent.wakeup import ThreadWakeup
+from bullpen.model.limits import REASON_LENGTH
+
+if TYPE_CHECKING:
+    from bullpen.model.served_set import ServedSet
 
 PATIENCE = 3.0  # seconds for an answer: the loop that waits also sends the heartbeat
 REGISTRATION_PATIENCE = 6.0  # the service asks the CI in turn; a lease lasts longer
 POLL = 20.0  # seconds that the service may keep a poll open
+BUSY = 409  # the status of an answer, where a runner has a job
 ATTEMPTS = 3  # to find the token or key that the service accepts
 
 
@@ -132,20 +139,30 @@ class HttpStore:
             self._seq = self._call("GET", f"{self._base}/record").get("signalSeq", 0)
         raise StoreUnreachable(f"{kind} was not stored")
 
-    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
         self._may_be_registered = True
-        asked = {"runId": record.run_id, "round": record.round}
+        asked: Answer = {"runId": record.run_id, "round": record.round}
+        if record.serves_set:  # only then: a service from before sets refuses fields that it does not know
+            asked["knowsSets"] = True
+            if refused_job:
+                asked["refusedJob"] = refused_job[:REASON_LENGTH]
         answer = self._call("PUT", f"{self._base}/registration", asked, self._registrar)
         if reason := answer.get("refusal", ""):
             raise NoCredentials(reason)
         if not answer["registered"] or not (answer.get("token") or answer.get("jit")):
             return OwnList.LISTED if answer["registered"] else OwnList.MOVED_ON
-        return RunnerCredentials(**{field.name: answer.get(field.name, "") for field in fields(RunnerCredentials)})
+        known = {field.name: answer[field.name] for field in fields(RunnerCredentials) if field.name in answer}
+        serves = answer.get("serves") if self._config.ci else None  # without GitHub's runner there is no job to judge
+        return RunnerCredentials(**known | {"serves": _served_set(serves)})
 
     def deregister(self, runner: str = "") -> None:
         named = f"?{urlencode({'runner': runner})}" if runner else ""
-        self._call("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
-        self._may_be_registered = False
+        status, answer = self._exchange("DELETE", f"{self._base}/registration{named}", caller=self._registrar)
+        # Of a runner that it names, the service has answered everything: no registration is left in doubt.
+        self._may_be_registered = not (status < 300 or (runner and status == BUSY))
+        if status >= 300:
+            error = StillBusy if status == BUSY else StoreUnreachable
+            raise error(f"DELETE was answered {status}: {answer.get('error', '')}")
 
     def removal_token(self) -> str:
         raise NoCredentials("the server deregisters this runner")
@@ -272,6 +289,20 @@ class HttpStore:
                 self._changed = True
                 self._bell.ring()
         self._poll.close()  # here, because only this thread uses it
+
+
+def _served_set(answer: Answer | None) -> ServedSet | None:
+    """Raise NoCredentials if this agent does not know such rules: it must not judge jobs by them."""
+    if answer is None:
+        return None
+    from bullpen.model.scale_set import SetEvents, SetRepository
+    from bullpen.model.served_set import ServedSet
+
+    try:
+        known = tuple(SetRepository(one["name"], one.get("id", 0)) for one in answer.get("repositories", ()))
+        return ServedSet(answer["name"], SetEvents(answer["events"]), known)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise NoCredentials(f"the server has rules for its scale set that this agent does not know: {exc}") from exc
 
 
 def _badge(config: Config) -> FixedToken:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from bullpen.lazy_dataclass import dataclass
 from bullpen.model import job, worker
 from bullpen.model.job import Job
 from bullpen.model.transition import STORY_LENGTH, Change

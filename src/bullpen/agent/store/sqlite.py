@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 from bullpen.agent.config import Config
 from bullpen.agent.decide import ABSENT, NoRecord
 from bullpen.agent.progress import HeldJob, InstanceRecord, InstanceState, LeaseHolder, SignalKind
-from bullpen.agent.store.base import TEXT_LIMIT, Grant, OwnList, RunnerCredentials, StoreUnreachable
+from bullpen.agent.store.base import (
+    NO_SETS,
+    TEXT_LIMIT,
+    Grant,
+    NoCredentials,
+    OwnList,
+    RunnerCredentials,
+    StoreUnreachable,
+)
 from bullpen.engines.sqlite import notify
 from bullpen.engines.sqlite.turnstile import Turnstile, TurnstileTimeout, connect
 
@@ -100,7 +108,9 @@ class SqliteStore:
         with self.transaction(tells_control=True) as connection:
             connection.execute(_REPORT, (self._id, kind.value, record.run_id, record.round, text[:TEXT_LIMIT]))
 
-    def register(self, record: InstanceRecord) -> RunnerCredentials | OwnList:
+    def register(self, record: InstanceRecord, refused_job: str = "") -> RunnerCredentials | OwnList:
+        if record.serves_set:
+            raise NoCredentials(NO_SETS)
         if self._config.ci == "github":
             return self._credentials(record)
         with self.transaction() as connection:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -15,6 +14,7 @@ from litestar.routes import HTTPRoute
 from litestar.types import Empty
 
 from bullpen import __version__
+from bullpen.lazy_dataclass import dataclass
 from bullpen.schema.error import ErrorAnswer, ErrorCode
 from bullpen.server.openapi.components import schemas_of
 from bullpen.server.openapi.examples import EXAMPLES, STREAM, Example

@@ -1,11 +1,11 @@
 """A request and an answer for each operation, made of the structs themselves: a test decodes each by its schema."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from bullpen.errors import FailureCause
+from bullpen.lazy_dataclass import dataclass
 from bullpen.liveness.schema import Binding, HeartbeatAnswer, HeartbeatRequest
 from bullpen.model.instance import State as InstanceState
 from bullpen.model.job import Result as JobResult
@@ -186,6 +186,7 @@ EXAMPLES: dict[str, Example] = {
     "showJob": Example(msgspec.structs.replace(SUBMITTED, story=[LINE])),
     "readJobLogs": Example("12 passed in 0.34s\n"),
     "cancelJob": Example(SUBMITTED),
+    "postponeJob": Example(SUBMITTED, requests.PostponeJob(30.0)),
     "showStatus": Example(
         status.ServerStatus(
             counts={"small": {"running": 1}},
@@ -223,6 +224,7 @@ EXAMPLES: dict[str, Example] = {
         status.ReadyAnswer(True, True, LOOPS), refusal=status.ReadyAnswer(False, False, LOOPS, {"reconcile": BEGAN})
     ),
     # ---- sources
+    "showSourceLimits": Example(sources.SourceLimits(524288000)),
     "listMissingBlocks": Example(sources.MissingBlocks([SHA256]), sources.AskMissing((SHA256,))),
     "sendPack": Example(sources.PieceStored(524288, False), "BYTES"),
     "sendManifest": Example(sources.PieceStored(1337, True), "BYTES"),

@@ -61,14 +61,16 @@ async def send_artifacts(
     offset: Offset,
     size: Size,
 ) -> LogWritten:
-    """At most 512 KiB. What is there already is left alone; a gap is a 409."""
+    """At most 512 KiB. What is there already is left alone. A gap is a 409, and so are artifacts that the store has no
+    room for (`sync.store-size`)."""
     context.check_agent(request, instance_id)
     content = await piece_of(request)
     with context.admission.work():
         job = await _assigned(context, instance_id, job_id, fence)
         if not job.artifacts:
             raise Refused(f"{job.id} keeps no artifacts")
-        return LogWritten(await context.ports.artifacts.append(job_id, fence, offset, size, content))
+        room = context.settings.sync.store_bytes
+        return LogWritten(await context.ports.artifacts.append(job_id, fence, offset, size, content, room=room))
 
 
 async def _assigned(context: Context, instance_id: str, job_id: str, fence: int) -> Job:

@@ -1,4 +1,8 @@
-"""Webhooks of GitHub. A delivery only wakes the controller of its run, and is answered before that looks."""
+"""Webhooks of GitHub. A delivery only wakes the controller of its run, and is answered before that looks.
+
+It also shows which repository has a name at this time: the first one that is seen under it is the one that bare names
+mean.
+"""
 
 from typing import Annotated, Any
 
@@ -7,8 +11,9 @@ from litestar import Router
 from litestar.params import HeaderParameter
 from msgspec import Meta
 
-from bullpen.errors import NotFound, PermissionDenied
-from bullpen.ports.callers import IgnoredEvent
+from bullpen.errors import BullpenError, NotFound, PermissionDenied
+from bullpen.pool import repositories
+from bullpen.ports.callers import IgnoredEvent, RunEvent
 from bullpen.schema.base import AnswerBody
 from bullpen.server.authentication import unauthorized
 from bullpen.server.context import Asking, Ctx
@@ -18,6 +23,7 @@ from bullpen.structured_log import get_logger
 
 LARGEST = 1024 * 1024  # bytes of a delivery; those of runs and jobs have about ten thousand
 ENDED = "completed"  # in GitHub's word, of a run or a job
+QUEUED = "queued"  # of a job
 OF_RUN = "workflow_run"
 FORM = "application/x-www-form-urlencoded"
 
@@ -75,11 +81,31 @@ async def receive_webhook(
         log.info("webhook ignored", **delivered, reason=found.why)
         return Delivered(False, found.why)
     log.info("webhook received", **delivered, run=found.run, repository=found.repository, action=shown(found.action))
-    if found.action != ENDED:
-        return Delivered(False, "the action is not completed: other changes are polled")
-    runs = context.service.runs
-    (runs.note if event == OF_RUN else runs.note_job)(found.repository, found.run)
-    return Delivered(True)
+    has_ended = found.action == ENDED
+    if has_ended:
+        runs = context.service.runs
+        (runs.note if event == OF_RUN else runs.note_job)(found.repository, found.run)
+    # Each label is noted: one that only looks like a scale set's is reported.
+    of_sets = [context.service.sets.note_queued(label) for label in found.labels if found.action == QUEUED]
+    await _see_repository(context, found)
+    return (
+        Delivered(True)
+        if has_ended or any(of_sets)
+        else Delivered(False, "the action is not completed: other changes are polled")
+    )
+
+
+async def _see_repository(context: Ctx, found: RunEvent) -> None:
+    """Note the repository's id under its name, once in this process. A store that does not answer fails no delivery:
+    the repository is seen with its next one, or with its next provision."""
+    named = (found.repository, found.repository_id)
+    if not found.repository_id or named in context.repositories:
+        return
+    try:
+        await repositories.see(context.ports, *named, by="webhook")
+        context.repositories.append(named)
+    except BullpenError as exc:
+        log.warning("id of a repository is not noted", repository=found.repository, error=exc)
 
 
 ROUTER = Router("/", route_handlers=[receive_webhook], tags=["github"])

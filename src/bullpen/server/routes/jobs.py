@@ -11,7 +11,7 @@ from bullpen.inventory import job_page, require_run
 from bullpen.model import limits
 from bullpen.model.job import State as JobState
 from bullpen.schema.job import JobAnswer, JobList, job_of, jobs_of
-from bullpen.schema.requests import SubmitJob
+from bullpen.schema.requests import PostponeJob, SubmitJob
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.parameters import After, JobPath, Key, Limit, check_query, stored_state
 from bullpen.server.problems import key_mismatch
@@ -118,9 +118,16 @@ async def cancel_job(request: Asking, context: Ctx, job_id: JobPath) -> JobAnswe
         return job_of(await jobs.cancel(context.ports, context.settings, job_id, by=by, why="cancelled"))
 
 
+@post("/v1/jobs/{job_id:str}/postpone", status_code=200, summary="Keep a job that waits for a runner on its way")
+async def postpone_job(request: Asking, context: Ctx, job_id: JobPath, data: JSONBody[PostponeJob]) -> JobAnswer:
+    """For so many seconds no runner gets it; ask again to keep it longer. A job that does not wait stays as it is."""
+    with context.serving(request, Scope.OPERATE) as operator:
+        return job_of(await jobs.postpone(context.ports, job_id, data.seconds, by=f"operator {operator.id}"))
+
+
 ROUTER = Router(
     "/",
-    route_handlers=[submit_job, list_jobs, show_job, read_job_logs, cancel_job],
+    route_handlers=[submit_job, list_jobs, show_job, read_job_logs, cancel_job, postpone_job],
     tags=["jobs"],
     before_request=check_query,
 )

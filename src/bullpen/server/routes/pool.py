@@ -7,9 +7,11 @@ from litestar.params import PathParameter, QueryParameter
 
 from bullpen.auth.tokens import Scope
 from bullpen.errors import NotFound
-from bullpen.inventory import every_live, instance_page, overview, stories, views
-from bullpen.model.instance import Instance
+from bullpen.inventory import instance_page, overview, stories, views
+from bullpen.liveness.silence import is_mute
+from bullpen.model.instance import TERMINATED, Instance
 from bullpen.model.instance import State as InstanceState
+from bullpen.pool.live_instances import every_live
 from bullpen.schema.instance import InstanceAnswer, InstanceList, instance_of, instance_of_view
 from bullpen.schema.status import ServerStatus, server_status_of
 from bullpen.schema.story import StoryList, story_of
@@ -17,14 +19,16 @@ from bullpen.server.context import Asking, Ctx
 from bullpen.server.parameters import After, InstancePath, Limit, OfClass, OfRun, check_query, stored_state
 from bullpen.server.routes.responses import get
 
-Subject = Annotated[str, PathParameter(description="Id of an instance, provision, job or run, or the key of a worker.")]
+Subject = Annotated[
+    str, PathParameter(description="Id of an instance, provision, job or run, key of a worker, or name of a scale set.")
+]
 State = Annotated[InstanceState | None, QueryParameter(name="state", description="Only instances in this state.")]
 
 
 @get("/v1/status", summary="Show the pool in numbers")
 async def show_status(request: Asking, context: Ctx) -> ServerStatus:
-    """Counts of instances, offers, workers by failure domain, silent workers, waiting provisions, and the loops of
-    this server."""
+    """Counts of instances, offers, workers by failure domain, silent workers, waiting provisions, scale sets, and
+    the loops of this server."""
     with context.serving(request, Scope.READ):
         found = await overview(context.ports, context.settings, await every_live(context.ports))
     loops = {loop.name: loop.is_alive() for loop in context.service.loops}
@@ -58,7 +62,16 @@ async def show_instance(request: Asking, context: Ctx, instance_id: InstancePath
         if not isinstance(story.record, Instance) or story.record.id != instance_id:
             raise NotFound(f"{instance_id[:60]}: no such instance")
         pulse = (await context.ports.signals.read([instance_id]))[instance_id]
-        return instance_of(story.record, pulse, leaving=story.leaving, activity=story.activity, story=story.lines)
+        lives = story.record.state is not TERMINATED
+        silent = lives and is_mute(context.settings, pulse.heartbeat, context.ports.clock.now())
+        return instance_of(
+            story.record,
+            pulse,
+            leaving=story.leaving,
+            silent=silent,
+            activity=story.activity,
+            story=story.lines,
+        )
 
 
 @get("/v1/stories/{subject:path}", summary="Show the last steps of a record, or of all records of a run")

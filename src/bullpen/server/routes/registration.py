@@ -7,15 +7,18 @@ gone; what takes GitHub longer goes on, and is there when the agent asks again.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Annotated
 
 from litestar import Router
 from litestar.params import JSONBody, QueryParameter
 
 from bullpen.errors import ConfigError, Conflict, Refused, Unavailable
-from bullpen.ports import Removal
-from bullpen.schema.agent import RegistrationAnswer
+from bullpen.model.scale_set import set_of_run_id
+from bullpen.model.served_set import ServedSet
+from bullpen.pool.set_instances import give_back_mismatched
+from bullpen.ports import RegistrationCredentials, Removal
+from bullpen.schema.agent import RegistrationAnswer, ServedRepository, ServedSetAnswer
 from bullpen.schema.requests import RegisterRunner
 from bullpen.server.authentication import forbidden
 from bullpen.server.context import Asking, Context, Ctx
@@ -25,6 +28,7 @@ from bullpen.server.routes.responses import delete, put
 from bullpen.structured_log import get_logger
 
 PATIENCE = 4.5  # seconds for GitHub; `agent.store.http` waits six for the server
+TOO_OLD = "this agent is too old to judge the jobs of a scale set; its instance is replaced"
 UNUSABLE = "the server cannot use its credentials for GitHub; see its log"
 
 Runner = Annotated[str, QueryParameter(max_length=64, description="As whom the CI knows it; empty: as the instance.")]
@@ -38,6 +42,13 @@ async def register_runner(
 ) -> RegistrationAnswer:
     """Registers the runner, or answers with what the agent needs to register it."""
     context.check_agent(request, instance_id)
+    if data.refused_job:
+        # An operator must act: jobs of that repository, or of that event, keep failing until a setting changes.
+        refused = shown(data.refused_job)
+        log.error("job of a scale set refused", instance=instance_id, run=data.run_id, refusal=refused)
+    is_set = set_of_run_id(data.run_id) is not None
+    if is_set and not data.knows_sets:
+        return RegistrationAnswer(False, refusal=f"{data.run_id}: {TOO_OLD}")
     try:
         async with _asking_ci(context):
             found = await context.ports.ci.register(instance_id, data.run_id, data.round)
@@ -47,9 +58,11 @@ async def register_runner(
     except ConfigError as exc:
         log.error("runner not registered", instance=instance_id, error=exc)
         return RegistrationAnswer(False, refusal=UNUSABLE)
+    if found is None and is_set:
+        await give_back_mismatched(context.ports, context.settings, instance_id, data.round)
     if found is None or not (found.token or found.jit):
         return RegistrationAnswer(found is not None)
-    return RegistrationAnswer(True, **asdict(found))
+    return _answer(found)
 
 
 @delete("/v1/agents/{instance_id:str}/registration", summary="Deregister from the CI")
@@ -69,6 +82,16 @@ async def deregister_runner(
     if removal is Removal.BUSY:
         raise Conflict(f"{instance_id} runs a job: it is deregistered only when the job has ended")
     return RegistrationAnswer(False)
+
+
+def _answer(given: RegistrationCredentials) -> RegistrationAnswer:
+    copied = {one.name: getattr(given, one.name) for one in fields(given)}
+    return RegistrationAnswer(True, **copied | {"serves": _served(given.serves) if given.serves else None})
+
+
+def _served(one: ServedSet) -> ServedSetAnswer:
+    known = tuple(ServedRepository(repository.name, repository.id) for repository in one.repositories)
+    return ServedSetAnswer(one.name, one.events, known)
 
 
 @asynccontextmanager

@@ -110,7 +110,15 @@ def _request(settings: Settings, run_id: str, data: ProvisionRun) -> Request:
         data.repository,
     )
     runtime = settings.timings.max_runtime if data.max_runtime_min is None else 60.0 * data.max_runtime_min
-    return Request(run_id, data.count, needs, max_runtime=runtime, allow_partial=data.allow_partial, wait=data.wait)
+    return Request(
+        run_id,
+        data.count,
+        needs,
+        max_runtime=runtime,
+        allow_partial=data.allow_partial,
+        spares_silent=data.spares_silent,
+        wait=data.wait,
+    )
 
 
 ROUTER = Router(

@@ -15,7 +15,8 @@ from bullpen.errors import Refused
 from bullpen.host.packs import LENGTH, read_head
 from bullpen.model import limits, manifest
 from bullpen.ports import Ports
-from bullpen.schema.sources import ArtifactFile, ArtifactList, AskMissing, MissingBlocks, PieceStored
+from bullpen.ports.sources import NoSources, no_store
+from bullpen.schema.sources import ArtifactFile, ArtifactList, AskMissing, MissingBlocks, PieceStored, SourceLimits
 from bullpen.server.context import Asking, Ctx
 from bullpen.server.parameters import JobPath
 from bullpen.server.problems import bad_input
@@ -35,6 +36,15 @@ Offset = Annotated[int, QueryParameter(ge=0, le=limits.NUMBER, description="Wher
 Size = Annotated[int, QueryParameter(ge=1, le=limits.NUMBER, description="Bytes of the whole.")]
 
 
+@get("/v1/sources/limits", summary="Show how large a project may be")
+async def show_source_limits(request: Asking, context: Ctx) -> SourceLimits:
+    """Ask before the files of a project are read: a client refuses one that is larger."""
+    with context.serving(request, Scope.OPERATE):
+        if isinstance(context.ports.sources, NoSources):
+            raise no_store()
+        return SourceLimits(context.settings.sync.max_bytes)
+
+
 @post("/v1/sources/missing", summary="Ask which blocks are not stored")
 async def list_missing_blocks(request: Asking, context: Ctx, data: JSONBody[AskMissing]) -> MissingBlocks:
     """The store keeps the blocks that it has for an hour: send the others, then the manifest."""
@@ -44,11 +54,13 @@ async def list_missing_blocks(request: Asking, context: Ctx, data: JSONBody[AskM
 
 @put("/v1/sources/packs/{pack_id:str}", summary="Send a piece of a pack", opt={"body": OCTETS})
 async def send_pack(request: Asking, context: Ctx, pack_id: PackPath, offset: Offset, size: Size) -> PieceStored:
-    """At most 512 KiB. What is there already is left alone; a gap is a 409. The last piece has the pack verified."""
+    """At most 512 KiB. What is there already is left alone. The last piece has the pack verified. A gap is a 409, and
+    so is a pack that the store has no room for (`sync.store-size`)."""
     context.operator(request, Scope.OPERATE)
     content = await piece_of(request)
     with context.admission.work():
-        length = await context.ports.sources.receive_pack(pack_id, offset, size, content)
+        room = context.settings.sync.store_bytes
+        length = await context.ports.sources.receive_pack(pack_id, offset, size, content, room=room)
     return PieceStored(length, length == size)
 
 
@@ -60,7 +72,8 @@ async def send_manifest(
     context.operator(request, Scope.OPERATE)
     content = await piece_of(request)
     with context.admission.work():
-        length = await context.ports.sources.receive_manifest(source_id, offset, size, content)
+        room = context.settings.sync.store_bytes
+        length = await context.ports.sources.receive_manifest(source_id, offset, size, content, room=room)
     return PieceStored(length, length == size)
 
 
@@ -130,6 +143,6 @@ def _shown(path: str) -> str:
 
 ROUTER = Router(
     "/",
-    route_handlers=[list_missing_blocks, send_pack, send_manifest, list_artifacts, read_artifacts],
+    route_handlers=[show_source_limits, list_missing_blocks, send_pack, send_manifest, list_artifacts, read_artifacts],
     tags=["sources"],
 )
